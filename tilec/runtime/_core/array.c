@@ -1,0 +1,305 @@
+#include "array.h"
+
+#include <string.h>
+
+#include "dlpack/dlpack.h"
+
+/* Layouts ---------------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct facts *facts)
+{
+    for (int i = 0; i < facts->rank; i++)
+        if (facts->extents[i] == 0)
+            return true;
+    return false;
+}
+
+/* Write the strides of a contiguous array of these extents. False where one overflows. */
+static bool contiguous_strides(struct facts *facts)
+{
+    int64_t step = 1;
+    for (int i = facts->rank - 1; i >= 0; i--) {
+        facts->strides[i] = step;
+        if (__builtin_mul_overflow(step, facts->extents[i] > 0 ? facts->extents[i] : 1, &step))
+            return false;
+    }
+    facts->contiguous = true;
+    return true;
+}
+
+/* Give dimensions of one element, whose strides no access uses, those of a contiguous array (`settled_stride` in layout.py). */
+static bool settle_strides(struct facts *facts)
+{
+    if (is_empty(facts))
+        return contiguous_strides(facts);
+    int64_t step = 1, dense = 1;
+    facts->contiguous = true;
+    for (int i = facts->rank - 1; i >= 0; i--) {
+        if (facts->extents[i] == 1)
+            facts->strides[i] = step;
+        facts->contiguous = facts->contiguous && facts->strides[i] == dense;
+        int64_t stride = facts->strides[i];
+        if (stride == INT64_MIN || __builtin_mul_overflow(stride < 0 ? -stride : stride, facts->extents[i], &step))
+            return false;
+        if (__builtin_mul_overflow(dense, facts->extents[i], &dense))
+            return false;
+    }
+    return true;
+}
+
+/* Place extents and strides in the caller's room. False where the rank is none, or too large. */
+static bool place_layout(struct facts *facts, int64_t rank, int64_t *room, size_t count)
+{
+    if (rank < 0 || rank > MOST_RANK || 2 * (size_t)rank > count)
+        return false;
+    facts->rank = (int)rank;
+    facts->extents = room;
+    facts->strides = room + rank;
+    return true;
+}
+
+/* DLPack's exchange API ---------------------------------------------------------------------------------------------------------------- */
+
+static bool exchange_dtype(const struct core *core, DLDataType found, int *dtype)
+{
+    for (size_t i = 0; i < core->dtype_count; i++) {
+        if (found.code == core->dtypes[i].code && found.bits == core->dtypes[i].bits && found.lanes == 1 && found.bits >= 8) {
+            *dtype = (int)i;
+            return true;
+        }
+    }
+    return false; /* one that tilec has not, or whose elements share bytes */
+}
+
+static bool exchange_device(DLDevice found, int *device)
+{
+    if (found.device_type == kDLCUDA)
+        *device = found.device_id;
+    else if (found.device_type == kDLCUDAManaged)
+        *device = ON_ANY;
+    else
+        return false; /* Python's path refuses it */
+    return *device >= 0 || *device == ON_ANY;
+}
+
+static bool exchange_address(const DLTensor *tensor, const struct facts *facts, int64_t *address)
+{
+    uint64_t sum = 0;
+    if (!is_empty(facts) && __builtin_add_overflow((uint64_t)(uintptr_t)tensor->data, tensor->byte_offset, &sum))
+        return false;
+    *address = (int64_t)sum;
+    return sum <= INT64_MAX;
+}
+
+/* Copy what a library says of its array. Nothing of Python runs here, so its pointers hold. False where it cannot be true. */
+static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t *room, size_t count, struct facts *facts)
+{
+    if (!place_layout(facts, tensor->ndim, room, count) || (facts->rank > 0 && tensor->shape == NULL))
+        return false;
+    for (int i = 0; i < facts->rank; i++) {
+        facts->extents[i] = tensor->shape[i];
+        if (facts->extents[i] < 0)
+            return false;
+    }
+    if (tensor->strides != NULL)
+        memcpy(facts->strides, tensor->strides, (size_t)facts->rank * sizeof(int64_t));
+    if (!(tensor->strides != NULL ? settle_strides(facts) : contiguous_strides(facts)))
+        return false;
+    return exchange_dtype(core, tensor->dtype, &facts->dtype) && exchange_device(tensor->device, &facts->device) &&
+           exchange_address(tensor, facts, &facts->address);
+}
+
+/* Whether a torch tensor is no lazy negation, of which DLPack says nothing. (A lazy conjugate is complex: no dtype of tilec's.) */
+static bool is_resolved(const struct reader *reader, PyObject *value)
+{
+    PyObject *negated = PyObject_CallOneArg(reader->is_neg, value);
+    Py_XDECREF(negated);
+    return negated == Py_False;
+}
+
+static enum outcome read_torch(
+    const struct core *core, const struct reader *reader, PyObject *value, int64_t *room, size_t count, struct facts *facts)
+{
+    DLTensor tensor = {0};
+    if (reader->api->dltensor_from_py_object_no_sync(value, &tensor) != 0 || PyErr_Occurred())
+        return declined();
+    facts->readonly = false;
+    if (!copy_tensor(core, &tensor, room, count, facts) || !is_resolved(reader, value))
+        return declined();
+    return DONE;
+}
+
+/* Arrays of other libraries: with their flags, which the cheaper call of torch's way leaves out. */
+static enum outcome read_managed(
+    const struct core *core, const struct reader *reader, PyObject *value, int64_t *room, size_t count, struct facts *facts)
+{
+    DLManagedTensorVersioned *managed = NULL;
+    if (reader->api->managed_tensor_from_py_object_no_sync(value, &managed) != 0 || managed == NULL)
+        return declined();
+    bool whole = managed->version.major == DLPACK_MAJOR_VERSION;
+    if (whole) { /* of another major version only the deleter may be used */
+        whole = (managed->flags & DLPACK_FLAG_BITMASK_IS_COPIED) == 0 && copy_tensor(core, &managed->dl_tensor, room, count, facts);
+        facts->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+    }
+    if (managed->deleter != NULL)
+        managed->deleter(managed);
+    if (!whole || PyErr_Occurred())
+        return declined();
+    if (is_empty(facts))
+        facts->device = ON_ANY;
+    return DONE;
+}
+
+/* Python's reader ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Copy a tuple of numbers; false, with an exception, where it is none of this length. */
+static bool copy_numbers(PyObject *numbers, int rank, int64_t *target)
+{
+    if (!PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != rank)
+        return false;
+    for (int i = 0; i < rank; i++) {
+        target[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i));
+        if (target[i] == -1 && PyErr_Occurred())
+            return false;
+    }
+    return true;
+}
+
+static bool copy_layout(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts)
+{
+    PyObject *shape = PyObject_GetAttr(found, core->name_shape), *stride = PyObject_GetAttr(found, core->name_stride);
+    bool copied = shape != NULL && stride != NULL && PyTuple_Check(shape) &&
+                  place_layout(facts, PyTuple_GET_SIZE(shape), room, count) && copy_numbers(shape, facts->rank, facts->extents) &&
+                  copy_numbers(stride, facts->rank, facts->strides) && settle_strides(facts);
+    Py_XDECREF(shape);
+    Py_XDECREF(stride);
+    return copied;
+}
+
+/* A whole number that is an attribute; false, with an exception, where it is none. */
+static bool number_of(PyObject *found, PyObject *name, int64_t *number)
+{
+    PyObject *value = PyObject_GetAttr(found, name);
+    *number = value == NULL ? -1 : PyLong_AsLongLong(value);
+    Py_XDECREF(value);
+    return *number != -1 || !PyErr_Occurred();
+}
+
+static bool dtype_of(const struct core *core, PyObject *found, int *dtype)
+{
+    PyObject *name = PyObject_GetAttr(found, core->name_dtype);
+    PyObject *number = name == NULL ? NULL : PyDict_GetItemWithError(core->dtype_numbers, name);
+    Py_XDECREF(name);
+    *dtype = number == NULL ? -1 : (int)PyLong_AsLong(number);
+    return number != NULL;
+}
+
+static enum outcome read_python(
+    const struct core *core, PyObject *fallback, PyObject *value, int64_t *room, size_t count, struct facts *facts)
+{
+    PyObject *found = PyObject_CallOneArg(fallback, value);
+    int64_t device, readonly;
+    bool copied = found != NULL && number_of(found, core->name_ptr, &facts->address) && number_of(found, core->name_device, &device) &&
+                  number_of(found, core->name_readonly, &readonly) && dtype_of(core, found, &facts->dtype) &&
+                  copy_layout(core, found, room, count, facts);
+    Py_XDECREF(found);
+    if (!copied)
+        return declined();
+    facts->device = (int)device;
+    facts->readonly = readonly != 0;
+    return facts->address < 0 ? DECLINED : DONE;
+}
+
+/* Types --------------------------------------------------------------------------------------------------------------------------------- */
+
+/* The exchange API that a type's own `__dict__` holds (or its base's, for torch.nn.Parameter), of the major version known here. */
+static const DLPackExchangeAPI *exchange_api(PyTypeObject *type)
+{
+    PyObject *names = PyObject_GetAttrString((PyObject *)type, "__dict__");
+    PyObject *capsule = names == NULL ? NULL : PyMapping_GetItemString(names, "__dlpack_c_exchange_api__");
+    const DLPackExchangeAPIHeader *header = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_XDECREF(capsule); /* the API outlives it: it must live as long as the process */
+    Py_XDECREF(names);
+    while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION)
+        header = header->prev_api;
+    return (const DLPackExchangeAPI *)header;
+}
+
+static bool is_parameter(PyTypeObject *type)
+{
+    PyObject *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+    bool found = module != NULL && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "torch.nn.parameter") == 0 &&
+                 strcmp(type->tp_name, "Parameter") == 0 && type->tp_base != NULL;
+    Py_XDECREF(module);
+    return found;
+}
+
+static void find_exchange(struct reader *reader, PyTypeObject *type)
+{
+    const DLPackExchangeAPI *api = exchange_api(is_parameter(type) ? type->tp_base : type);
+    bool torch = reader->kind == BY_TORCH_EXCHANGE;
+    if (api != NULL && torch && api->dltensor_from_py_object_no_sync != NULL)
+        reader->is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
+    bool usable = torch ? reader->is_neg != NULL : api != NULL && api->managed_tensor_from_py_object_no_sync != NULL;
+    reader->api = usable ? api : NULL;
+    reader->kind = usable ? reader->kind : BY_PYTHON;
+}
+
+/* Ask Python once how a type is read. */
+static bool classify(const struct core *core, PyTypeObject *type, struct reader *reader)
+{
+    PyObject *kind = PyObject_CallOneArg(core->classify, (PyObject *)type);
+    *reader = (struct reader){.type = type, .kind = kind == NULL ? -1 : (int)PyLong_AsLong(kind)};
+    Py_XDECREF(kind);
+    if (reader->kind == -1)
+        return false;
+    if (reader->kind == BY_TORCH_EXCHANGE || reader->kind == BY_EXCHANGE)
+        find_exchange(reader, type);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return false;
+    PyErr_Clear(); /* a type without the API: Python reads it */
+    return true;
+}
+
+/* The reader of a type, classified at its first use; NULL, with an exception, where that failed. */
+static const struct reader *reader_of(struct core *core, PyTypeObject *type)
+{
+    for (size_t i = 0; i < core->reader_count; i++)
+        if (core->readers[i].type == type)
+            return &core->readers[i];
+    struct reader found;
+    if (!classify(core, type, &found))
+        return NULL;
+    if (core->reader_count == MOST_READERS)
+        array_clear(core);
+    Py_INCREF(type);
+    core->readers[core->reader_count] = found;
+    return &core->readers[core->reader_count++];
+}
+
+void array_clear(struct core *core)
+{
+    while (core->reader_count > 0) {
+        struct reader *reader = &core->readers[--core->reader_count];
+        Py_CLEAR(reader->is_neg);
+        Py_CLEAR(reader->type);
+    }
+}
+
+enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts)
+{
+    const struct reader *cached = reader_of(core, Py_TYPE(value));
+    if (cached == NULL)
+        return declined();
+    const struct reader reader = *cached; /* the cache may change while Python runs */
+    switch (reader.kind) {
+    case BY_TORCH_EXCHANGE:
+        return read_torch(core, &reader, value, room, count, facts);
+    case BY_EXCHANGE:
+        return read_managed(core, &reader, value, room, count, facts);
+    case BY_LAUNCHER:
+        return DECLINED;
+    default:
+        return read_python(core, fallback, value, room, count, facts);
+    }
+}

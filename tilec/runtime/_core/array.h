@@ -1,0 +1,29 @@
+/* The facts of one array argument, whatever library made it. */
+#ifndef TILEC_ARRAY_H
+#define TILEC_ARRAY_H
+
+#include "core.h"
+
+/* What Python's `classify` says of a type of arguments. */
+enum reading_kind {
+    BY_PYTHON = 0,         /* Python's `tensor_facts` reads it */
+    BY_TORCH_EXCHANGE = 1, /* through DLPack's exchange API, and asked whether it is lazily negated */
+    BY_EXCHANGE = 2,       /* through DLPack's exchange API, flags included */
+    BY_LAUNCHER = 3,       /* a tensor of tilec's own: Python's path keeps its lease */
+};
+
+/* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */
+struct facts {
+    int64_t address;
+    int64_t *extents, *strides; /* in the caller's slots */
+    int rank, dtype, device;
+    bool readonly, contiguous;
+};
+
+/* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. */
+enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts);
+
+/* Drop the cached readers. */
+void array_clear(struct core *core);
+
+#endif

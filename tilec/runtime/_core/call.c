@@ -1,0 +1,134 @@
+#include "call.h"
+
+#include <string.h>
+
+#include "array.h"
+
+/* Signatures ------------------------------------------------------------------------------------------------------------------------- */
+
+/* Read places of parameters; the number of them, or -1 with an exception. */
+static Py_ssize_t read_places(PyObject *sequence, Py_ssize_t parameters, uint16_t *places, Py_ssize_t most)
+{
+    Py_ssize_t count = PySequence_Size(sequence);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        Py_ssize_t place = item == NULL ? -1 : PyLong_AsSsize_t(item);
+        Py_XDECREF(item);
+        if (i >= most || place < 0 || place >= parameters) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a signature that the launch core does not take");
+            return -1;
+        }
+        places[i] = (uint16_t)place;
+    }
+    return count;
+}
+
+static void mark_keyed(struct signature *signature, const uint16_t *places, size_t count)
+{
+    for (size_t i = 0; i < signature->other_count; i++)
+        for (size_t k = 0; k < count; k++)
+            signature->keyed[i] = signature->keyed[i] || signature->others[i] == places[k];
+}
+
+bool signature_read(struct signature *signature, Py_ssize_t parameters, PyObject *tensors, PyObject *others, PyObject *keyed)
+{
+    *signature = (struct signature){.parameters = (size_t)parameters};
+    uint16_t deciding[MOST_KEY];
+    Py_ssize_t tensor_count = read_places(tensors, parameters, signature->tensors, MOST_TENSORS);
+    Py_ssize_t other_count = tensor_count < 0 ? -1 : read_places(others, parameters, signature->others, MOST_KEY);
+    Py_ssize_t keyed_count = other_count < 0 ? -1 : read_places(keyed, parameters, deciding, MOST_KEY);
+    if (keyed_count < 0)
+        return false;
+    signature->tensor_count = (size_t)tensor_count;
+    signature->other_count = (size_t)other_count;
+    mark_keyed(signature, deciding, (size_t)keyed_count);
+    return true;
+}
+
+/* Calls ------------------------------------------------------------------------------------------------------------------------------ */
+
+static bool add_slot(struct call *call, int64_t number)
+{
+    if (call->slot_count == MOST_SLOTS)
+        return false;
+    call->slots[call->slot_count++] = number;
+    return true;
+}
+
+static bool add_key(struct call *call, uint64_t word)
+{
+    if (call->key_count == MOST_KEY)
+        return false;
+    call->key[call->key_count++] = word;
+    return true;
+}
+
+/* The facts of a tensor that select a plan, in one word; 0 is no tensor's. */
+static uint64_t class_of(const struct facts *facts)
+{
+    uint64_t flags = (uint64_t)1 | (uint64_t)facts->readonly << 1 | (uint64_t)facts->contiguous << 2;
+    return flags | (uint64_t)facts->rank << 8 | (uint64_t)facts->dtype << 16 | (uint64_t)(uint32_t)facts->device << 32;
+}
+
+static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fallback, struct call *call)
+{
+    if (value == Py_None)
+        return add_slot(call, 0) && add_key(call, 0) ? DONE : DECLINED;
+    struct facts facts;
+    size_t start = call->slot_count + 1; /* extents and strides follow the address */
+    if (start >= MOST_SLOTS)
+        return DECLINED;
+    enum outcome outcome = array_read(core, value, fallback, &call->slots[start], MOST_SLOTS - start, &facts);
+    if (outcome != DONE)
+        return outcome;
+    call->slots[start - 1] = facts.address;
+    call->slot_count = start + 2 * (size_t)facts.rank;
+    return add_key(call, class_of(&facts)) ? DONE : DECLINED;
+}
+
+/* The slot of an exact int or bool that fits; false where the value has none. */
+static bool slot_of(PyObject *value, int64_t *slot)
+{
+    int overflow = 1;
+    *slot = 0;
+    if (PyLong_CheckExact(value) || PyBool_Check(value))
+        *slot = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow)
+        *slot = 0;
+    return !overflow;
+}
+
+static bool read_other(PyObject *value, bool keyed, struct call *call)
+{
+    int64_t slot;
+    bool slotted = slot_of(value, &slot);
+    if (!add_slot(call, slot) || !add_key(call, (uint64_t)(uintptr_t)Py_TYPE(value)))
+        return false;
+    if (!keyed || slotted)
+        return true;
+    if (!PyFloat_CheckExact(value))
+        return false; /* a value that decides, and that only Python can compare */
+    double number = PyFloat_AS_DOUBLE(value);
+    uint64_t bits; /* tell 0.0 from -0.0 */
+    memcpy(&bits, &number, sizeof bits);
+    return add_key(call, bits);
+}
+
+enum outcome call_read(struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, struct call *call)
+{
+    call->values = values;
+    call->slot_count = call->key_count = 0;
+    if (!PyTuple_CheckExact(values) || (size_t)PyTuple_GET_SIZE(values) != signature->parameters)
+        return DECLINED;
+    for (size_t i = 0; i < signature->tensor_count; i++) {
+        call->tensor_slots[i] = (uint16_t)call->slot_count;
+        enum outcome outcome = read_tensor(core, PyTuple_GET_ITEM(values, signature->tensors[i]), fallback, call);
+        if (outcome != DONE)
+            return outcome;
+    }
+    for (size_t i = 0; i < signature->other_count; i++)
+        if (!read_other(PyTuple_GET_ITEM(values, signature->others[i]), signature->keyed[i], call))
+            return DECLINED;
+    return DONE;
+}

@@ -1,0 +1,28 @@
+/* One call of a launcher as plans see it: its key (the class facts) and its slots (everything that a program computes with). */
+#ifndef TILEC_CALL_H
+#define TILEC_CALL_H
+
+#include "core.h"
+
+/* Which of a launcher's parameters are tensors, and which of the others decide a launch by their value. */
+struct signature {
+    size_t parameters, tensor_count, other_count;
+    uint16_t tensors[MOST_TENSORS], others[MOST_KEY];
+    bool keyed[MOST_KEY]; /* of each of `others` */
+};
+
+struct call {
+    PyObject *values; /* the caller's tuple, in parameter order */
+    size_t slot_count, key_count;
+    uint16_t tensor_slots[MOST_TENSORS]; /* the slot of each tensor's address */
+    int64_t slots[MOST_SLOTS];
+    uint64_t key[MOST_KEY];
+};
+
+/* Read a signature from Python: sequences of places. */
+bool signature_read(struct signature *signature, Py_ssize_t parameters, PyObject *tensors, PyObject *others, PyObject *keyed);
+
+/* Read a call; `fallback` is Python's reader of arrays. Types in the key are borrowed from the values. */
+enum outcome call_read(struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, struct call *call);
+
+#endif

@@ -1,0 +1,116 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+/* The CUDA release whose forms of the entry points are meant. */
+#define CUDA_RELEASE 12000
+
+typedef CUresult (*get_proc_address)(const char *symbol, void **entry, int release, uint64_t flags, int *status);
+
+/* Where each entry point goes in `struct driver`. */
+static const struct {
+    const char *name;
+    size_t offset;
+} ENTRY_POINTS[] = {
+    {"cuLaunchKernelEx", offsetof(struct driver, launch)},
+    {"cuCtxGetCurrent", offsetof(struct driver, get_context)},
+    {"cuCtxSetCurrent", offsetof(struct driver, set_context)},
+    {"cuCtxPushCurrent", offsetof(struct driver, push_context)},
+    {"cuCtxPopCurrent", offsetof(struct driver, pop_context)},
+};
+
+#define ENTRY_POINT_COUNT (sizeof ENTRY_POINTS / sizeof ENTRY_POINTS[0])
+
+static void **entry_of(struct driver *driver, size_t index)
+{
+    return (void **)((char *)driver + ENTRY_POINTS[index].offset);
+}
+
+bool driver_open(struct driver *driver)
+{
+    if (driver->launch != NULL)
+        return true;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); /* stays open: other libraries of the process use it too */
+    get_proc_address find = library == NULL ? NULL : (get_proc_address)dlsym(library, "cuGetProcAddress_v2");
+    if (find == NULL) {
+        PyErr_Format(PyExc_OSError, "no CUDA driver that tilec knows: %s", dlerror());
+        return false;
+    }
+    struct driver found = {0};
+    for (size_t i = 0; i < ENTRY_POINT_COUNT; i++) {
+        int status = 0;
+        if (find(ENTRY_POINTS[i].name, entry_of(&found, i), CUDA_RELEASE, 0, &status) != CUDA_SUCCESS || *entry_of(&found, i) == NULL) {
+            PyErr_Format(PyExc_OSError, "the CUDA driver has no %s", ENTRY_POINTS[i].name);
+            return false;
+        }
+    }
+    *driver = found;
+    return true;
+}
+
+bool driver_replace(struct driver *driver, PyObject *addresses)
+{
+    struct driver found = {0};
+    for (size_t i = 0; i < ENTRY_POINT_COUNT; i++) {
+        PyObject *address = PyMapping_GetItemString(addresses, ENTRY_POINTS[i].name);
+        *entry_of(&found, i) = address == NULL ? NULL : PyLong_AsVoidPtr(address);
+        Py_XDECREF(address);
+        if (PyErr_Occurred())
+            return false;
+    }
+    *driver = found;
+    return true;
+}
+
+static struct launch_attribute *add_attribute(struct launch *launch, enum launch_attribute_id id)
+{
+    struct launch_attribute *attribute = &launch->attributes[launch->config.attribute_count++];
+    *attribute = (struct launch_attribute){.id = id};
+    attribute->value.flag = 1;
+    launch->config.attributes = launch->attributes;
+    return attribute;
+}
+
+void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool cooperative, bool programmatic)
+{
+    launch->config.attribute_count = 0;
+    launch->config.attributes = NULL;
+    if ((uint64_t)cluster[0] * cluster[1] * cluster[2] > 1) { /* one block is no cluster, and older devices refuse the attribute */
+        struct launch_attribute *attribute = add_attribute(launch, ATTRIBUTE_CLUSTER_DIMENSION);
+        for (int i = 0; i < 3; i++)
+            attribute->value.cluster[i] = cluster[i];
+    }
+    if (cooperative)
+        add_attribute(launch, ATTRIBUTE_COOPERATIVE);
+    if (programmatic)
+        add_attribute(launch, ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+}
+
+/* Launch while another context is the thread's. */
+static CUresult launch_elsewhere(const struct driver *driver, const struct launch *launch)
+{
+    CUcontext popped;
+    CUresult result = driver->push_context(launch->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->launch(&launch->config, launch->function, launch->parameters, NULL);
+    driver->pop_context(&popped);
+    return result;
+}
+
+CUresult driver_launch(const struct driver *driver, const struct launch *launch)
+{
+    CUcontext current = NULL;
+    CUresult result = driver->get_context(&current);
+    if (result == CUDA_SUCCESS && current == NULL && launch->adopts) {
+        result = driver->set_context(launch->context);
+        current = launch->context;
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* The legacy default stream is the current context's, so the context matters although the function has one of its own. */
+    if (current != launch->context)
+        return launch_elsewhere(driver, launch);
+    return driver->launch(&launch->config, launch->function, launch->parameters, NULL);
+}

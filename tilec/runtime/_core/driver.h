@@ -1,0 +1,73 @@
+/* The CUDA driver: the entry points that launches need, found in libcuda at run time, and one launch. */
+#ifndef TILEC_DRIVER_H
+#define TILEC_DRIVER_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The driver's types, as its binary interface has them (CUDA 12 and 13). */
+typedef int CUresult;
+typedef void *CUcontext, *CUfunction, *CUstream;
+
+enum { CUDA_SUCCESS = 0 };
+
+enum launch_attribute_id {
+    ATTRIBUTE_COOPERATIVE = 2,
+    ATTRIBUTE_CLUSTER_DIMENSION = 4,
+    ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+};
+
+struct launch_attribute {
+    uint32_t id, padding;
+    union {
+        uint8_t bytes[64];
+        uint32_t cluster[3];
+        int32_t flag;
+    } value;
+};
+
+struct launch_config {
+    uint32_t grid[3], block[3], shared;
+    CUstream stream;
+    struct launch_attribute *attributes;
+    uint32_t attribute_count;
+};
+
+_Static_assert(sizeof(struct launch_attribute) == 72, "CUlaunchAttribute");
+_Static_assert(sizeof(struct launch_config) == 56, "CUlaunchConfig");
+
+/* The entry points that tilec may call, all of them. */
+struct driver {
+    CUresult (*launch)(const struct launch_config *, CUfunction, void **parameters, void **extra);
+    CUresult (*get_context)(CUcontext *);
+    CUresult (*set_context)(CUcontext);
+    CUresult (*push_context)(CUcontext);
+    CUresult (*pop_context)(CUcontext *);
+};
+
+/* One launch, ready but for its context. */
+struct launch {
+    struct launch_config config;
+    struct launch_attribute attributes[3];
+    CUfunction function;
+    CUcontext context; /* the primary context of the device */
+    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
+    void **parameters;
+};
+
+/* Find the entry points in libcuda. Sets OSError and returns false where there is no driver, or an older one. */
+bool driver_open(struct driver *driver);
+
+/* Use these entry points instead: {name: address}, for tests. */
+bool driver_replace(struct driver *driver, PyObject *addresses);
+
+/* Add the attribute of a launch; zero extents of a cluster stand for none. */
+void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool cooperative, bool programmatic);
+
+/* Enqueue a launch. Calls nothing of Python: the caller releases the interpreter lock. */
+CUresult driver_launch(const struct driver *driver, const struct launch *launch);
+
+#endif
