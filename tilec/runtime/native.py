@@ -8,11 +8,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilec.model.dtype import DTYPES
-from tilec.runtime.arguments import is_torch, tensor_facts
+from tilec.runtime.arguments import _is_torch as is_torch, tensor_facts
 from tilec.runtime.layout import is_of_jax
 from tilec.runtime.once import Once
 from tilec.runtime.packing import encoded
-from tilec.runtime.tensors.recording import RECORDINGS
+from tilec.runtime.tensors.recording import _RECORDINGS
 
 if TYPE_CHECKING:
     from tilec.runtime._core import Table
@@ -61,7 +61,7 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
             others=contract.others,
             keyed=contract.keyed,
             read=functools.partial(_facts, driver),
-            recordings=RECORDINGS,
+            recordings=_RECORDINGS,
             target=target,
             adopts=ordinal == 0,  # see `Driver.adopt`
         )

@@ -77,9 +77,11 @@ static bool exchange_device(DLDevice found, int *device)
         *device = found.device_id;
     else if (found.device_type == kDLCUDAManaged)
         *device = ON_ANY;
+    else if (found.device_type == kDLCPU || found.device_type == kDLCUDAHost)
+        *device = ON_CPU; /* no plan is for it: Python's path says so */
     else
-        return false; /* Python's path refuses it */
-    return *device >= 0 || *device == ON_ANY;
+        return false;
+    return found.device_type != kDLCUDA || found.device_id >= 0;
 }
 
 static bool exchange_address(const DLTensor *tensor, const struct facts *facts, int64_t *address)
@@ -145,7 +147,7 @@ static enum outcome read_managed(
         managed->deleter(managed);
     if (!whole || PyErr_Occurred())
         return declined();
-    if (is_empty(facts))
+    if (is_empty(facts) && facts->device != ON_CPU)
         facts->device = ON_ANY;
     return DONE;
 }

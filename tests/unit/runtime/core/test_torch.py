@@ -1,0 +1,92 @@
+"""Facts of torch's own tensors in C, of every kind that programs meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.runtime.core.samples import core
+from tilec.model.dtype import DTYPES
+from tilec.runtime.arguments import UnreadableError, tensor_facts
+
+torch = pytest.importorskip("torch")
+NUMBERS = {name: number for number, name in enumerate(DTYPES)}
+
+
+def by_python(value: Any) -> Any:
+    return tensor_facts(value, lambda _address: None)
+
+
+def tensors() -> dict[str, Any]:
+    base = torch.zeros(4, 6)
+    with torch.inference_mode():
+        inferred = torch.zeros(3)
+    made = {
+        "plain": base,
+        "view": base[1:, ::2],
+        "transposed": base.t(),
+        "expanded": torch.zeros(1, 6).expand(4, 6),
+        "empty": torch.zeros(0, 3),
+        "scalar": torch.zeros(()),
+        "grad": torch.zeros(3, requires_grad=True),
+        "parameter": torch.nn.Parameter(torch.zeros(3)),
+        "inference": inferred,
+        "negated": torch.view_as_complex(torch.zeros(4, 2)).conj().imag,
+        "conjugated": torch.zeros(3, dtype=torch.complex64).conj(),
+        "sparse": torch.zeros(3, 3).to_sparse(),
+        "meta": torch.zeros(3, device="meta"),
+        "lazy clone": torch._lazy_clone(torch.zeros(3)),
+        "channels last": torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
+        "quantized": torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8),
+        "subclass": torch.zeros(3).as_subclass(type("Sub", (torch.Tensor,), {})),
+        "fp4": torch.zeros(3, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+    }
+    return made | {name: torch.zeros(3, dtype=getattr(torch, name)) for name in DTYPE_NAMES}
+
+
+DTYPE_NAMES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 float8_e8m0fnu complex128".split()
+KINDS = (
+    *("plain", "view", "transposed", "expanded", "empty", "scalar", "grad", "parameter", "inference", "negated", "conjugated", "sparse"),
+    *("meta", "lazy clone", "channels last", "quantized", "subclass", "fp4", *DTYPE_NAMES),
+)
+
+
+BY_PYTHON = {"meta", "sparse", "subclass", "quantized", "negated", "conjugated", "complex128", "fp4"}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_facts_of_torch(name: str) -> None:
+    value = tensors()[name]
+    try:
+        facts = by_python(value)
+    except UnreadableError:
+        facts = None
+    wanted = None
+    if facts is not None and facts.dtype in NUMBERS:
+        wanted = (facts.ptr, facts.shape, facts.stride, NUMBERS[facts.dtype], facts.device, facts.readonly, facts.contiguous)
+    found = core.facts(value, lambda _: None)
+    assert found == (None if name in BY_PYTHON else wanted)
+    assert name in BY_PYTHON or wanted is not None
+    assert core.facts(value, by_python) in (None, wanted)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functional_and_fake_tensors_are_left_to_python() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    seen = []
+
+    def look(value: Any) -> Any:
+        seen.append(core.facts(value, lambda _: pytest.fail("read by Python")))
+        return value
+
+    torch.func.vmap(look)(torch.zeros(3, 4))
+    torch.func.grad(lambda value: look(value).sum())(torch.zeros(3))
+    with FakeTensorMode():
+        fake = torch.zeros(3)
+    with pytest.raises(UnreadableError):
+        by_python(fake)
+    seen.append(core.facts(fake, by_python))
+    assert seen == [None, None, None]
