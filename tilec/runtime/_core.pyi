@@ -1,13 +1,11 @@
-"""The launch core (`_core/`), which `native` imports where it was built."""
+# The launch core (`_core/`), which `native` imports where it was built.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 class Table:
-    """The cached plans of one launcher, and their launches."""
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         *,
         parameters: int,
         tensors: Sequence[int],
@@ -17,7 +15,7 @@ class Table:
         recordings: dict[Any, Any],
         target: int | Callable[..., Any],
         adopts: bool,
-    ) -> Table: ...
+    ) -> None: ...
     def launch(self, stream: int, values: tuple[Any, ...], /) -> Any: ...
     def add(self, values: tuple[Any, ...], plan: Any, /) -> bool: ...
     def clear(self) -> None: ...

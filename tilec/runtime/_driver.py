@@ -7,6 +7,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilec.errors import DriverError, MissingError
@@ -203,9 +204,13 @@ class Driver(GraphCalls):
 
         return functools.partial(launch_here, config, function)
 
+    def launch_target(self, ordinal: int) -> int | None:
+        """The number of the device's context. The launch core calls the driver itself, so a double of the bindings is not for it."""
+        return int(self._context(ordinal)) if isinstance(self._api, ModuleType) else None
+
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
-        code = int(result)
+        code, result = int(result), self._known_result(result)
         if is_final(result):
             raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
         context = self._context(ordinal)
@@ -230,6 +235,13 @@ class Driver(GraphCalls):
                 device=ordinal,
             )
         raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
+
+    def _known_result(self, result: Any) -> Any:
+        """A result by the bindings' name; the number where they do not know it."""
+        try:
+            return self._api.CUresult(int(result))
+        except ValueError:
+            return result
 
     def _stream_device(self, ordinal: int, stream: int) -> int | None:
         with self.current(ordinal):

@@ -25,6 +25,9 @@ class RecordingDriver(Driver):
 
         return noted
 
+    def launch_target(self, _ordinal: int) -> None:
+        """None: every launch is noted."""
+
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
         """Do what the graph says, in stream order."""
         self._running(ordinal).launched(LaunchRecord(kernel="a CUDA graph", shape=None, stream=stream, where=_here()))

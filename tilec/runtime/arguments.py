@@ -26,7 +26,7 @@ class Readers(dict[type, Reader]):
         reader: Reader
         if cls is type(None):
             reader = _look_none
-        elif _is_torch(cls):
+        elif is_torch(cls):
             reader = _look_torch
         elif _is_masked(cls):
             reader = _refuse_masked
@@ -97,7 +97,7 @@ def _facts(value: Any) -> TensorFacts:
     if hasattr(cls, "_tilec_facts_"):
         facts: TensorFacts = value._tilec_facts_()
         return facts
-    if _is_torch(cls):
+    if is_torch(cls):
         return _torch_facts(value)
     if hasattr(value, "__cuda_array_interface__"):
         return _interface_facts(value)
@@ -139,7 +139,8 @@ def _refuse_masked(_: Any) -> Look:
 # torch: read by attributes, so that torch need not be imported; its tensors are the usual case.
 
 
-def _is_torch(cls: type) -> bool:
+def is_torch(cls: type) -> bool:
+    """Whether a type is torch's tensors', or a subclass of it."""
     return any(base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor") for base in cls.__mro__)
 
 

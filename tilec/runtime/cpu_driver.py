@@ -163,6 +163,9 @@ class CpuDriver(GraphDouble):
         put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
         return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
 
+    def launch_target(self, _ordinal: int) -> None:
+        """None: launches keep their arguments."""
+
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Raise what a launch, or one before it on its stream, came to."""
         raise result

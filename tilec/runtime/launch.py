@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
 from tilec.runtime.handles import stream_handle
 from tilec.runtime.keys import Key, Slots, facts_of
+from tilec.runtime.native import NoTable, table_of
 from tilec.runtime.packing import Block
 from tilec.runtime.plans import MISFITS, MOST_PLANS, Plan, Plans, Ready
 from tilec.runtime.prepare import Explanation, Site, explain, prepare
@@ -25,6 +27,7 @@ from tilec.runtime.uncopied import Uncopied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tilec.runtime._core import Table
     from tilec.runtime.occupancy import Residency
     from tilec.runtime.protocols import StreamLike
     from tilec.tileir.trace import Coordinates, Stepper
@@ -51,6 +54,7 @@ class Launcher(Uncopied):
         self.pinned = dict(pinned or {})
         self.make: Callable[..., Any] | None = None
         self.plans = Plans()
+        self._table: Table | NoTable | None = None
         self._grid = grid
         self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
         self._lock = threading.Lock()
@@ -126,10 +130,23 @@ class Launcher(Uncopied):
         if choices:
             self._chosen(choices).enqueue(stream, values)
             return
+        contract = self._contract or self._ready()
+        check_count(contract, values)
+        handle = stream_handle(stream, contract.name)
+        answer = False if self._table is None else self._table.launch(handle, values)
+        if answer is True:
+            return
+        if answer is None or answer is False:
+            plan = self._launch_plainly(handle, values)
+            if plan is not None and answer is False:
+                self._keep(values, plan)
+        else:
+            self._refused(answer, handle, values)
+
+    def _launch_plainly(self, handle: int, values: tuple[Any, ...]) -> Plan | None:
+        """Launch without the launch core; return the plan, None for a stream that is captured."""
         contract, site = self._ready(), self._site
         driver, ordinal = site.driver, site.device.ordinal
-        check_count(contract, values)
-        handle = stream_handle(stream, self.info.name)
         leased = [place for place in contract.tensors if is_leased(values[place])]
         self._check_leases(contract, values, leased)
         facts = self._facts(values)
@@ -139,13 +156,32 @@ class Launcher(Uncopied):
         recording = (recording_of if leased or ready is None else own_recording)(driver, ordinal, handle)
         if recording is not None:
             self._record(recording, handle, values, leased)
-            return
+            return None
         if ready is None:
             ready = self._prepared(values, facts)
             driver.adopt(ordinal)
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
         order(contract, values, leased, handle)
         self._enqueue(ready, call, block, handle, values)
+        return ready.plan
+
+    def _keep(self, values: tuple[Any, ...], plan: Plan) -> None:
+        """Let the launch core do later calls like this one. Its table is made behind the first launch, when the device has its context."""
+        table = self._table
+        if table is None:
+            table = self._table = table_of(self._ready(), self._site.driver, self._site.device.ordinal)
+        if plan.lasting and not plan.exact and not plan.scratch:
+            with contextlib.suppress(ValueError):  # a plan beyond the limits of the core
+                table.add(values, plan)
+
+    def _refused(self, result: Any, handle: int, values: tuple[Any, ...]) -> None:
+        """Let the driver deal with a launch of the launch core that it refused."""
+
+        def again() -> int:
+            self._launch_plainly(handle, values)
+            return 0
+
+        self._site.driver.launch_failed(self._site.device.ordinal, result, handle, again, self.info.name)
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
         """Wait for a launch on the cpu device that takes an array of another library, unless a capture or the op of this stream does."""

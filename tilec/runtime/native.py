@@ -8,11 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilec.model.dtype import DTYPES
-from tilec.runtime.arguments import _is_torch as is_torch, tensor_facts
+from tilec.runtime.arguments import is_torch, tensor_facts
 from tilec.runtime.layout import is_of_jax
-from tilec.runtime.once import Once
 from tilec.runtime.packing import encoded
-from tilec.runtime.tensors.recording import _RECORDINGS
+from tilec.runtime.tensors.recording import RECORDINGS
 
 if TYPE_CHECKING:
     from tilec.runtime._core import Table
@@ -21,21 +20,6 @@ if TYPE_CHECKING:
 
 # How the core reads arrays of a type (`enum reading_kind` in _core/array.h).
 BY_PYTHON, BY_TORCH_EXCHANGE, BY_EXCHANGE, BY_LAUNCHER = range(4)
-
-
-@Once
-def core() -> ModuleType | None:
-    """Return the launch core, ready for use; None where launches take Python's path."""
-    if os.environ.get("TILEC_NATIVE") == "0":
-        return None
-    try:
-        from tilec.runtime._core import configure
-    except ImportError:  # no extension was built
-        return None
-    from tilec.runtime import _core
-
-    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded)
-    return _core
 
 
 def reading_of(cls: type) -> int:
@@ -48,27 +32,54 @@ def reading_of(cls: type) -> int:
     return BY_PYTHON if is_of_jax(cls) else BY_EXCHANGE
 
 
-def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | None:
-    """Return an empty table of plans for a launcher; None where its launches take Python's path."""
-    module = core()
-    target = None if module is None else driver.launch_target(ordinal)
-    if module is None or target is None:
-        return None
+class NoTable:
+    """Stands for a table where launches take Python's path."""
+
+    def launch(self, _stream: int, _values: tuple[Any, ...]) -> None:
+        """Say that the call is Python's."""
+
+    def add(self, _values: tuple[Any, ...], _plan: Any) -> None:
+        """Keep nothing."""
+
+
+def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | NoTable:
+    """Return an empty table of plans for a launcher."""
+    target = None if CORE is None else driver.launch_target(ordinal)
+    if CORE is None or target is None:
+        return NoTable()
     try:
-        table: Table = module.Table(
+        table: Table = CORE.Table(
             parameters=len(contract.params),
             tensors=contract.tensors,
             others=contract.others,
             keyed=contract.keyed,
             read=functools.partial(_facts, driver),
-            recordings=_RECORDINGS,
+            recordings=RECORDINGS,
             target=target,
             adopts=ordinal == 0,  # see `Driver.adopt`
         )
     except (OSError, ValueError):  # an old driver; a kernel of more parameters than the core takes
-        return None
+        return NoTable()
     return table
 
 
 def _facts(driver: DeviceDriver, value: Any) -> Any:
     return tensor_facts(value, driver.pointer_device)
+
+
+def _loaded() -> ModuleType | None:
+    """Return the launch core, ready for use."""
+    if os.environ.get("TILEC_NATIVE") == "0":
+        return None
+    try:
+        from tilec.runtime import _core
+
+        configure = _core.configure
+    except (ImportError, AttributeError):  # no extension was built: the directory of its sources may be found in its place
+        return None
+    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded)
+    return _core
+
+
+# The launch core; None where launches take Python's path.
+CORE = _loaded()

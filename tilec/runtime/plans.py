@@ -39,6 +39,7 @@ class Plan:
         template, offsets, patches: of the argument block (`Packing`).
         cluster, cooperative, programmatic: of its launches.
         lasting: whether later calls may use it.
+        scratch: whether what enqueues it also allocates memory.
         bound: the driver's calls that enqueue it, by stream and shape.
     """
 
@@ -53,9 +54,11 @@ class Plan:
         packing: Packing,
         bind: Bind,
         addresses: tuple[int, ...],
+        scratch: bool = False,
     ) -> None:
         """Keep what a launch needs of a call that was checked; `addresses` are the slots of the tensors' addresses."""
         self.variant, self.function, self.exact = variant, function, exact
+        self.scratch = scratch
         self.cluster, self.cooperative, self.programmatic = shape.cluster, shape.cooperative, shape.programmatic
         self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
         self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches

@@ -182,6 +182,7 @@ def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], si
         packing=Packing(call, variant.abi, fixed, program.arguments),
         bind=bind,
         addresses=address_slots(contract, key),
+        scratch=any(slot.scratch for slot in variant.abi),
     )
     return plan, slots
 

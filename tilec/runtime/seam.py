@@ -104,6 +104,11 @@ class DeviceDriver(Protocol):
     def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
 
+    def launch_target(self, ordinal: int) -> int | Callable[..., Any] | None:
+        """What the launch core launches through: the number of the device's context for the CUDA driver, a callable of a double's (see
+        `Table`), or None where all launches are bound.
+        """
+
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
 

@@ -20,7 +20,7 @@ from tilec.model.tensormap import TensorMap
 from tilec.runtime.graph_double import Executable, GraphDouble, Node
 from tilec.runtime.lost import LaunchRecord, Losses
 from tilec.runtime.scalars import format_of
-from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec.runtime.seam import KEEP_ALL, CopyBox, CopyKind, DeviceInfo, Dim3, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 H200 = DeviceInfo(
     ordinal=0,
@@ -226,6 +226,18 @@ class FakeDriver(GraphDouble):
             return (self.fail.get("launch", ""),)
 
         return call
+
+    def launch_target(self, ordinal: int) -> Callable[..., str]:
+        """A launch as the launch core asks for it: decoded and recorded as one that was bound."""
+
+        def launch(plan: Any, grid: Dim3, block: Dim3, shared: int, stream: int, parameters: int) -> str:
+            attributes = {"cluster": plan.cluster, "cooperative": plan.cooperative, "programmatic": plan.programmatic}
+            shape = LaunchShape(grid=grid, block=block, shared=shared, **attributes)
+            parts = LaunchParts(kernel=plan.variant, sizes=(), addresses=(), tensors=())
+            result: str = self.bind_launch(ordinal, plan.function, shape, stream, parts)(parameters, 0)[0]
+            return result
+
+        return launch
 
     def launch_failed(self, ordinal: int, result: str, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Try again in the device's context where the thread had none; raise for a launch that failed otherwise."""

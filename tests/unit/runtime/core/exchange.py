@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from tests.unit.runtime import fake_torch
 from tilec.runtime.dlpack import RawTensor, RawVersioned
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
@@ -109,5 +110,37 @@ def array_type(table: RawApi | None, *, torch: bool = False, **names: Any) -> ty
     return type("Library", (Array,), names)
 
 
+_DTYPES = {
+    "torch.float32": (2, 32, 1),
+    "torch.float16": (2, 16, 1),
+    "torch.bfloat16": (4, 16, 1),
+    "torch.float64": (2, 64, 1),
+    "torch.int32": (0, 32, 1),
+    "torch.complex64": (5, 64, 1),
+}
+
+
+def _describe(tensor: Any, target: Any) -> int:
+    """Say of a double of torch's tensors what its attributes say to Python."""
+    tensor.numbers = (ctypes.c_int64 * (2 * len(tensor.shape) + 1))(*tensor.shape, *tensor.stride())
+    raw, start = target[0], ctypes.addressof(tensor.numbers)
+    raw.data, raw.byte_offset, raw.ndim = tensor.ptr, 0, len(tensor.shape)
+    raw.dtype.code, raw.dtype.bits, raw.dtype.lanes = _DTYPES[tensor.dtype]
+    raw.device.type, raw.device.id = (2, tensor.index) if tensor.index >= 0 else (1, 0)
+    raw.shape = ctypes.cast(start, ctypes.POINTER(ctypes.c_int64))
+    raw.strides = ctypes.cast(start + 8 * len(tensor.shape), ctypes.POINTER(ctypes.c_int64))
+    return 0
+
+
+_DESCRIBE = _FromObject(_describe)
+
+
+class Torch(fake_torch.Tensor):
+    """A double of torch's tensors that Python and C read."""
+
+    __dlpack_c_exchange_api__ = capsule(api(tensor=_DESCRIBE))
+
+
+Torch.__module__ = "torch"
 TORCH = array_type(api(), torch=True)
 LIBRARY = array_type(api())

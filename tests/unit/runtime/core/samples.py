@@ -9,6 +9,6 @@ import pytest
 
 from tilec.runtime import native
 
-core: Any = native.core()
+core: Any = native.CORE
 if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):
     pytest.skip("the launch core was not built, or is turned off", allow_module_level=True)

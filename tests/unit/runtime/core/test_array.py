@@ -224,7 +224,17 @@ def test_interruptions_are_not_swallowed() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"shape": [4]}, {"shape": ("4",)}, {"stride": (1, 1)}, {"dtype": "c64"}, {"dtype": []}, {"ptr": "x"}, {"ptr": -1}, {"device": None}, {"shape": (2**70,)}],
+    [
+        {"shape": [4]},
+        {"shape": ("4",)},
+        {"stride": (1, 1)},
+        {"dtype": "c64"},
+        {"dtype": []},
+        {"ptr": "x"},
+        {"ptr": -1},
+        {"device": None},
+        {"shape": (2**70,)},
+    ],
 )
 def test_facts_of_python_that_are_malformed_are_declined(change: dict[str, Any]) -> None:
     class Facts:
@@ -234,7 +244,12 @@ def test_facts_of_python_that_are_malformed_are_declined(change: dict[str, Any])
     made = type("Facts", (Facts,), change)
     assert core.facts(object(), lambda _: made) is None
     for name in ("ptr", "shape", "stride", "dtype", "device", "readonly"):
-        assert core.facts(object(), lambda _, name=name: type("Less", (), {n: getattr(Facts, n) for n in vars(Facts) if n[0] != "_" and n != name})) is None
+        assert (
+            core.facts(
+                object(), lambda _, name=name: type("Less", (), {n: getattr(Facts, n) for n in vars(Facts) if n[0] != "_" and n != name})
+            )
+            is None
+        )
 
 
 def test_more_types_than_are_cached() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tilec.errors import BorrowError, GraphCaptureError, GraphError, SchedulingError, UseAfterMoveError
 from tilec.runtime import CudaGraph, use_device, value, with_context
-from tilec.runtime.tensors.recording import _RECORDINGS
+from tilec.runtime.tensors.recording import RECORDINGS
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_streams_that_take_no_work_are_refused_before_anything_is_captured(cpu: 
             with pytest.raises(SchedulingError, match=words), CudaGraph.scope(stream):
                 pass
             op.sync_on(cpu.stream)  # nobody has used it up
-    assert not _RECORDINGS
+    assert not RECORDINGS
 
 
 def test_borrows_end_with_their_record(cpu: Cpu) -> None:
@@ -108,7 +108,7 @@ def test_a_block_that_fails_makes_no_graph(cpu: Cpu) -> None:
         scope.__enter__()
     with pytest.raises(GraphCaptureError, match="given up: ZeroDivisionError"):
         scope.record(value(1))
-    assert not _RECORDINGS
+    assert not RECORDINGS
 
 
 def test_records_belong_into_the_block(cpu: Cpu) -> None:
@@ -126,8 +126,8 @@ def test_records_belong_into_the_block(cpu: Cpu) -> None:
 def test_a_scope_that_nobody_ends_is_given_up(cpu: Cpu) -> None:
     scope: Any = CudaGraph.scope(cpu.stream)
     scope.__enter__().record(cpu.add(cpu.tensor(0), cpu.tensor(1), zeros()))
-    assert _RECORDINGS
+    assert RECORDINGS
     del scope
     gc.collect()
-    assert not _RECORDINGS
+    assert not RECORDINGS
     assert value(1).graph_on(cpu.stream).nodes == 0
