@@ -87,16 +87,18 @@ static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fa
     return add_key(call, class_of(&facts)) ? DONE : DECLINED;
 }
 
-/* The slot of an exact int or bool that fits; false where the value has none. */
+/* The slot of an exact int or bool that programs read; 0 where the value has none. */
 static bool slot_of(PyObject *value, int64_t *slot)
 {
-    int overflow = 1;
+    int overflow;
     *slot = 0;
-    if (PyLong_CheckExact(value) || PyBool_Check(value))
-        *slot = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow)
-        *slot = 0;
-    return !overflow;
+    if (!PyLong_CheckExact(value) && !PyBool_Check(value))
+        return false;
+    int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow || number == INT64_MIN) /* it has no negative, so it is no number of a program */
+        return false;
+    *slot = number;
+    return true;
 }
 
 static bool read_other(PyObject *value, bool keyed, struct call *call)
