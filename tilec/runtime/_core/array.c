@@ -84,10 +84,10 @@ static bool exchange_device(DLDevice found, int *device)
     return found.device_type != kDLCUDA || found.device_id >= 0;
 }
 
-static bool exchange_address(const DLTensor *tensor, const struct facts *facts, int64_t *address)
+static bool exchange_address(const DLTensor *tensor, int64_t *address)
 {
-    uint64_t sum = 0;
-    if (!is_empty(facts) && __builtin_add_overflow((uint64_t)(uintptr_t)tensor->data, tensor->byte_offset, &sum))
+    uint64_t sum;
+    if (__builtin_add_overflow((uint64_t)(uintptr_t)tensor->data, tensor->byte_offset, &sum))
         return false;
     *address = (int64_t)sum;
     return sum <= INT64_MAX;
@@ -108,7 +108,7 @@ static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t
     if (!(tensor->strides != NULL ? settle_strides(facts) : contiguous_strides(facts)))
         return false;
     return exchange_dtype(core, tensor->dtype, &facts->dtype) && exchange_device(tensor->device, &facts->device) &&
-           exchange_address(tensor, facts, &facts->address);
+           exchange_address(tensor, &facts->address);
 }
 
 /* Whether a torch tensor is no lazy negation, of which DLPack says nothing. (A lazy conjugate is complex: no dtype of tilec's.) */

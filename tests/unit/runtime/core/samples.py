@@ -1,14 +1,76 @@
-"""The launch core, for its tests: they skip where it was not built, unless the gate asks for it."""
+"""The launch core for its tests, which skip where it was not built unless the gate asks for it; and plans that are written by hand."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from tilec.runtime import native
+from tilec.runtime import program as op
+from tilec.runtime.arguments import tensor_facts
 
 core: Any = native.CORE
 if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):
     pytest.skip("the launch core was not built, or is turned off", allow_module_level=True)
+
+SHAPE = (4, 2, 1, 32, 1, 1, 64)
+
+
+def by_python(value: Any) -> Any:
+    return tensor_facts(value, lambda _address: None)
+
+
+def program(steps: Sequence[tuple[int, int]] = (), shape: Sequence[int] = SHAPE) -> bytes:
+    """A program that gives this launch shape, behind some steps of its own."""
+    whole = [*steps, *(step for output, number in enumerate(shape) for step in ((op.CONST, number), (op.OUT, output)))]
+    return struct.pack(f"<{2 * len(whole)}q", *(number for step in whole for number in step))
+
+
+class Plan(types.SimpleNamespace):
+    """A plan as Python gives it to the core: of no arguments, unless it is given any."""
+
+    def __init__(self, steps: Sequence[tuple[int, int]] = (), **changed: Any) -> None:
+        facts = {
+            "program": program(steps),
+            "template": b"",
+            "offsets": (),
+            "patches": (),
+            "function": 0x77,
+            "cluster": (),
+            "cooperative": False,
+            "programmatic": False,
+        }
+        super().__init__(**(facts | changed))
+
+
+class Recorder:
+    """A double of the driver: it notes launches with their bytes, and answers what it is told."""
+
+    def __init__(self, answer: Any = 0, then: Callable[[], None] = lambda: None) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.answer, self.then = answer, then
+
+    def __call__(self, plan: Any, grid: Any, block: Any, shared: int, stream: int, parameters: int) -> Any:
+        self.launches.append((grid, block, shared, stream, arguments(plan, parameters)))
+        self.then()
+        return self.answer
+
+
+def arguments(plan: Any, parameters: int) -> bytes:
+    """The argument block that a launch reads: from the first argument's address on."""
+    if not plan.offsets:
+        return b""
+    first = ctypes.c_void_p.from_address(parameters).value or 0
+    return ctypes.string_at(first - plan.offsets[0], len(plan.template))
+
+
+def table(target: Any, *, tensors: Sequence[int] = (), others: Sequence[int] = (0,), keyed: Sequence[int] = (), **changed: Any) -> Any:
+    """A table for launches of one scalar, unless told otherwise."""
+    facts = {"parameters": len(tensors) + len(others), "read": by_python, "recordings": {}, "adopts": True}
+    return core.Table(tensors=tensors, others=others, keyed=keyed, target=target, **(facts | changed))

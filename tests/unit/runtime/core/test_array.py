@@ -105,9 +105,9 @@ def test_the_exchange_api(kind: type, options: dict[str, Any], facts: tuple[Any,
     assert core.facts(kind(**options), never) == facts
 
 
-def test_arrays_of_no_elements_have_no_address() -> None:
-    assert core.facts(TORCH((0, 8), (9, 9)), never) == (0, (0, 8), (8, 1), NUMBERS["f32"], 0, False, True)
-    assert core.facts(LIBRARY((0, 8), (9, 9)), never) == (0, (0, 8), (8, 1), NUMBERS["f32"], ON_ANY, False, True)
+def test_arrays_of_no_elements() -> None:
+    assert core.facts(TORCH((0, 8), (9, 9)), never) == (0x10000, (0, 8), (8, 1), NUMBERS["f32"], 0, False, True)
+    assert core.facts(LIBRARY((0, 8), (9, 9), address=0), never) == (0, (0, 8), (8, 1), NUMBERS["f32"], ON_ANY, False, True)
 
 
 def test_flags_of_libraries() -> None:
