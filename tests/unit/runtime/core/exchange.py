@@ -98,6 +98,7 @@ _LIVING: list[Any] = []
 
 
 def capsule(table: RawApi, name: bytes = b"dlpack_exchange_api") -> Any:
+    _LIVING.append(name)  # a capsule does not copy it
     return _new_capsule(ctypes.addressof(table), name, None)
 
 

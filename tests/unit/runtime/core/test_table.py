@@ -54,7 +54,7 @@ def test_launches_of_other_extents_hit() -> None:
 
 
 def test_what_is_a_miss_and_what_is_pythons() -> None:
-    module, driver, plans = add_module()
+    _, driver, plans = add_module()
     z, x, y = vectors(1024)
     own = Tensor.uninitialized((1024,), "f32", driver=driver, ordinal=0, stream=5)
     launched = len(driver.launches)
@@ -107,6 +107,11 @@ def test_wrong_tables_are_errors(changed: dict[str, Any]) -> None:
         table(**{"target": Recorder()} | changed)
 
 
+# (kind, source, offset, size, format): each reads or writes what there is not.
+PATCHES: list[tuple[Any, ...]] = [
+    *((0, 0, 0, 8, "Q"), (1, 99, 0, 8, "q"), (2, 1, 0, 8, "q"), (3, 0, 0, 8, "q"), (2, 0, 9, 8, "q"), (2, 0, 2**32 - 1, 8, "q")),
+    *((1, 0, 0, 4, "q"), (2, 0, 0, 8, ""), ()),
+]
 ARGUMENT = {"template": bytes(16), "offsets": (0, 8)}
 
 
@@ -123,17 +128,13 @@ ARGUMENT = {"template": bytes(16), "offsets": (0, 8)}
         {"offsets": (0,) * 600},
         {"patches": 7},
         {"patches": (7,)},
-        *({"patches": (patch,)} | ARGUMENT for patch in [(0, 0, 0, 8, "Q"), (1, 99, 0, 8, "q"), (2, 1, 0, 8, "q"), (3, 0, 0, 8, "q"), ()]),
-        *(
-            {"patches": (patch,)} | ARGUMENT
-            for patch in [(2, 0, 9, 8, "q"), (2, 0, 2**32 - 1, 8, "q"), (1, 0, 0, 4, "q"), (2, 0, 0, 8, "")]
-        ),
+        *({"patches": (patch,)} | ARGUMENT for patch in PATCHES),
     ],
     ids=str,
 )
 def test_malformed_plans_are_refused(changed: dict[str, Any]) -> None:
     plans = table(Recorder())
-    with pytest.raises(ValueError, match="core|plan|program|argument"):
+    with pytest.raises((ValueError, TypeError, OverflowError)):
         plans.add((1,), Plan(**changed))
     with pytest.raises(AttributeError):
         plans.add((1,), object())
@@ -141,15 +142,15 @@ def test_malformed_plans_are_refused(changed: dict[str, Any]) -> None:
     assert plans.launch(5, (1,)) is False
 
 
+INTEGERS = (0, 1, -1, 127, 128, -128, -129, 255, 256, 2**15, 2**16, 2**31, 2**32, 2**63 - 1, -(2**63), 2**63, 2**64, True)
+FLOATS = (0.0, -0.0, 1.5, 3, True, 2**53 + 1, 2**62 - 1, 2**1100, 1e39, -1e39, 3.4028235677973366e38, float("inf"), float("nan"))
+
+
 @pytest.mark.parametrize(
     ("format_", "value", "expected"),
     [
-        *(
-            (code, value, None)
-            for code in "bBhHiIqQ"
-            for value in (0, 1, -1, 127, 128, 255, 256, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, True)
-        ),
-        *((code, value, None) for code in "fd" for value in (0.0, -0.0, 1.5, 3, True, 2**53 + 1, 2**1100, 1e39, float("inf"), 2**62 - 1)),
+        *((code, value, None) for code in "bBhHiIqQ" for value in INTEGERS),
+        *((code, value, None) for code in "fd" for value in FLOATS),
         *(("?", value, None) for value in (0, 1, 7, True, False)),
         *((code, value, None) for code in "iQfd" for value in (np.float32(2), np.int64(3), "text", 1.5)),
         ("e", 1.5, None),
