@@ -85,6 +85,7 @@ def _print(app: App, found: Machine) -> None:
     for language, problem in found.extras.items():
         app.say(_wrapped(f"{language:<8} ", f"{_bad('cannot be built')}: {problem}" if problem else _good("can be built")))
     app.say(_wrapped("run      ", gpus))
+    app.say(_wrapped("launches ", f"in Python: {found.core_problem}" if found.core_problem else "by the launch core, in C"))
     outside = outside_tools(app)
     for use, (tool, path, _) in outside.items():
         purpose = " for --device cuda" if use == "sanitize" else ""  # on the cpu device it needs none
@@ -100,6 +101,8 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
         fixes["driver"] = found.driver.fix
     if found.cache.problem:
         fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
+    if found.core_problem:
+        fixes["launches"] = "install a C compiler and tilec again, and unset TILEC_NATIVE: launches then cost a fraction"
     if not found.can_build:
         fixes["build"] = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
     if fixes:

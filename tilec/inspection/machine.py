@@ -103,7 +103,11 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Everything that `tilec doctor` shows."""
+    """Everything that `tilec doctor` shows.
+
+    Attributes:
+        core_problem: why launches do without the launch core; empty where it makes them.
+    """
 
     tilec: str
     python: str
@@ -113,6 +117,7 @@ class Machine:
     packages: tuple[Package, ...]
     driver: DriverReport
     cache: CacheReport
+    core_problem: str = ""
 
     @property
     def languages(self) -> dict[str, tuple[str, ...]]:
@@ -153,6 +158,8 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
         cache_dir: the cache's directory, None where it is off.
         driver: starts the driver; default the real one.
     """
+    from tilec.runtime.native import absence  # commands that build load no launcher
+
     return Machine(
         tilec=__version__,
         python=platform.python_version(),
@@ -166,6 +173,7 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
         ),
         driver=_driver(driver),
         cache=_cache(cache_dir),
+        core_problem=absence(),
     )
 
 
@@ -195,6 +203,7 @@ def to_json(machine: Machine) -> dict[str, Any]:
         "toolkit": _match_json(machine.match) if machine.match else None,
         "cpu": {"tile_ir": [list(OLDEST), list(NEWEST)]},
         "gpus": [dataclasses.asdict(gpu) | {"cc": list(gpu.cc)} for gpu in driver.gpus],
+        "launch_core": {"used": not machine.core_problem, "problem": machine.core_problem},
         "cache": {"path": machine.cache.path or None, "writable": not machine.cache.problem, "problem": machine.cache.problem},
     }
 

@@ -81,5 +81,12 @@ def _loaded() -> ModuleType | None:
     return _core
 
 
+def absence() -> str:
+    """Why launches take Python's path; empty where the launch core makes them."""
+    if CORE is not None:
+        return ""
+    return "TILEC_NATIVE=0 turns the launch core off" if os.environ.get("TILEC_NATIVE") == "0" else "the launch core was not built"
+
+
 # The launch core; None where launches take Python's path.
 CORE = _loaded()

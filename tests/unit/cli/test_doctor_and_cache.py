@@ -65,6 +65,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "survey", lambda search: [report(name, found=False) for name in NAMES])
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version=""))
     monkeypatch.setattr(machine, "_real_driver", driver)
+    monkeypatch.delenv("TILEC_NATIVE", raising=False)
+    monkeypatch.setattr("tilec.runtime.native.CORE", None)
 
 
 @pytest.fixture
@@ -78,6 +80,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0"))
     monkeypatch.setattr(machine, "_real_driver", lambda: driver)
+    monkeypatch.setattr("tilec.runtime.native.CORE", object())
 
 
 def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
@@ -91,12 +94,14 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
     assert "tile     cannot be built: tileiras, cuda-tile missing or unfit" in lines
     assert "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here" in lines
+    assert "launches in Python: the launch core was not built" in lines
     assert lines[lines.index("fix") :] == [
         "fix",
         "  simt      pip install 'tilec[simt]'",
         "  triton    pip install 'tilec[triton]'",
         "  profile   install it",
         "  driver    install the NVIDIA driver",
+        "  launches  install a C compiler and tilec again, and unset TILEC_NATIVE: launches then cost a fraction",
         "  build     pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)",
     ]
     assert not (tmp_path / "home").exists()
@@ -140,6 +145,7 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
     assert lines[lines.index(RUNS) - 4 :] == [
         *built,
         RUNS,
+        "launches by the launch core, in C",
         "profile  needs ncu, which is not here",
         "debug    with /opt/cuda-gdb",
         "sanitize with /opt/compute-sanitizer for --device cuda",
