@@ -13,6 +13,11 @@ within() {
     return "$code"
 }
 
+step "launch core: build without warnings, tests under sanitizers"
+export TILEC_NATIVE_STRICT=1
+within 5m python setup.py -q build_ext --inplace
+PYTHON=python within 15m scripts/core_sanitized.sh
+
 step "ruff"
 within 5m python -m ruff check .
 within 5m python -m ruff format --check .
