@@ -29,4 +29,6 @@ CFLAGS=$flags LDFLAGS=$flags TILEC_NATIVE_STRICT=1 "$python" setup.py -q build_e
 # Findings go to files: pytest captures what a process prints.
 export ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1:log_path=$place/finding UBSAN_OPTIONS=print_stacktrace=1:log_path=$place/finding
 export LD_PRELOAD=$("$cc" -print-file-name=libasan.so) PYTHONMALLOC=malloc PYTHONPATH=$place TILEC_NATIVE_STRICT=1
-"$python" -m pytest -q -n 0 -p no:cacheprovider tests/unit/runtime/core "$@"
+# The sanitizer keeps freed memory for a while, so how much the process has says nothing here.
+"$python" -m pytest -q -n 0 -p no:cacheprovider --deselect tests/unit/runtime/core/test_table.py::test_launches_leave_nothing_behind \
+    tests/unit/runtime/core "$@"

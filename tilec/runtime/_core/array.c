@@ -288,20 +288,29 @@ void array_clear(struct core *core)
     }
 }
 
-enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts)
+static enum outcome read_by(const struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, int64_t *room,
+    size_t count, struct facts *facts)
 {
-    const struct reader *cached = reader_of(core, Py_TYPE(value));
-    if (cached == NULL)
-        return declined();
-    const struct reader reader = *cached; /* the cache may change while Python runs */
-    switch (reader.kind) {
+    switch (reader->kind) {
     case BY_TORCH_EXCHANGE:
-        return read_torch(core, &reader, value, room, count, facts);
+        return read_torch(core, reader, value, room, count, facts);
     case BY_EXCHANGE:
-        return read_managed(core, &reader, value, room, count, facts);
+        return read_managed(core, reader, value, room, count, facts);
     case BY_LAUNCHER:
         return DECLINED;
     default:
         return read_python(core, fallback, value, room, count, facts);
     }
+}
+
+enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts)
+{
+    const struct reader *cached = reader_of(core, Py_TYPE(value));
+    if (cached == NULL)
+        return declined();
+    const struct reader reader = *cached; /* Python that runs meanwhile may empty the cache */
+    Py_XINCREF(reader.is_neg);
+    enum outcome outcome = read_by(core, &reader, value, fallback, room, count, facts);
+    Py_XDECREF(reader.is_neg);
+    return outcome;
 }

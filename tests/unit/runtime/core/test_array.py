@@ -259,6 +259,17 @@ def test_more_types_than_are_cached() -> None:
     assert core.facts(TORCH(), never) is not None
 
 
+def test_the_cache_of_types_may_be_emptied_while_one_is_read() -> None:
+    def is_neg(cls: type, value: Any) -> bool:
+        for kind in [array_type(api(), torch=True) for _ in range(100)]:
+            assert core.facts(kind(), never) is not None
+        return False
+
+    kind = array_type(api(), torch=True, is_neg=classmethod(is_neg))  # a method that the cache alone holds
+    for _ in range(3):
+        assert core.facts(kind(), never) is not None
+
+
 def test_references_are_given_back() -> None:
     torch, library, other = TORCH(), LIBRARY(), np.zeros(4, "float32")
     before = [sys.getrefcount(value) for value in (torch, library, other)]
