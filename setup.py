@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 
 from setuptools import Extension, setup
 
@@ -32,4 +33,11 @@ def extension() -> Extension:
 
 
 if __name__ == "__main__":
-    setup(name="tilec-core", packages=[], ext_modules=[extension()], script_args=sys.argv[1:] or ["build_ext", "--inplace"])
+    with tempfile.TemporaryDirectory() as place:  # objects do not stay in the checkout
+        setup(
+            name="tilec-core",
+            packages=[],
+            ext_modules=[extension()],
+            options={"build": {"build_base": place}},
+            script_args=sys.argv[1:] or ["build_ext", "--inplace"],
+        )
