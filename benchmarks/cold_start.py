@@ -51,14 +51,14 @@ import tilec_examples
 tick()
 module = tilec_examples.load("cuda:0")
 tick()
-module.vector_add(torch.cuda.current_stream(), z, x, y)
+module.vector_add(z, x, y)
 """,
     LARGE: """
 import tilec_large
 tick()
 module = tilec_large.load("cuda:0")
 tick()
-module.add_050(torch.cuda.current_stream(), z, x, y)
+module.add_050(z, x, y)
 """,
     "cuda.bindings, its import alone": """
 from cuda.bindings import driver
@@ -100,7 +100,7 @@ import tilec_triton_examples
 tick()
 module = tilec_triton_examples.load("cuda:0")
 tick()
-module.add(torch.cuda.current_stream(), z, x, y)
+module.add(z, x, y)
 """,
     "Triton, warm cache": """
 sys.path.insert(0, EXAMPLES + "/triton")
@@ -114,7 +114,7 @@ import tilec_simt_examples
 tick()
 module = tilec_simt_examples.load("cuda:0")
 tick()
-module.saxpy(torch.cuda.current_stream(), z, x, 1.0)
+module.saxpy(z, x, 1.0)
 """,
     "numba-cuda, cached": """
 sys.path.insert(0, FOLDER)

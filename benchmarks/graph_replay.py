@@ -73,7 +73,7 @@ def vector_add(torch: Any, module: Any) -> tuple[Any, Any, Any]:
     def launches() -> None:
         stream = torch.cuda.current_stream()
         for _ in range(KERNELS):
-            module.vector_add(stream, tz, tx, ty)
+            module.vector_add(tz, tx, ty, stream=stream)
 
     def own() -> None:
         for _ in range(KERNELS):
@@ -97,7 +97,7 @@ def elementwise(torch: Any, module: Any) -> tuple[Any, Any, Any]:
     def launches() -> None:
         stream = torch.cuda.current_stream()
         for _ in range(KERNELS):
-            module.elementwise(stream, tz, tx, 2.0, 0.5)
+            module.elementwise(tz, tx, 2.0, 0.5, stream=stream)
 
     def own() -> None:
         for _ in range(KERNELS):

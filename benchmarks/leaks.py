@@ -87,7 +87,7 @@ def launches(package: Any) -> Callable[[int], int]:
 
     def work(count: int) -> int:
         for _ in range(count):
-            module.vector_add(0, z, x, y)
+            module.vector_add(z, x, y)
         return count
 
     return work
@@ -99,7 +99,7 @@ def new_tensors(package: Any) -> Callable[[int], int]:
 
     def work(count: int) -> int:
         for _ in range(count):
-            module.vector_add(0, *ways.own_tensors(ELEMENTS))
+            module.vector_add(*ways.own_tensors(ELEMENTS))
         return count
 
     return work

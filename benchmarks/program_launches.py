@@ -103,7 +103,7 @@ def vector_ways(setting: Setting) -> dict[str, Callable[[], Run]]:
     torch, module = setting.torch, setting.module
     return {
         C_LOOP: lambda: c_loop(setting),
-        "tilec": lambda: each(functools.partial(module.vector_add, setting.stream)),
+        "tilec": lambda: each(functools.partial(module.vector_add, stream=setting.stream)),
         "Triton": triton_add,
         "torch.add(out=)": lambda: each(lambda z, x, y: torch.add(x, y, out=z)),
         "cuda.core": cuda_core_add,
@@ -222,7 +222,7 @@ def new_output(setting: Setting) -> dict[str, dict[str, Any]]:
     """A new output at each launch: what is added to torch.empty_like, less what the C loop takes."""
     torch, clock = setting.torch, time.perf_counter_ns
     cases = setting.vectors([256] * 2000)
-    launch = functools.partial(setting.module.vector_add, setting.stream)
+    launch = functools.partial(setting.module.vector_add, stream=setting.stream)
     alone = "torch.empty_like"
 
     def allocating(call: Callable[..., Any]) -> Run:
@@ -261,7 +261,7 @@ def full_table(setting: Setting) -> dict[str, dict[str, Any]]:
     packed = [plans[place % len(CLASSES)].packed(*case) for place, case in enumerate(cases)]
     makers: dict[str, Callable[[], Run]] = {
         C_LOOP: lambda: lambda some: raw.run(packed[: len(some)], setting.stream.cuda_stream),
-        "tilec": lambda: each(functools.partial(module.add, setting.stream)),
+        "tilec": lambda: each(functools.partial(module.add, stream=setting.stream)),
         "Triton": triton_strided,
         "torch.add(out=)": lambda: each(lambda z, x, y: torch.add(x, y, out=z)),
     }

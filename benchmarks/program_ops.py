@@ -95,7 +95,7 @@ async def waiting(package: Any) -> dict[str, dict[str, Any]]:
     def launched() -> float:
         start = time.perf_counter()
         for _ in range(SMALL):
-            module.vector_add(stream, *direct)
+            module.vector_add(*direct, stream=stream)
             stream.sync()
         return time.perf_counter() - start
 
@@ -134,7 +134,7 @@ def steps(package: Any) -> dict[str, dict[str, Any]]:
     direct: Tensors = tuple(ways.own_tensors(ELEMENTS, stream=stream.handle))
 
     def launched(zxy: Tensors) -> Tensors:
-        module.vector_add(stream, *zxy)
+        module.vector_add(*zxy, stream=stream)
         return zxy
 
     def loop() -> None:

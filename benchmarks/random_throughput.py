@@ -77,15 +77,15 @@ def random_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     half = torch.empty(count, device="cuda", dtype=torch.float16)
     f32, f16 = CODES["f32"], CODES["f16"]
     uniform: dict[str, Way] = {
-        "tilec": lambda: module.uniform(stream, octets(torch, buffer), count, SEED, CODE=f32),
+        "tilec": lambda: module.uniform(octets(torch, buffer), count, SEED, CODE=f32, stream=stream),
         "torch": lambda: buffer.uniform_(),
     }
     normal: dict[str, Way] = {
-        "tilec": lambda: module.normal(stream, octets(torch, buffer), count, SEED, 0.0, 1.0, CODE=f32),
+        "tilec": lambda: module.normal(octets(torch, buffer), count, SEED, 0.0, 1.0, CODE=f32, stream=stream),
         "torch": lambda: buffer.normal_(),
     }
     halves: dict[str, Way] = {
-        "tilec": lambda: module.normal(stream, octets(torch, half), count, SEED, 0.0, 1.0, CODE=f16),
+        "tilec": lambda: module.normal(octets(torch, half), count, SEED, 0.0, 1.0, CODE=f16, stream=stream),
         "torch": lambda: half.normal_(),
     }
     with_cupy(torch, buffer, uniform, normal)
@@ -144,7 +144,7 @@ def fill_rows(torch: Any, count: int) -> list[dict[str, Any]]:
         buffer = torch.empty(count // 2, device="cuda", dtype=dtype)
         nbytes = buffer.numel() * buffer.element_size()
         ways: dict[str, Way] = {
-            "tilec": lambda b=buffer, n=nbytes, p=pattern: module.fill(stream, octets(torch, b), n, p),  # type: ignore[misc]
+            "tilec": lambda b=buffer, n=nbytes, p=pattern: module.fill(octets(torch, b), n, p, stream=stream),  # type: ignore[misc]
             "torch": lambda b=buffer, v=value: b.fill_(v),  # type: ignore[misc]
         }
         rows.append(row(torch, f"fill {str(dtype).removeprefix('torch.')}", ways, nbytes))
@@ -165,7 +165,7 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
         held, codes = held_of(of, to), (CODES[to], CODES[of])
 
         def own(target: Any = target, source: Any = source, codes: tuple[int, int] = codes, held: int = held) -> None:
-            module.convert(stream, octets(torch, target), octets(torch, source), target.numel(), *codes, HELD=held)
+            module.convert(octets(torch, target), octets(torch, source), target.numel(), *codes, HELD=held, stream=stream)
 
         ways: dict[str, Way] = {"tilec": own, "torch": lambda t=target, s=source: t.copy_(s)}  # type: ignore[misc]
         nbytes = count // 2 * (source.element_size() + target.element_size())

@@ -198,10 +198,10 @@ def arrays(device: str) -> tuple[Any, Any, Any, Any]:
 def launch_layers(launchers: Any, stream: Any, z: Any, x: Any, y: Any, w: Any) -> None:
     """The 20 kernels, whose launchers are by name."""
     for layer in range(LAYERS):
-        launchers[f"add_{layer}"](stream, z, x, y)
-        launchers[f"scale_{layer}"](stream, x, z, 0.5)
-        launchers[f"shift_{layer}"](stream, y, x, w)
-        launchers[f"gate_{layer}"](stream, z, x, y, 0.25)
+        launchers[f"add_{layer}"](z, x, y, stream=stream)
+        launchers[f"scale_{layer}"](x, z, 0.5, stream=stream)
+        launchers[f"shift_{layer}"](y, x, w, stream=stream)
+        launchers[f"gate_{layer}"](z, x, y, 0.25, stream=stream)
 
 
 def record_layers(scope: Any, lazy: Any, own: list[Any], vector: Any) -> None:

@@ -66,7 +66,7 @@ def vector_add(torch: Any, module: Any, size: int) -> dict[str, Any]:
     x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
     z, stream = torch.empty_like(x), torch.cuda.current_stream()
     work = {"name": f"vector_add f32 {size}", "unit": "TB/s", "amount": 3 * x.nbytes / 1e12}
-    ours, theirs = (lambda: module.vector_add(stream, z, x, y)), (lambda: torch.add(x, y, out=z))
+    ours, theirs = (lambda: module.vector_add(z, x, y, stream=stream)), (lambda: torch.add(x, y, out=z))
     return compared(torch, work, ours, theirs, lambda: torch.testing.assert_close(z, x + y))
 
 
@@ -75,7 +75,7 @@ def softmax(torch: Any, module: Any, rows: int, columns: int) -> dict[str, Any]:
     x = torch.randn(rows, columns, device="cuda")
     y, stream = torch.empty_like(x), torch.cuda.current_stream()
     work = {"name": f"softmax f32 {rows} x {columns}", "unit": "TB/s", "amount": 2 * x.nbytes / 1e12}
-    ours, theirs = (lambda: module.softmax(stream, y, x)), (lambda: torch.softmax(x, 1, out=y))
+    ours, theirs = (lambda: module.softmax(y, x, stream=stream)), (lambda: torch.softmax(x, 1, out=y))
     return compared(torch, work, ours, theirs, lambda: torch.testing.assert_close(y, torch.softmax(x, 1)))
 
 
@@ -84,7 +84,7 @@ def reduce_sum(torch: Any, module: Any, size: int) -> dict[str, Any]:
     x, total = torch.rand(size, device="cuda"), torch.zeros(1, device="cuda")
     stream = torch.cuda.current_stream()
     work = {"name": f"reduce_sum f32 {size}", "unit": "TB/s", "amount": x.nbytes / 1e12}
-    ours, theirs = (lambda: module.reduce_sum(stream, total, x)), (lambda: torch.sum(x))
+    ours, theirs = (lambda: module.reduce_sum(total, x, stream=stream)), (lambda: torch.sum(x))
     return compared(torch, work, ours, theirs, lambda: torch.testing.assert_close(total[0], x.sum(), rtol=1e-4, atol=0))
 
 
@@ -93,7 +93,7 @@ def gemm(torch: Any, module: Any, side: int, dtype: Any) -> dict[str, Any]:
     a, b = (torch.randn(side, side, device="cuda", dtype=dtype) for _ in range(2))
     c, stream = torch.empty_like(a), torch.cuda.current_stream()
     work = {"name": f"gemm {str(dtype).removeprefix('torch.')} {side}^3", "unit": "TFLOP/s", "amount": 2 * side**3 / 1e12}
-    ours, theirs = (lambda: module.gemm(stream, c, a, b)), (lambda: torch.matmul(a, b, out=c))
+    ours, theirs = (lambda: module.gemm(c, a, b, stream=stream)), (lambda: torch.matmul(a, b, out=c))
     return compared(torch, work, ours, theirs, lambda: torch.testing.assert_close(c, a @ b, rtol=2e-2, atol=0.01 * side**0.5))
 
 

@@ -94,4 +94,4 @@ def _launches(kernel: Any, axes: Mapping[str, Any], arguments: list[tuple[Any, .
     found = next(dict(v.axes) for v in kernel.info.variants if axes.items() <= dict(v.axes).items())
     bound = {param.dtype for param in kernel.info.params}
     axes = {axis: value for axis, value in found.items() if axis not in bound}
-    return lambda i: kernel(stream(), *arguments[i % len(arguments)], **axes)
+    return lambda i: kernel(*arguments[i % len(arguments)], **axes, stream=stream())

@@ -173,7 +173,7 @@ def launch_of(launcher: Any, axes: Mapping[str, Any], arguments: Sequence[Any]) 
     points = [dict(variant.axes) for variant in launcher.info.variants]
     fits = next(point for point in points if all(point[name] == value for name, value in axes.items() if name in point))
     open_axes = {name: value for name, value in fits.items() if name not in taken}
-    return lambda stream: launcher(stream, *arguments, **open_axes)
+    return lambda stream: launcher(*arguments, **open_axes, stream=stream)
 
 
 def tried_one(

@@ -59,7 +59,7 @@ def launches(steps: Sequence[tuple[Any, Step, Mapping[str, Any]]], sets: int, cl
     ready = [[(launcher, step.arguments(i), axes) for launcher, step, axes in steps] for i in range(sets)]
 
     def run(i: int) -> Any:
-        return [launcher(clock.stream(), *arguments, **axes) for launcher, arguments, axes in ready[i % sets]][-1]
+        return [launcher(*arguments, **axes, stream=clock.stream()) for launcher, arguments, axes in ready[i % sets]][-1]
 
     return run
 

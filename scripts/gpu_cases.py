@@ -73,7 +73,7 @@ class TorchDevice:
         """Launch on torch's current stream; axes with one value are no arguments of the generated method."""
         method = getattr(self.module, kernel)
         chosen = {name: value for name, value in axes.items() if name in inspect.signature(method).parameters}
-        method(self.torch.cuda.current_stream(self.device), **arguments, **chosen)
+        method(**arguments, **chosen, stream=self.torch.cuda.current_stream(self.device))
 
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
         """Launch and wait."""

@@ -42,7 +42,7 @@ class Kernel:
         """Refuse: there is no GPU behind the source."""
         raise UsageError(
             f"{self.function.__name__} is a kernel: it is not called from Python",
-            fix="build the project, and launch it through the package: module = acme_kernels.load(); module.NAME(stream, …)",
+            fix="build the project, and launch it through the package: module = acme_kernels.load(); module.NAME(…)",
         )
 
 

@@ -23,9 +23,9 @@ def torch_operator(torch):
     def scaled_layer(x: torch.Tensor, w: torch.Tensor, factor: float) -> torch.Tensor:
         kernels, stream = pipelines.load(x.device), torch.cuda.current_stream(x.device)
         hidden = x.new_empty((x.shape[0], w.shape[1]))
-        kernels.layer(stream, hidden, x, w)
+        kernels.layer(hidden, x, w, stream=stream)
         scaled = torch.empty_like(hidden)
-        kernels.scale(stream, scaled, hidden, factor)
+        kernels.scale(scaled, hidden, factor, stream=stream)
         return scaled
 
     operator = torch.library.custom_op("pipelines::scaled_layer", scaled_layer, mutates_args=(), device_types="cuda")

@@ -24,7 +24,7 @@ def main():
         return without_torch(x, w)
     place = "cpu" if on_cpu() else f"cuda:{device.ordinal}"
     tx, tw, ty = torch.from_numpy(x).to(place), torch.from_numpy(w).to(place), torch.empty((ROWS, COLUMNS), device=place)
-    pipelines.load(device).layer(torch_stream(torch), ty, tx, tw)
+    pipelines.load(device).layer(ty, tx, tw, stream=torch_stream(torch))
     device.sync()
     check(ty.cpu().numpy(), reference.layer(x, w))
     made = pipelines.layer(api.empty((ROWS, COLUMNS)), api.from_host(x), api.from_host(w)).first().sync()

@@ -218,7 +218,7 @@ def launch_all(bundle: bytes) -> int:
     for name in opened.kernels:
         try:
             launcher: Launcher = module.kernels[name]
-            launcher(0, **CALLS.get(name, CALLS["add"]))
+            launcher(**CALLS.get(name, CALLS["add"]))
             done += 1
             str(launcher.explain(**CALLS.get(name, CALLS["add"])))
         except InternalError:  # a broken invariant of tilec, which no bundle may bring about

@@ -54,7 +54,7 @@ try:
     bundle.verify()
     index = time.process_time() - start
     start = time.process_time()
-    load(bundle, 0, driver=fake_driver()).kernels["add"](0, **CALLS["add"])
+    load(bundle, 0, driver=fake_driver()).kernels["add"](**CALLS["add"])
     launched = time.process_time() - start
 except TilecError as found:
     error, index = str(found), time.process_time() - start
@@ -215,7 +215,7 @@ def test_an_image_is_hashed_when_it_is_loaded(tmp_path: Path, import_from: Calla
     module = import_from(tmp_path)._tilec_package_.on(fake_driver(ADD, GEMM), 0)
     assert list(module.kernels) == ["add", "gemm"]
     with pytest.raises(BundleError, match="has other bytes under image"):
-        module.add(0, **CALLS["add"])
+        module.add(**CALLS["add"])
 
 
 def test_an_argument_of_another_type_than_its_parameter() -> None:
@@ -224,4 +224,4 @@ def test_an_argument_of_another_type_than_its_parameter() -> None:
     kernel = dataclasses.replace(ADD, variants=(dataclasses.replace(ADD.variants[1], abi=abi),))
     module = load(bundle_of(kernel), 0, driver=fake_driver())
     with pytest.raises(ArgumentError, match="add: a number does not fit the type in which the kernel's entry point takes it"):
-        module.add(0, **CALLS["add"], alpha=0.5)
+        module.add(**CALLS["add"], alpha=0.5)

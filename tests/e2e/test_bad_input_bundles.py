@@ -136,7 +136,7 @@ def test_no_image_for_this_gpu(bundle: bytes, cc: tuple[int, int], kernel: str) 
     driver = FakeDriver((dataclasses.replace(H200, name="Fake GPU", cc=cc),))
     module = load(bundle, driver=driver)
     with pytest.raises(NoImageError) as caught:
-        module.kernels[kernel](0, Array(256), Array(256, ptr=0x20000))
+        module.kernels[kernel](Array(256), Array(256, ptr=0x20000))
     dotted = f"{cc[0]}.{cc[1]}"
     first, candidate = caught.value.what.split("\n")
     assert first.startswith(f"{kernel}")

@@ -308,7 +308,7 @@ def test_entry_points_of_two_sources_may_have_one_name(cli: Cli, tmp_path: Path)
     driver = FakeDriver(kernels={"k": FakeKernel(abi=bundle.info.kernels[0].variants[0].abi)})
     module = load(bundle, 0, driver=driver)
     for name in ("one", "two", "one"):
-        module.kernels[name](0, Array(4))
+        module.kernels[name](Array(4))
     assert [data for _, data in driver.loads] == [bundle.image(image.digest) for image in images]
     (tmp_path / "k" / "one.cu").write_text(text.format(1) * 2, encoding="utf-8")
     done = cli(tmp_path, "build", "--targets", "sm_90")

@@ -54,7 +54,7 @@ def test_a_launch_takes_the_linked_image(project: Path) -> None:
     symbols = {i.symbol: FakeKernel(abi=v.abi) for k in bundle.info.kernels for v in k.variants for i in v.images}
     driver = FakeDriver((H200,), symbols)
     y, x, bias = Array(64, 300, ptr=0x100000), Array(64, 300, ptr=0x200000), Array(300, ptr=0x300000)
-    load(bundle, 0, driver=driver).bias_act(5, y, x, bias, SMOOTH=True)
+    load(bundle, 0, driver=driver).bias_act(y, x, bias, SMOOTH=True, stream=5)
     (launch,) = driver.launches
     assert launch.arguments == (0x100000, 0x200000, 0x300000, 64, 300)
     assert launch.shape.grid == (2, 64, 1)

@@ -26,7 +26,7 @@ from tilec.runtime import Device, Tensor, use_device
 kernels = acme.load("cpu")
 z, x = np.zeros(1000, np.float32), np.ones(1000, np.float32)
 print(kernels["add"].explain(z, x).variant.id, kernels["add"].options(occupancy=1).explain(z, x).variant.id)
-kernels.add(0, z, x, occupancy=1)
+kernels.add(z, x, occupancy=1)
 Device("cpu").sync()
 print(z[0])
 with use_device("cpu"):

@@ -70,12 +70,12 @@ def test_a_kernel_reads_pairs_of_elements(cli: Cli, tmp_path: Path) -> None:
         assert np.array_equal(y.to_host(), source.astype(np.float32))
         with x[1:3] as rows:  # contiguous, and aligned to no more than its bytes
             part = np.zeros((2, 200), np.float32)
-            module.widen(0, part, rows)
+            module.widen(part, rows)
             Device(device).sync()
         assert np.array_equal(part, source[1:3].astype(np.float32))
         out = np.zeros((6, 200), np.float32)
-        module.widen(0, out, DeviceBuffer.from_host(source, "cpu"))
+        module.widen(out, DeviceBuffer.from_host(source, "cpu"))
         Device(device).sync()
         assert np.array_equal(out, source.astype(np.float32))
         with pytest.raises(ArgumentError, match="whose elements may lie one in a byte there"):
-            module.widen(0, out, source)
+            module.widen(out, source)

@@ -95,7 +95,7 @@ def test_bytecode_runs_on_the_cpu_device(cli: Cli, tmp_path: Path) -> None:
     kernels = load(Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec"), "cpu").kernels
     x, y = np.arange(300, dtype=np.float32), np.ones(300, np.float32)
     z = np.zeros(300, np.float32)
-    kernels["add"](0, x, y, z)
+    kernels["add"](x, y, z)
     Device("cpu").sync()
     assert (z == x + y).all()
 
@@ -233,6 +233,6 @@ launch = {{ requires = ["x.size == z.size"], grid = ["cdiv(z.size, 128)"] }}
     cli.good(tmp_path, "build", "--targets", "sm_90,tileir")
     kernels = load(Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec"), "cpu").kernels
     x, z = np.arange(300, dtype=np.float32), np.zeros(300, np.float32)
-    kernels["double"](0, z, x)
+    kernels["double"](z, x)
     Device("cpu").sync()
     assert (z == 2 * x).all()

@@ -202,19 +202,19 @@ kernels = acme.load("cpu")
 x, z = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
 x.flags.writeable = False
 with Stream("cpu") as stream:
-    kernels.copy(stream, z, x)
+    kernels.copy(z, x, stream=stream)
     stream.sync()
 assert (z == x).all()
 streams, results = [Stream("cpu") for _ in range(4)], [np.zeros(10**6, np.float32) for _ in range(4)]
 inputs = [np.full(10**6, number, np.float32) for number in range(4)]
 for _ in range(3):
     for stream, result, given in zip(streams, results, inputs):
-        kernels.copy(stream, result, given)
+        kernels.copy(result, given, stream=stream)
 for stream in streams:
     stream.sync()
 assert all((result == given).all() for result, given in zip(results, inputs))
 buffer = DeviceBuffer((1000,), "f32", "cpu")
-kernels.copy(0, buffer, x)
+kernels.copy(buffer, x)
 assert (buffer.to_host() == x).all()
 print(kernels["copy"])
 """

@@ -72,13 +72,13 @@ def test_the_launcher_demands_what_was_proven_under(module: Module) -> None:
         module.lazy.add(z, x, y).sync()
     assert (z == 2).all()
     with pytest.raises(RequirementError, match=r"add: requires y\.shape == z\.shape: left-hand side is \(16, 70\)"):
-        module.add(0, z, x, ones(16, 70))
+        module.add(z, x, ones(16, 70))
     with pytest.raises(RequirementError, match=r"add: .*x\.shape\[1\] == z\.shape\[1\]"):
-        module.add(0, z, ones(33, 71), y)
+        module.add(z, ones(33, 71), y)
     with pytest.raises(RequirementError, match=r"gemm: requires b\.shape\[0\] == a\.shape\[1\]: left-hand side is 16"):
-        module.gemm(0, ones(8, 8, dtype=np.float16), ones(8, 40, dtype=np.float16), ones(16, 8, dtype=np.float16))
+        module.gemm(ones(8, 8, dtype=np.float16), ones(8, 40, dtype=np.float16), ones(16, 8, dtype=np.float16))
     with pytest.raises(AliasError, match=r"add: .*'z'.* overlaps"):
-        module.add(0, z, z, y)
+        module.add(z, z, y)
 
 
 def test_outputs_are_cut_into_the_kernels_tiles(module: Module) -> None:
@@ -94,8 +94,8 @@ def test_outputs_are_cut_into_the_kernels_tiles(module: Module) -> None:
 
 
 def test_an_empty_output_launches_nothing(module: Module) -> None:
-    module.add(0, ones(0, 70), ones(0, 70), ones(0, 70))
-    module.shifted(0, ones(0), ones(0), 3)
+    module.add(ones(0, 70), ones(0, 70), ones(0, 70))
+    module.shifted(ones(0), ones(0), 3)
 
 
 def test_any_number_of_blocks_shares_an_output(module: Module) -> None:

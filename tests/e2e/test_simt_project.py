@@ -62,10 +62,10 @@ def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Pa
     driver = FakeDriver((H200,), symbols(bundle))
     module = load(bundle, 0, driver=driver)
     y, x = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
-    module.saxpy(5, y, x, 2.5)
-    module.clamp(5, y, x, np.array([-1, 1], np.float32).tobytes())
+    module.saxpy(y, x, 2.5, stream=5)
+    module.clamp(y, x, np.array([-1, 1], np.float32).tobytes(), stream=5)
     z, strided = Array(8, 16, ptr=0x300000), Array(8, 16, ptr=0x400000, stride=(64, 2))
-    module.add_rows(5, z, strided, Array(16, ptr=0x500000))
+    module.add_rows(z, strided, Array(16, ptr=0x500000), stream=5)
     first, second, third = (launch.arguments for launch in driver.launches)
     assert first == (0x100000, 1000, 0x200000, 1000, 2.5)
     assert second[:4] == (0x100000, 1000, 0x200000, 1000)
@@ -79,20 +79,20 @@ def test_a_grid_that_synchronizes_is_launched_as_a_whole_or_not_at_all(project: 
     driver = FakeDriver((H200,), symbols(bundle))
     module = load(bundle, 0, driver=driver)
     u, v = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
-    module.diffuse(5, u, v, 100, 0.25)
+    module.diffuse(u, v, 100, 0.25, stream=5)
     assert driver.launches[-1].shape.cooperative
     few = {name: FakeKernel(abi=kernel.abi, active_blocks=0) for name, kernel in symbols(bundle).items()}
     with pytest.raises(LaunchLimitError, match="diffuse"):
-        load(bundle, 0, driver=FakeDriver((H200,), few)).diffuse(5, u, v, 100, 0.25)
+        load(bundle, 0, driver=FakeDriver((H200,), few)).diffuse(u, v, 100, 0.25, stream=5)
     with pytest.raises(RequirementError, match=r"diffuse: requires u.size == v.size"):
-        module.diffuse(5, u, Array(999, ptr=0x200000), 100, 0.25)
+        module.diffuse(u, Array(999, ptr=0x200000), 100, 0.25, stream=5)
 
 
 def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
     module = load(project / BUNDLE, "cpu")
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     with pytest.raises(NoImageError) as caught:
-        module.saxpy(0, y, x, 2.0)
+        module.saxpy(y, x, 2.0)
     assert caught.value.cause == "it is a SIMT kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
 
 

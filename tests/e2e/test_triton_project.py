@@ -56,7 +56,7 @@ def test_launches_take_what_the_compiler_chose(project: Path) -> None:
     driver = FakeDriver((H200,), symbols)
     module = load(bundle, 0, driver=driver)
     a, b, c = (Array(256, 256, dtype="f16", ptr=0x100000 * k) for k in (1, 2, 3))
-    module.matmul(5, c, a, b)
+    module.matmul(c, a, b, stream=5)
     (launch,) = driver.launches
     image = next(i for k, v, i in rows if v.id.startswith("matmul-f16") and v.id.endswith("div16") and str(i.target) == "sm_90")
     assert launch.shape.grid == (4, 1, 1)
@@ -76,7 +76,7 @@ def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
     module = load(project / BUNDLE, "cpu")
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     with pytest.raises(NoImageError) as caught:
-        module.add(0, y, x, x)
+        module.add(y, x, x)
     assert caught.value.cause == "it is a Triton kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
 
 

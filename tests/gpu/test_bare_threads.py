@@ -57,7 +57,7 @@ def work(step):
             z, x, y = (api.from_host(host).sync() for _ in range(3))
             module = load(bundle, ordinal)
             with Stream(ordinal) as stream:
-                module.vector_add(stream, z, x, y)
+                module.vector_add(z, x, y, stream=stream)
                 assert (z.to_host() == 2 * host).all()
             z, *_ = module.lazy.vector_add(z, x, y).sync()
             assert (z.to_host() == 2 * host).all()

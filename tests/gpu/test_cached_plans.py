@@ -26,7 +26,7 @@ def known(kernels, torch):
     """Torch tensors whose launch has been seen."""
     z, x, y = ones(torch)
     for _ in range(TIMES):
-        kernels.vector_add(torch.cuda.current_stream(), z, x, y)
+        kernels.vector_add(z, x, y)
     return z, x, y
 
 
@@ -34,19 +34,19 @@ def test_what_changes_of_torch_tensors_is_seen(kernels, torch):
     stream = torch.cuda.current_stream()
     z, x, y = known(kernels, torch)
     x.fill_(5.0)
-    kernels.vector_add(stream, z, x, y)
+    kernels.vector_add(z, x, y, stream=stream)
     torch.testing.assert_close(z, x + y)
     x.set_(torch.full((SIZE,), 7.0, device="cuda"))
-    kernels.vector_add(stream, z, x, y)
+    kernels.vector_add(z, x, y, stream=stream)
     torch.testing.assert_close(z, x + y)
     for tensor in (z, x, y):
         tensor.resize_(SIZE // 2)
     z.zero_()
-    kernels.vector_add(stream, z, x, y)
+    kernels.vector_add(z, x, y, stream=stream)
     torch.testing.assert_close(z, x + y)
     y.resize_(SIZE // 4)
     with pytest.raises(RequirementError):
-        kernels.vector_add(stream, z, x, y)
+        kernels.vector_add(z, x, y, stream=stream)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_what_changes_of_torch_tensors_is_seen(kernels, torch):
 def test_tensors_that_do_not_fit_are_refused_in_launches_that_are_known(kernels, torch, change, error):
     z, x, y = known(kernels, torch)
     with pytest.raises(error, match=r"^vector_add: "):
-        kernels.vector_add(torch.cuda.current_stream(), z, change(torch, x), y)
+        kernels.vector_add(z, change(torch, x), y)
     with pytest.raises(AliasError):
-        kernels.vector_add(torch.cuda.current_stream(), z, z, y)
-    kernels.vector_add(torch.cuda.current_stream(), z, x, y)
+        kernels.vector_add(z, z, y)
+    kernels.vector_add(z, x, y)
     torch.testing.assert_close(z, x + y)
 
 
@@ -76,9 +76,9 @@ def test_modes_of_torch_and_gradients(kernels, torch):
         with mode():
             for _ in range(TIMES):
                 z.zero_()
-                kernels.vector_add(torch.cuda.current_stream(), z, x, weight)
+                kernels.vector_add(z, x, weight)
                 torch.testing.assert_close(z, x + weight.detach())
-                kernels.vector_add(torch.cuda.current_stream(), z, x, y)
+                kernels.vector_add(z, x, y)
                 torch.testing.assert_close(z, x + y)
 
 
@@ -94,7 +94,7 @@ def test_threads_launch_what_is_known(kernels, torch):
             z = torch.zeros(SIZE, device="cuda")
             torch.cuda.synchronize()
             for turn in range(300):
-                kernels.vector_add(stream, z, a, x if turn % 2 else y)
+                kernels.vector_add(z, a, x if turn % 2 else y, stream=stream)
             stream.sync()
             if z.tolist() != [number + 1.0] * SIZE:
                 wrong.append(number)

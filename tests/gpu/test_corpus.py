@@ -54,7 +54,7 @@ def test_products_wherever_their_matrices_lie() -> None:
     c = [DeviceBuffer.from_host(np.zeros((m, n), np.float16), 0) for m, n, _ in sizes]
     tables = [DeviceBuffer.from_host(np.array([matrix.ptr for matrix in matrices], np.int64), 0) for matrices in (c, a, b)]
     strides = np.array([[k, n, n] for _, n, k in sizes], np.int32)
-    module.grouped_by_address(stream, *tables, DeviceBuffer.from_host(sizes, 0), DeviceBuffer.from_host(strides, 0))
+    module.grouped_by_address(*tables, DeviceBuffer.from_host(sizes, 0), DeviceBuffer.from_host(strides, 0), stream=stream)
     stream.sync()
     for (left, right), made in zip(host, c, strict=True):
         wanted = left.astype(np.float32) @ right.astype(np.float32)
@@ -68,8 +68,8 @@ def test_running_sums_of_any_length_by_three_launches() -> None:
     blocks = -(-x.size // 256)
     given: Any = DeviceBuffer.from_host(x, 0)
     y, sums, upto, rest = (DeviceBuffer((size,), "i32") for size in (x.size, blocks, blocks, 1))
-    module.scan_blocks(stream, y, sums, given, BLOCK=256)
-    module.scan_blocks(stream, upto, rest, sums, BLOCK=1024)
-    module.add_offsets(stream, y, upto)
+    module.scan_blocks(y, sums, given, BLOCK=256, stream=stream)
+    module.scan_blocks(upto, rest, sums, BLOCK=1024, stream=stream)
+    module.add_offsets(y, upto, stream=stream)
     stream.sync()
     assert np.array_equal(y.to_host(), np.cumsum(x))

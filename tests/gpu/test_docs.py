@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWa
 def tour(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's package: z = alpha * x + y of torch tensors, as twice x and y are added."""
 
-    def launch(stream: Any, z: Any, x: Any, y: Any, *, alpha: float) -> None:
-        kernels.vector_add(stream, z, x * alpha, y)
+    def launch(z: Any, x: Any, y: Any, *, alpha: float, stream: Any = None) -> None:
+        kernels.vector_add(z, x * alpha, y, stream=stream)
 
     module = types.ModuleType("tour")
     monkeypatch.setattr(module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False)

@@ -80,7 +80,7 @@ def test_a_chain_of_launches(torch, early: bool) -> None:
     two, expected = torch.empty_like(one), one + STEPS
     stream = torch.cuda.current_stream()
     for _ in range(STEPS // 2):
-        spread(stream, two, one)
-        spread(stream, one, two)
+        spread(two, one, stream=stream)
+        spread(one, two, stream=stream)
     torch.cuda.synchronize()
     assert torch.equal(one, expected)

@@ -91,7 +91,7 @@ def test_wrong_arguments_are_refused_before_the_device(module: Module, error: ty
         given = arguments(torch)
         before = given[0].clone()
         with pytest.raises(error) as caught:
-            module.vector_add(torch.cuda.current_stream(), *given)
+            module.vector_add(*given)
         assert str(caught.value).startswith("vector_add")
         assert words in str(caught.value)
         torch.cuda.synchronize()
@@ -104,7 +104,7 @@ def test_an_axis_that_was_not_built_names_those_that_were(module: Module) -> Non
     torch = pytest.importorskip("torch")
     x = torch.ones(8, device="cuda")
     with pytest.raises(errors.VariantError, match="VEC") as caught:
-        module.elementwise(torch.cuda.current_stream(), torch.empty_like(x), x, 1.0, 0.0, VEC=16)
+        module.elementwise(torch.empty_like(x), x, 1.0, 0.0, VEC=16)
     assert "8" in str(caught.value)
 
 
@@ -114,16 +114,16 @@ def test_views_that_start_anywhere(module: Module, offset: int) -> None:
     stream = torch.cuda.current_stream()
     x = torch.randn(5000, device="cuda")[offset : offset + 4096]
     z = torch.full((5000,), torch.nan, device="cuda")
-    module.vector_add(stream, z[offset : offset + 4096], x, x.clone())
+    module.vector_add(z[offset : offset + 4096], x, x.clone(), stream=stream)
     torch.testing.assert_close(z[offset : offset + 4096], 2 * x)
     assert torch.isnan(z[:offset]).all()
     assert torch.isnan(z[offset + 4096 :]).all()
     for width in (1, 4, 8):
         y = torch.empty_like(x)
-        module.elementwise(stream, y, x, 3.0, -1.0, VEC=width)
+        module.elementwise(y, x, 3.0, -1.0, VEC=width, stream=stream)
         torch.testing.assert_close(y, 3.0 * x - 1.0)
     total = torch.zeros(1, device="cuda")
-    module.reduce_sum(stream, total, x)
+    module.reduce_sum(total, x, stream=stream)
     torch.testing.assert_close(total[0], x.sum(), rtol=1e-4, atol=1e-2)
 
 
@@ -133,6 +133,6 @@ def test_every_tail_of_a_vector(module: Module, size: int) -> None:
     stream = torch.cuda.current_stream()
     x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
     guarded = torch.full((size + 64,), torch.nan, device="cuda")
-    module.vector_add(stream, guarded[:size], x, y)
+    module.vector_add(guarded[:size], x, y, stream=stream)
     torch.testing.assert_close(guarded[:size], x + y)
     assert torch.isnan(guarded[size:]).all()

@@ -23,16 +23,16 @@ def randn(torch, *shape, dtype=None):
 def test_vector_add(kernels, torch, size, dtype):
     x, y = (randn(torch, size, dtype=getattr(torch, dtype)) for _ in range(2))
     z = torch.full_like(x, torch.nan)
-    kernels.vector_add(torch.cuda.current_stream(), z, x, y)
+    kernels.vector_add(z, x, y)
     torch.testing.assert_close(z, x + y)
 
 
 def test_saxpy_with_its_default_and_by_name(kernels, torch):
     stream, x, y = torch.cuda.current_stream(), randn(torch, 5000), randn(torch, 5000)
     expected = y + x
-    kernels.saxpy(stream, y, x)
+    kernels.saxpy(y, x, stream=stream)
     torch.testing.assert_close(y, expected)
-    kernels.saxpy(stream, alpha=-2.5, x=x, y=y)
+    kernels.saxpy(alpha=-2.5, x=x, y=y, stream=stream)
     torch.testing.assert_close(y, expected - 2.5 * x, rtol=1e-5, atol=1e-5)
 
 
@@ -40,14 +40,14 @@ def test_saxpy_with_its_default_and_by_name(kernels, torch):
 def test_row_kernels(kernels, torch, shape):
     stream, x = torch.cuda.current_stream(), randn(torch, *shape)
     y = torch.empty_like(x)
-    kernels.softmax(stream, y, x)
+    kernels.softmax(y, x, stream=stream)
     torch.testing.assert_close(y, torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
     weight, bias = randn(torch, shape[1]), randn(torch, shape[1])
-    kernels.layer_norm(stream, y, x, weight, bias)
+    kernels.layer_norm(y, x, weight, bias, stream=stream)
     torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, shape[1:], weight, bias), rtol=1e-3, atol=1e-3)
     half, factors = x.bfloat16(), weight.bfloat16()
     out = torch.empty_like(half)
-    kernels.rms_norm(stream, out, half, factors, eps=1e-5)
+    kernels.rms_norm(out, half, factors, eps=1e-5, stream=stream)
     scale = torch.rsqrt((half.float() ** 2).mean(1, keepdim=True) + 1e-5)
     torch.testing.assert_close(out.float(), half.float() * scale * factors.float(), rtol=2e-2, atol=2e-2)
 
@@ -57,21 +57,21 @@ def test_row_kernels(kernels, torch, shape):
 def test_gemm(kernels, torch, m, n, k, dtype):
     a, b = randn(torch, m, k, dtype=getattr(torch, dtype)), randn(torch, k, n, dtype=getattr(torch, dtype))
     c = torch.empty(m, n, device="cuda", dtype=a.dtype)
-    kernels.gemm(torch.cuda.current_stream(), c, a, b)
+    kernels.gemm(c, a, b)
     torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=2e-1)
 
 
 def test_cuda_kernels(kernels, torch):
     stream, x = torch.cuda.current_stream(), torch.rand(97, 1001, device="cuda")
     total = torch.zeros(1, device="cuda")
-    kernels.reduce_sum(stream, total, x)
+    kernels.reduce_sum(total, x, stream=stream)
     torch.testing.assert_close(total, x.sum().reshape(1), rtol=1e-4, atol=1e-2)
     numbers = torch.randint(-100, 100, (9, 1001), device="cuda", dtype=torch.int32)
     sums = torch.empty_like(numbers)
-    kernels.block_scan(stream, sums, numbers)
+    kernels.block_scan(sums, numbers, stream=stream)
     assert torch.equal(sums, torch.cumsum(numbers, 1, dtype=torch.int32))
     y = torch.empty_like(x)
-    kernels.stencil(stream, y, x, 0.2)
+    kernels.stencil(y, x, 0.2, stream=stream)
     padded = torch.nn.functional.pad(x[None, None], (1, 1, 1, 1), mode="replicate")[0, 0]
     around = padded[1:-1, :-2] + padded[1:-1, 2:] + padded[:-2, 1:-1] + padded[2:, 1:-1]
     torch.testing.assert_close(y, x + 0.2 * (around - 4 * x), rtol=1e-4, atol=1e-4)
@@ -82,7 +82,7 @@ def test_cuda_kernels(kernels, torch):
 def test_a_matrix_of_dtypes_and_widths(kernels, torch, dtype, width):
     x = randn(torch, 3, 1237, dtype=getattr(torch, dtype))
     y = torch.empty_like(x)
-    kernels.elementwise(torch.cuda.current_stream(), y, x, 1.5, -0.25, VEC=width)
+    kernels.elementwise(y, x, 1.5, -0.25, VEC=width)
     torch.testing.assert_close(y.float(), x.float() * 1.5 - 0.25, rtol=2e-2, atol=2e-2)
 
 
@@ -90,12 +90,12 @@ def test_launches_run_in_the_order_of_their_stream_and_return_at_once(kernels, t
     stream = torch.cuda.Stream()
     x, y = torch.zeros(1 << 16, device="cuda"), torch.ones(1 << 16, device="cuda")
     z = torch.empty_like(x)
-    kernels.vector_add(stream, z, x, y)
+    kernels.vector_add(z, x, y, stream=stream)
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(400_000_000)
         x.fill_(41.0)
-    kernels.vector_add(stream, z, x, y)
+    kernels.vector_add(z, x, y, stream=stream)
     assert not stream.query(), "the call waited for the device"
     stream.synchronize()
     assert torch.all(z == 42.0)
@@ -111,7 +111,7 @@ def test_every_kind_of_stream(kernels, torch):
         for stream in (side, side.cuda_stream, own, own.handle, 0, 1, 2):
             z = torch.empty_like(x)
             torch.cuda.synchronize()
-            kernels.vector_add(stream, z, x, x)
+            kernels.vector_add(z, x, x, stream=stream)
             torch.cuda.synchronize()
             torch.testing.assert_close(z, 2 * x)
 
@@ -128,8 +128,8 @@ def test_threads_launch_at_once(kernels, torch):
             z = torch.empty_like(x)
             torch.cuda.synchronize()
             for _ in range(200):
-                kernels.vector_add(stream, z, x, x)
-                kernels.saxpy(stream, z, x, float(number))
+                kernels.vector_add(z, x, x, stream=stream)
+                kernels.saxpy(z, x, float(number), stream=stream)
             stream.synchronize()
             results[number] = bool(torch.all(z == 2 * number + number * number))
         except BaseException as error:  # noqa: BLE001
@@ -152,7 +152,7 @@ def test_a_launch_in_a_thread_that_never_touched_cuda(kernels, torch):
 
     def work():
         try:
-            kernels.vector_add(0, z, x, x)
+            kernels.vector_add(z, x, x)
         except BaseException as error:  # noqa: BLE001
             failures.append(error)
 
@@ -168,13 +168,13 @@ def test_launches_are_captured_into_a_graph(kernels, torch):
     stream = torch.cuda.Stream()
     x, y = randn(torch, 4096), randn(torch, 4096)
     z = torch.empty_like(x)
-    kernels.vector_add(stream, z, x, y)
-    kernels.saxpy(stream, z, x, 3.0)  # loaded before the capture begins
+    kernels.vector_add(z, x, y, stream=stream)
+    kernels.saxpy(z, x, 3.0, stream=stream)  # loaded before the capture begins
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        kernels.vector_add(torch.cuda.current_stream(), z, x, y)
-        kernels.saxpy(torch.cuda.current_stream(), z, x, 3.0)
+        kernels.vector_add(z, x, y)
+        kernels.saxpy(z, x, 3.0)
     x.copy_(randn(torch, 4096))
     z.zero_()
     graph.replay()
@@ -219,7 +219,7 @@ z, x, y = (DeviceBuffer((4096,), "f32", 0, stream) for _ in range(3))
 x.fill(0, stream)
 y.fill(0, stream)
 z.fill(0xFF, stream)
-kernels.vector_add(stream, z, x, y)
+kernels.vector_add(z, x, y, stream=stream)
 stream.sync()
 banned = {{"click", "rich", "jinja2", "tomli", "tomllib", "cuda.core", "cuda.tile", "torch", "numpy"}}
 print(sorted(name for name in sys.modules if name in banned or name.startswith(("tilec.manifest", "tilec.frontends", "tilec.stubs"))))
@@ -246,7 +246,7 @@ def test_a_second_device(package, torch):
     for stream in (0, torch.cuda.current_stream(1)):  # while device 0 is the current one
         z.zero_()
         torch.cuda.synchronize(1)
-        second.vector_add(stream, z, x, x)
+        second.vector_add(z, x, x, stream=stream)
         torch.cuda.synchronize(1)
         torch.testing.assert_close(z, 2 * x)
     assert torch.cuda.current_device() == 0

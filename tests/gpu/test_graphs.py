@@ -147,7 +147,7 @@ def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Str
         driver().synchronize(0, ctx.stream)
 
     def fail(ctx: ExecutionContext) -> None:
-        module.vector_add(ctx, z, x, y)
+        module.vector_add(z, x, y, stream=ctx)
         raise ZeroDivisionError
 
     for work, error in ((allocate, GraphCaptureError), (wait, DriverError), (fail, ZeroDivisionError)):
@@ -155,7 +155,7 @@ def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Str
             with_context(work).graph_on(stream)
         stream.sync()
         torch.cuda.synchronize()
-    graph = with_context(lambda ctx: module.vector_add(ctx, z, x, y)).graph_on(stream)
+    graph = with_context(lambda ctx: module.vector_add(z, x, y, stream=ctx)).graph_on(stream)
     assert graph.nodes == 1
     graph.replay()
     assert contents(z) == {5}
@@ -197,9 +197,9 @@ def test_launches_in_a_capture_of_torch(module: Module, torch: Any) -> None:
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
         current = torch.cuda.current_stream()
-        module.vector_add(current, z, x, y)
+        module.vector_add(z, x, y, stream=current)
         torch.add(z, y, out=w)
-        module.vector_add(current, z, w, y)
+        module.vector_add(z, w, y, stream=current)
     captured.replay()
     torch.cuda.synchronize()
     assert (z == 11).all()
@@ -208,12 +208,12 @@ def test_launches_in_a_capture_of_torch(module: Module, torch: Any) -> None:
 def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torch: Any) -> None:
     z, x, y = tensor(0), tensor(2), tensor(3)  # last used on stream 0, which the capture must not wait for
     with Stream(0) as busy:
-        module.vector_add(busy, x, y, y)  # and x on one more
+        module.vector_add(x, y, y, stream=busy)  # and x on one more
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
             current = torch.cuda.current_stream()
             for _ in range(3):
-                module.vector_add(current, z, x, y)
+                module.vector_add(z, x, y, stream=current)
             with pytest.raises(GraphCaptureError):
                 Tensor.uninitialized((4,), "f32", driver=driver(), ordinal=0, stream=current.cuda_stream)
         captured.replay()
@@ -229,7 +229,7 @@ def test_the_collector_frees_in_a_capture_of_torch(module: Module, torch: Any, u
     with Stream(0) as busy, Stream(0) as other:
         dropped = Tensor.uninitialized((COUNT,), "f32", driver=driver(), ordinal=0, stream=0 if "legacy" in used else busy.handle)
         if "two" in used:
-            module.vector_add(other, z, dropped, y)
+            module.vector_add(z, dropped, y, stream=other)
         torch.cuda.synchronize()
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
@@ -278,7 +278,7 @@ def test_a_first_launch_in_a_capture_of_torch_loads_its_kernel(dist: Path, torch
     y = torch.empty_like(x)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
-        fresh.softmax(torch.cuda.current_stream(), y, x)
+        fresh.softmax(y, x)
     captured.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(y, torch.softmax(x, 1))

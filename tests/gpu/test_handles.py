@@ -92,7 +92,7 @@ def test_torchs_current_stream_is_ordered_in_both_directions(module: Module, tor
             torch.cuda._sleep(LONG)
             theirs = torch.full((SIZE,), float(step), device="cuda")
             x = Tensor.from_foreign(theirs)  # behind what torch's current stream has to do
-            module.vector_add(own, z, x, one)
+            module.vector_add(z, x, one, stream=own)
             back = torch.from_dlpack(z) + 1  # behind what our stream has to do
             side.synchronize()
             assert set(back.tolist()) == {float(step) + 2}

@@ -48,7 +48,7 @@ def test_protocols_alone(kernels, torch, wrap):
     x, y = torch.randn(4096, device="cuda"), torch.randn(4096, device="cuda")
     z = torch.zeros_like(x)
     for _ in range(2):
-        kernels.vector_add(torch.cuda.current_stream(), wrap(z), wrap(x), y)
+        kernels.vector_add(wrap(z), wrap(x), y)
         torch.testing.assert_close(z, x + y)
         z.zero_()
 
@@ -56,7 +56,7 @@ def test_protocols_alone(kernels, torch, wrap):
 def test_dlpack_of_a_dtype_that_the_interface_lacks(kernels, torch):
     a, b = (torch.randn(128, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     c = torch.zeros_like(a)
-    kernels.gemm(torch.cuda.current_stream(), DLPackOnly(c), DLPackOnly(a), DLPackOnly(b))
+    kernels.gemm(DLPackOnly(c), DLPackOnly(a), DLPackOnly(b))
     torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=2e-1)
 
 
@@ -66,11 +66,11 @@ def test_cupy(kernels, cupy):
     for handle in (stream, stream.ptr, cupy.cuda.get_current_stream()):
         z = cupy.zeros_like(x)
         cupy.cuda.Device().synchronize()
-        kernels.vector_add(handle, z, x, y)
+        kernels.vector_add(z, x, y, stream=handle)
         cupy.cuda.Device().synchronize()
         assert bool((z == x + y).all())
     with pytest.raises(errors.LayoutError, match=r"^vector_add: argument 'x' has strides \(2,\)"):
-        kernels.vector_add(stream, z[:2500], x[::2], y[:2500])
+        kernels.vector_add(z[:2500], x[::2], y[:2500], stream=stream)
 
 
 def test_libraries_mixed_in_one_launch(kernels, torch, cupy):
@@ -78,7 +78,7 @@ def test_libraries_mixed_in_one_launch(kernels, torch, cupy):
     y = cupy.full(4096, 2.0, dtype="float32")
     z = DeviceBuffer((4096,), "f32")
     torch.cuda.synchronize()
-    kernels.vector_add(0, z, x, y)
+    kernels.vector_add(z, x, y)
     assert z.to_host().tolist() == [3.0] * 4096
 
 
@@ -88,16 +88,19 @@ def test_a_launch_is_refused_before_the_device_sees_it(kernels, torch):
     c = torch.full((64, 48), 7.0, device="cuda", dtype=half)
     stream = torch.cuda.current_stream()
     calls = {
-        "gemm: requires a.shape[1] == b.shape[0]: left-hand side is 32, right-hand side is 16": lambda: kernels.gemm(stream, c, a, b[:16]),
-        "gemm: argument 'b' has strides (1, 32)": lambda: kernels.gemm(stream, c, a, torch.ones(48, 32, device="cuda", dtype=half).t()),
-        "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'": lambda: kernels.gemm(stream, c, a.bfloat16(), b),
-        "gemm: output 'c' has dtype f64, and T was built for f16, bf16": lambda: kernels.gemm(stream, c.double(), a, b),
-        "gemm: argument 'a' is on the CPU": lambda: kernels.gemm(stream, c, a.cpu(), b),
-        "gemm: argument 'a' has 1 dimension (shape (2048,)), the kernel takes 2": lambda: kernels.gemm(stream, c, a.flatten(), b),
-        "gemm: output 'c' overlaps argument 'a'": lambda: kernels.gemm(stream, c, c, b),
-        "gemm: the stream is None": lambda: kernels.gemm(None, c, a, b),
-        "gemm: BM = 32 was not built; built are 64, 128": lambda: kernels.gemm(stream, c, a, b, BM=32, BN=32),
-        "gemm: no variant with T=f16, BM=64, BN=128": lambda: kernels.gemm(stream, c, a, b, BM=64, BN=128),
+        "gemm: requires a.shape[1] == b.shape[0]: left-hand side is 32, right-hand side is 16": lambda: kernels.gemm(
+            c, a, b[:16], stream=stream
+        ),
+        "gemm: argument 'b' has strides (1, 32)": lambda: kernels.gemm(
+            c, a, torch.ones(48, 32, device="cuda", dtype=half).t(), stream=stream
+        ),
+        "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'": lambda: kernels.gemm(c, a.bfloat16(), b, stream=stream),
+        "gemm: output 'c' has dtype f64, and T was built for f16, bf16": lambda: kernels.gemm(c.double(), a, b, stream=stream),
+        "gemm: argument 'a' is on the CPU": lambda: kernels.gemm(c, a.cpu(), b, stream=stream),
+        "gemm: argument 'a' has 1 dimension (shape (2048,)), the kernel takes 2": lambda: kernels.gemm(c, a.flatten(), b, stream=stream),
+        "gemm: output 'c' overlaps argument 'a'": lambda: kernels.gemm(c, c, b, stream=stream),
+        "gemm: BM = 32 was not built; built are 64, 128": lambda: kernels.gemm(c, a, b, BM=32, BN=32, stream=stream),
+        "gemm: no variant with T=f16, BM=64, BN=128": lambda: kernels.gemm(c, a, b, BM=64, BN=128, stream=stream),
     }
     for words, call in calls.items():
         with pytest.raises(errors.LaunchError) as caught:
@@ -120,7 +123,7 @@ def test_an_image_that_the_driver_cannot_read(torch):
         pytest.skip("the sample's image says that it is for sm_90")
     z, x, y = (torch.zeros(1024, device="cuda") for _ in range(3))
     with pytest.raises(errors.DriverError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded") as caught:
-        module.add(0, z, x, y)
+        module.add(z, x, y)
     assert caught.value.result in ("CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_SOURCE")
     torch.cuda.synchronize()  # the context is as good as before
 
@@ -135,7 +138,7 @@ def test_an_entry_point_that_is_not_there(dist, torch, monkeypatch):
     monkeypatch.setattr(Bundle, "kernel", lambda _, name: dataclasses.replace(kernel, variants=wrong))
     x = torch.zeros(64, 64, device="cuda")
     with pytest.raises(errors.DriverError, match=r"^stencil: .*CUDA_ERROR_NOT_FOUND") as caught:
-        load(real).stencil(0, torch.empty_like(x), x, 0.1)
+        load(real).stencil(torch.empty_like(x), x, 0.1)
     assert "no entry point of this name" in caught.value.cause
 
 
@@ -144,4 +147,4 @@ def test_a_block_beyond_the_device(torch):
     module = load(bundle_of(dataclasses.replace(ADD, launch=greedy)), driver=driver())
     z, x, y = (torch.zeros(1024, device="cuda") for _ in range(3))
     with pytest.raises(errors.LaunchLimitError, match=r"^add: block\.x is 2048, and device 0 .* allows 1024$"):
-        module.add(0, z, x, y)
+        module.add(z, x, y)

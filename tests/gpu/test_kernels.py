@@ -56,12 +56,12 @@ def close(torch, found, expected, rtol=1e-2):
 def test_elementwise(kernels, torch, stream, dtype, size):
     x, y = (randn(torch, size, dtype=getattr(torch, dtype)) for _ in range(2))
     z = torch.full_like(x, math.nan)
-    kernels.add(stream, z, x, y)
+    kernels.add(z, x, y, stream=stream)
     assert torch.equal(z, x + y)
-    kernels.swiglu(stream, z, x, y)
+    kernels.swiglu(z, x, y, stream=stream)
     close(torch, z, torch.nn.functional.silu(x.float()) * y.float())
     expected = 2.5 * x.float() + y.float()
-    kernels.saxpy(stream, y, x, 2.5)
+    kernels.saxpy(y, x, 2.5, stream=stream)
     close(torch, y, expected)
 
 
@@ -70,7 +70,7 @@ def test_rope(kernels, torch, stream, tokens):
     x = randn(torch, tokens, 20, 128, dtype=torch.bfloat16)
     angle = torch.rand(tokens, 64, device="cuda") * 6.28
     y = torch.full_like(x, math.nan)
-    kernels.rope(stream, y, x, angle.cos(), angle.sin())
+    kernels.rope(y, x, angle.cos(), angle.sin(), stream=stream)
     first, second = x.float().chunk(2, -1)
     c, s = angle.cos()[:, None], angle.sin()[:, None]
     close(torch, y, torch.cat((first * c - second * s, second * c + first * s), -1))
@@ -79,7 +79,7 @@ def test_rope(kernels, torch, stream, tokens):
 def test_dropout_of_more_elements_than_blocks_along_an_axis(kernels, torch, stream):
     x = torch.ones(1 << 28, device="cuda", dtype=torch.bfloat16)
     y = torch.full_like(x, math.nan)
-    kernels.dropout(stream, y, x, 3, 0.75)
+    kernels.dropout(y, x, 3, 0.75, stream=stream)
     assert abs(float((y != 0).float().mean()) - 0.75) < 1e-3
 
 
@@ -88,7 +88,7 @@ def test_dropout_is_replayed(kernels, torch, stream):
     found = []
     for seed in (3, 3, 4):
         found.append(torch.full_like(x, math.nan))
-        kernels.dropout(stream, found[-1], x, seed, 0.75)
+        kernels.dropout(found[-1], x, seed, 0.75, stream=stream)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     assert abs(float((found[0] != 0).float().mean()) - 0.75) < 1e-3
@@ -100,10 +100,10 @@ def test_dropout_is_replayed(kernels, torch, stream):
 def test_softmax(kernels, torch, stream, dtype, length):
     x = randn(torch, 1003, length, dtype=getattr(torch, dtype))
     y = torch.full_like(x, math.nan)
-    kernels.softmax(stream, y, x)
+    kernels.softmax(y, x, stream=stream)
     close(torch, y, torch.softmax(x.float(), 1))
     long = torch.full_like(x, math.nan)
-    kernels.softmax_long(stream, long, x)
+    kernels.softmax_long(long, x, stream=stream)
     close(torch, long, torch.softmax(x.float(), 1))
 
 
@@ -114,11 +114,11 @@ def test_norms(kernels, torch, stream, dtype, length):
     weight, bias = (randn(torch, length, dtype=x.dtype) for _ in range(2))
     y, total = torch.full_like(x, math.nan), torch.full_like(x, math.nan)
     functional = torch.nn.functional
-    kernels.rms_norm(stream, y, x, weight, 1e-6)
+    kernels.rms_norm(y, x, weight, 1e-6, stream=stream)
     close(torch, y, functional.rms_norm(x.float(), (length,), weight.float(), 1e-6))
-    kernels.layer_norm(stream, y, x, weight, bias, 1e-5)
+    kernels.layer_norm(y, x, weight, bias, 1e-5, stream=stream)
     close(torch, y, functional.layer_norm(x.float(), (length,), weight.float(), bias.float(), 1e-5))
-    kernels.add_rms_norm(stream, y, total, x, residual, weight, 1e-6)
+    kernels.add_rms_norm(y, total, x, residual, weight, 1e-6, stream=stream)
     assert torch.equal(total, x + residual)
     close(torch, y, functional.rms_norm(total.float(), (length,), weight.float(), 1e-6))
 
@@ -127,9 +127,9 @@ def test_norms(kernels, torch, stream, dtype, length):
 def test_argmax(kernels, torch, stream, length):
     x = randn(torch, 513, length, dtype=torch.float32)
     y = torch.full((513,), -1, device="cuda", dtype=torch.int32)
-    kernels.argmax(stream, y, x)
+    kernels.argmax(y, x, stream=stream)
     assert torch.equal(y.long(), x.argmax(1))
-    kernels.argmax_long(stream, y.fill_(-1), x)
+    kernels.argmax_long(y.fill_(-1), x, stream=stream)
     assert torch.equal(y.long(), x.argmax(1))
 
 
@@ -138,14 +138,14 @@ def test_argmax(kernels, torch, stream, length):
 def test_gemm(kernels, torch, stream, dtype, m, n, k):
     a, b = (randn(torch, *shape, dtype=getattr(torch, dtype)) for shape in ((m, k), (k, n)))
     c = torch.full((m, n), math.nan, device="cuda", dtype=a.dtype)
-    kernels.gemm(stream, c, a, b)
+    kernels.gemm(c, a, b, stream=stream)
     close(torch, c, a.float() @ b.float())
     info = kernels["gemm"].info
     open_axes = [name for name, values in info.axes if name != "T" and len(values) > 1]
     for point in dict.fromkeys(
         variant.axes for variant in info.variants if ("T", {"float16": "f16", "bfloat16": "bf16"}[dtype]) in variant.axes
     ):
-        kernels.gemm(stream, c.fill_(math.nan), a, b, **{name: value for name, value in point if name in open_axes})
+        kernels.gemm(c.fill_(math.nan), a, b, **{name: value for name, value in point if name in open_axes}, stream=stream)
         close(torch, c, a.float() @ b.float())
 
 
@@ -160,35 +160,35 @@ def test_softmax_takes_what_tuning_found(kernels, torch, stream, dtype, rows, le
     why = kernels["softmax"].explain(y, x)
     assert set(dict(why.origins).values()) <= {"the tuning table's", "the dtype of the arguments"}
     assert dict(why.variant.axes)["COLS"] == length
-    kernels.softmax(stream, y, x)
+    kernels.softmax(y, x, stream=stream)
     close(torch, y, torch.softmax(x.float(), 1))
 
 
 def test_rows_of_odd_length_at_a_pitch_take_the_fast_variant(kernels, torch, stream):
     a, b, c = (randn(torch, 1031, 1032, dtype=torch.bfloat16)[:, :1031] for _ in range(3))
     assert kernels["gemm"].explain(c, a, b).variant.id.endswith("pitch16")
-    kernels.gemm(stream, c, a, b)
+    kernels.gemm(c, a, b, stream=stream)
     close(torch, c, a.float() @ b.float())
 
 
 def test_f8(kernels, torch, stream):
     a, b = (randn(torch, *shape, dtype=torch.float8_e4m3fn) for shape in ((1000, 512), (784, 512)))
     c = torch.full((1000, 784), math.nan, device="cuda", dtype=torch.bfloat16)
-    kernels.linear(stream, c, a, b)
+    kernels.linear(c, a, b, stream=stream)
     close(torch, c, a.float() @ b.float().t())
-    kernels.linear(stream, c.fill_(math.nan), a, b, FAST=True)
+    kernels.linear(c.fill_(math.nan), a, b, FAST=True, stream=stream)
     close(torch, c, a.float() @ b.float().t())
 
 
 def test_batches_and_groups(kernels, torch, stream):
     a, b = randn(torch, 7, 520, 264, dtype=torch.bfloat16), randn(torch, 7, 264, 1000, dtype=torch.bfloat16)
     c = torch.full((7, 520, 1000), math.nan, device="cuda", dtype=a.dtype)
-    kernels.batched_gemm(stream, c, a, b)
+    kernels.batched_gemm(c, a, b, stream=stream)
     close(torch, c, torch.bmm(a.float(), b.float()))
     group = torch.tensor([3, 0, 6, 6, 99, -5], device="cuda", dtype=torch.int32)
     rows = randn(torch, 6 * 128, 264, dtype=torch.bfloat16)
     out = torch.full((6 * 128, 1000), math.nan, device="cuda", dtype=a.dtype)
-    kernels.grouped_gemm(stream, out, rows, b, group)
+    kernels.grouped_gemm(out, rows, b, group, stream=stream)
     close(torch, out, torch.cat([rows[128 * i : 128 * i + 128].float() @ b[min(max(int(g), 0), 6)].float() for i, g in enumerate(group)]))
 
 
@@ -198,7 +198,7 @@ def test_attention(kernels, torch, stream, d, group, length):
     q = randn(torch, 2, 8, length, d, dtype=torch.bfloat16)
     k, v = (randn(torch, 2, 8 // group, length, d, dtype=torch.bfloat16) for _ in range(2))
     o = torch.full_like(q, math.nan)
-    kernels.attention(stream, *(each.view(-1, length, d) for each in (o, q, k, v)), d**-0.5)
+    kernels.attention(*(each.view(-1, length, d) for each in (o, q, k, v)), d**-0.5, stream=stream)
     expected = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True, enable_gqa=group > 1)
     close(torch, o, expected, 2e-2)
 
@@ -207,7 +207,7 @@ def test_lookups(kernels, torch, stream):
     table = randn(torch, 5000, 4096, dtype=torch.bfloat16)
     ids = torch.randint(-100, 5100, (3001,), device="cuda", dtype=torch.int32)
     y = torch.full((3001, 4096), math.nan, device="cuda", dtype=table.dtype)
-    kernels.embedding(stream, y, table, ids)
+    kernels.embedding(y, table, ids, stream=stream)
     known = (ids >= 0) & (ids < 5000)
     assert torch.equal(y, torch.where(known[:, None], table[ids.clamp(0, 4999).long()], 0.0))
     cache, new = randn(torch, 64, 128, 1024, dtype=torch.float16), randn(torch, 64, 2, 1024, dtype=torch.float16)
@@ -217,16 +217,16 @@ def test_lookups(kernels, torch, stream):
         for t in range(2):
             if 0 <= first + t < 128:
                 expected[i, first + t] = new[i, t]
-    kernels.kv_append(stream, cache, new, start)
+    kernels.kv_append(cache, new, start, stream=stream)
     assert torch.equal(cache, expected)
 
 
 def test_top_k(kernels, torch, stream):
     x = randn(torch, 17, 100_000, dtype=torch.float32)
     peaks = torch.empty(17, 100_000 // 32, device="cuda")
-    kernels.group_peaks(stream, peaks, x)
+    kernels.group_peaks(peaks, x, stream=stream)
     values, places = (torch.empty(17, 64, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.int32))
-    kernels.top_k(stream, values, places, x, peaks)
+    kernels.top_k(values, places, x, peaks, stream=stream)
     expected = torch.topk(x, 64, 1)
     assert torch.equal(values, expected.values)
     assert torch.equal(x.gather(1, places.long()), expected.values)

@@ -140,11 +140,11 @@ def test_their_arrays_are_arguments(library: Library, module: Module) -> None:
     Device(0).sync()
     with Stream(0) as stream:
         z, one = api.zeros(SIZE).sync_on(stream), api.ones(SIZE).sync_on(stream)
-        module.vector_add(stream, z, theirs, one)
+        module.vector_add(z, theirs, one, stream=stream)
         assert set(z.to_host().tolist()) == {4.0}
         if type(theirs).__module__.startswith("jax"):  # whose arrays never change
             with pytest.raises(ArgumentError, match=r"is read-only, and the kernel writes it"):
-                module.vector_add(stream, theirs, z, one)
+                module.vector_add(theirs, z, one, stream=stream)
         z, _, _ = module.lazy.vector_add(z, Tensor.from_foreign(theirs), one).sync_on(stream)
         assert set(z.to_host().tolist()) == {4.0}
 
@@ -153,9 +153,9 @@ def test_they_read_what_was_enqueued_before(library: Library, module: Module) ->
     busy = Busy(Device(0))
     z, x, one = api.zeros(SIZE).sync(), api.full(SIZE, 2).sync(), api.ones(SIZE).sync()
     with Stream(0) as stream:
-        module.vector_add(stream, z, x, x)
+        module.vector_add(z, x, x, stream=stream)
         busy(stream, LONG)
-        module.vector_add(stream, z, x, one)
+        module.vector_add(z, x, one, stream=stream)
         found = np.asarray(library.host(library.take(z))).view(np.float32)
         assert set(found.ravel().tolist()) == {3.0}
 

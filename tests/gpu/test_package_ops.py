@@ -82,7 +82,7 @@ def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None
     assert type(part) is Partition
     torch.testing.assert_close(back(torch, part.unpartition()), x + y)
     cut = of(torch.zeros_like(z)).partition(COUNT // (2 * tile))
-    for launch in (package.vector_add(cut, x, y).sync, lambda: package.load(0).vector_add(0, cut, x, y)):
+    for launch in (package.vector_add(cut, x, y).sync, lambda: package.load(0).vector_add(cut, x, y)):
         with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
             launch()
     assert cut.unpartition().shape == (COUNT,)
@@ -96,7 +96,7 @@ def test_options_that_were_built(package: Any, torch: Any) -> None:
     torch.testing.assert_close(back(torch, out), torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
     with pytest.raises(VariantError, match=r"softmax: no variant .*was built with the options occupancy=3"):
         package.softmax(out, x).options(occupancy=3)
-    package.load(0)["softmax"].options(occupancy=4)(0, out.partition(8, 1024), x)
+    package.load(0)["softmax"].options(occupancy=4)(out.partition(8, 1024), x)
 
 
 def test_a_refusal_loses_nothing(package: Any, torch: Any, arrays: Any) -> None:

@@ -87,13 +87,13 @@ def compiled(torch):
 def test_every_form_gives_the_same(compiled, torch, form: str, size: int) -> None:
     x = torch.randn(size, device="cuda")
     y = torch.full_like(x, torch.nan)
-    compiled[form](torch.cuda.current_stream(), y, x, 2.0, size, struct.pack("ffd", 0.0, 1.5, 0.0))
+    compiled[form](y, x, 2.0, size, struct.pack("ffd", 0.0, 1.5, 0.0))
     assert torch.equal(y, torch.clamp(x * 2.0, max=1.5))
 
 
 def test_nvvm_ir(compiled, torch) -> None:
     y = torch.zeros(1000, device="cuda")
-    compiled["fill"](torch.cuda.current_stream(), y, 3.5)
+    compiled["fill"](y, 3.5)
     assert bool((y == 3.5).all())
 
 
@@ -101,7 +101,7 @@ def test_nvvm_ir(compiled, torch) -> None:
 def test_tile_kernels(compiled, torch, kernel: str) -> None:
     x, y = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda")
     z = torch.full_like(x, torch.nan)
-    compiled[kernel](torch.cuda.current_stream(), x, y, z)
+    compiled[kernel](x, y, z)
     assert torch.equal(z, x + y)
 
 

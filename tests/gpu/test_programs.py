@@ -37,7 +37,7 @@ class GpuSite:
         cycles = self.delays.choice(DELAYS)
         if cycles and stream in self.streams:
             self.busy(stream, cycles)
-        self.kernels.vector_add(stream, z, x, y)
+        self.kernels.vector_add(z, x, y, stream=stream)
 
     def lazy(self, z: Any, x: Any, y: Any) -> Any:
         return self.kernels.lazy.vector_add(z, x, y)

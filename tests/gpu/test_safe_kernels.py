@@ -24,8 +24,8 @@ def test_add(kernels, torch, size):
     x, y = randn(torch, size), randn(torch, size)
     z, twin = torch.full_like(x, torch.nan), torch.full_like(x, torch.nan)
     stream = torch.cuda.current_stream()
-    kernels.safe_add(stream, z, x, y)
-    kernels.vector_add(stream, twin, x, y)
+    kernels.safe_add(z, x, y, stream=stream)
+    kernels.vector_add(twin, x, y, stream=stream)
     assert torch.equal(z, twin)
     assert torch.equal(z, x + y)
 
@@ -35,7 +35,7 @@ def test_add(kernels, torch, size):
 def test_softmax(kernels, torch, rows, columns):
     x = randn(torch, rows, columns)
     y = torch.full_like(x, torch.nan)
-    kernels.safe_softmax(torch.cuda.current_stream(), y, x)
+    kernels.safe_softmax(y, x)
     torch.testing.assert_close(y, torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
 
 
@@ -44,7 +44,7 @@ def test_softmax(kernels, torch, rows, columns):
 def test_gemm(kernels, torch, m, n, k):
     a, b = randn(torch, m, k, dtype=torch.float16), randn(torch, k, n, dtype=torch.float16)
     c = torch.full((m, n), torch.nan, device="cuda", dtype=torch.float16)
-    kernels.safe_gemm(torch.cuda.current_stream(), c, a, b)
+    kernels.safe_gemm(c, a, b)
     torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=1e-2, atol=5e-2)
 
 
@@ -61,9 +61,9 @@ def test_what_was_proven_under_conditions_demands_them(kernels, torch):
     stream, x = torch.cuda.current_stream(), randn(torch, 5000)
     z = torch.zeros_like(x)
     with pytest.raises(RequirementError, match=r"safe_add: requires y\.shape == z\.shape: left-hand side is \(100,\)"):
-        kernels.safe_add(stream, z, x, x[:100].clone())
+        kernels.safe_add(z, x, x[:100].clone(), stream=stream)
     with pytest.raises(AliasError):
-        kernels.safe_add(stream, x, x, z)
+        kernels.safe_add(x, x, z, stream=stream)
     assert not z.any()
 
 

@@ -87,7 +87,7 @@ def test_a_struct_by_value(module: Module, torch: Any) -> None:
     x = torch.randn(100003, device="cuda")
     y = torch.empty_like(x)
     torch.cuda.synchronize()
-    module.clamp(torch.cuda.current_stream(), y, x, np.array([-0.5, 0.25], np.float32).tobytes())
+    module.clamp(y, x, np.array([-0.5, 0.25], np.float32).tobytes())
     torch.testing.assert_close(y, x.clamp(-0.5, 0.25), rtol=0, atol=0)
 
 
@@ -95,7 +95,7 @@ def test_strides_of_a_view(module: Module, torch: Any) -> None:
     whole = torch.randn(777, 123, device="cuda")
     row, z = torch.randn(777, device="cuda"), torch.empty(123, 777, device="cuda")
     torch.cuda.synchronize()
-    module.add_rows(torch.cuda.current_stream(), z, whole.T, row)
+    module.add_rows(z, whole.T, row)
     torch.testing.assert_close(z, whole.T + row, rtol=0, atol=0)
 
 
@@ -109,7 +109,7 @@ from tilec.runtime import DeviceBuffer, Stream, load
 module, stream = load(Bundle.open(sys.argv[1]), 0), Stream(0)
 counts, x = DeviceBuffer((64,), "i32", 0), DeviceBuffer.from_host(np.full(256, 64, np.int32), 0)
 try:
-    module.histogram(stream, counts, x)
+    module.histogram(counts, x, stream=stream)
     stream.sync()
 except DeviceError as error:
     print("stopped:", error)

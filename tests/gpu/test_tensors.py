@@ -58,22 +58,22 @@ def test_a_launch_waits_for_a_writer_on_another_stream(kernels, torch, streams):
     one, two, _ = streams
     x, y, z = made(one, SAME), made(one, ZERO), made(one, ZERO)
     w = made(two, ZERO)
-    kernels.vector_add(one, z, x, y)
+    kernels.vector_add(z, x, y, stream=one)
     for _ in range(3):
         hold(torch, one)
-        kernels.vector_add(one, z, x, y)
-        kernels.vector_add(two, w, z, y)
+        kernels.vector_add(z, x, y, stream=one)
+        kernels.vector_add(w, z, y, stream=two)
     assert np.all(contents(w) == np.float32(SAME))
 
 
 def test_a_writer_waits_for_a_reader_on_another_stream(kernels, torch, streams):
     one, two, _ = streams
     x, y, z, w = made(one, SAME), made(one, ZERO), made(one, ZERO), made(two, ZERO)
-    kernels.vector_add(one, z, x, y)
+    kernels.vector_add(z, x, y, stream=one)
     torch.cuda.synchronize()
     hold(torch, two)
-    kernels.vector_add(two, w, z, y)  # reads the old contents, late
-    kernels.vector_add(one, z, y, y)  # writes zeros
+    kernels.vector_add(w, z, y, stream=two)  # reads the old contents, late
+    kernels.vector_add(z, y, y, stream=one)  # writes zeros
     assert np.all(contents(w) == np.float32(SAME))
     assert np.all(contents(z) == 0)
 
@@ -83,12 +83,12 @@ def test_readers_do_not_wait_for_each_other(kernels, torch, streams):
     x = made(one, SAME)
     out = [made(stream, ZERO) for stream in (two, three)]
     zero = made(one, ZERO)
-    kernels.vector_add(two, out[0], x, zero)
-    kernels.vector_add(three, out[1], x, zero)
+    kernels.vector_add(out[0], x, zero, stream=two)
+    kernels.vector_add(out[1], x, zero, stream=three)
     torch.cuda.synchronize()
     hold(torch, two)
-    kernels.vector_add(two, out[0], x, zero)
-    kernels.vector_add(three, out[1], x, zero)
+    kernels.vector_add(out[0], x, zero, stream=two)
+    kernels.vector_add(out[1], x, zero, stream=three)
     three.synchronize()
     assert not two.query()
     torch.cuda.synchronize()
@@ -98,11 +98,11 @@ def test_memory_is_not_given_out_again_before_its_last_use(kernels, torch, strea
     one, two, three = streams
     pool = MemPool(0, release_threshold=1 << 30)
     zero, z = made(one, ZERO), made(two, ZERO)
-    kernels.vector_add(two, z, zero, zero)
+    kernels.vector_add(z, zero, zero, stream=two)
     for _ in range(5):
         x = made(one, SAME, pool=pool)
         hold(torch, two)
-        kernels.vector_add(two, z, x, zero)
+        kernels.vector_add(z, x, zero, stream=two)
         del x
         greedy = [made(three, ZERO, pool=pool) for _ in range(4)]  # would get the memory if it were free
         three.synchronize()
@@ -138,7 +138,7 @@ def test_threads_drop_the_last_references(kernels, torch, streams):
                 x = left.pop()
             except IndexError:
                 return
-            kernels.vector_add(stream, out, x, zero)
+            kernels.vector_add(out, x, zero, stream=stream)
             del x
 
     threads = [threading.Thread(target=use_and_drop, args=(stream,)) for stream in streams]
@@ -163,9 +163,9 @@ def test_a_stream_is_closed_before_its_tensors(torch):
 def test_torch_takes_a_tensor_and_gives_one(kernels, torch, streams):
     one, two, _ = streams
     x, zero, z = made(one, SAME), made(one, ZERO), made(one, ZERO)
-    kernels.vector_add(one, z, x, zero)
+    kernels.vector_add(z, x, zero, stream=one)
     hold(torch, one)
-    kernels.vector_add(one, z, x, zero)
+    kernels.vector_add(z, x, zero, stream=one)
     with torch.cuda.stream(two):
         theirs = torch.from_dlpack(z)
         doubled = theirs * 2
@@ -177,7 +177,7 @@ def test_torch_takes_a_tensor_and_gives_one(kernels, torch, streams):
         torch.cuda._sleep(LONG)
         theirs.fill_(5.0)
         back = Tensor.from_foreign(theirs)
-        kernels.vector_add(one, x, back, zero)  # after torch's fill, on another stream
+        kernels.vector_add(x, back, zero, stream=one)  # after torch's fill, on another stream
     assert np.all(contents(x) == 5)
     del z, theirs
     torch.cuda.synchronize()
@@ -188,11 +188,11 @@ def test_cupy_through_the_array_interface(kernels, torch, streams):
     cupy = pytest.importorskip("cupy")
     x, zero, z = made(streams[0], SAME), made(streams[0], ZERO), made(streams[0], ZERO)
     hold(torch, streams[0])
-    kernels.vector_add(streams[0], z, x, zero)
+    kernels.vector_add(z, x, zero, stream=streams[0])
     assert bool((cupy.asarray(z) == np.float32(SAME)).all())
     array = cupy.full(SIZE, 3.0, dtype="float32")
     t = Tensor.from_foreign(array)
-    kernels.vector_add(streams[1], z, t, zero)
+    kernels.vector_add(z, t, zero, stream=streams[1])
     assert np.all(contents(z) == 3)
 
 
@@ -201,7 +201,7 @@ def test_owners_of_foreign_memory_live_until_the_device_is_done(kernels, torch, 
     theirs = torch.full((SIZE,), 2.0, device="cuda")
     t = Tensor.from_foreign(theirs)
     hold(torch, streams[0])
-    kernels.vector_add(streams[0], z, t, zero)
+    kernels.vector_add(z, t, zero, stream=streams[0])
     del t, theirs
     greedy = [torch.zeros(SIZE, device="cuda") for _ in range(4)]
     assert np.all(contents(z) == 2)
@@ -233,7 +233,7 @@ def test_out_of_memory_says_how_much_and_all_goes_on(kernels, torch, streams):
         assert caught.value.requested == 1 << 45
         assert caught.value.used >= x.nbytes
         assert 0 < caught.value.free < caught.value.total
-    kernels.vector_add(streams[0], z, x, zero)
+    kernels.vector_add(z, x, zero, stream=streams[0])
     assert np.all(contents(z) == np.float32(SAME))
 
 

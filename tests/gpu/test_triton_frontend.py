@@ -88,7 +88,7 @@ def test_add_is_bit_for_bit_what_the_jit_gives(jit: Any, torch: Any, module: Mod
     for size in (1 << 20, 100_003, 1):
         x, y = torch.randn(size, device="cuda"), torch.randn(size, device="cuda")
         ours, theirs = torch.empty_like(x), torch.empty_like(x)
-        module.add(torch.cuda.current_stream(), ours, x, y)
+        module.add(ours, x, y)
         kernel[(jit.cdiv(size, 1024),)](x, y, theirs, size, BLOCK=1024)
         torch.cuda.synchronize()
         assert torch.equal(ours, theirs)
@@ -108,7 +108,7 @@ def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(jit: 
     for shape in ((4096, 1024), (123, 777)):
         x = torch.randn(shape, device="cuda")
         ours, theirs = torch.empty_like(x), torch.empty_like(x)
-        module.softmax(torch.cuda.current_stream(), ours, x)
+        module.softmax(ours, x)
         rows = (min(shape[0], 1056),)
         kernel[rows](theirs, x, *shape, x.stride(0), theirs.stride(0), COLS=1024, num_warps=8, num_stages=2)
         torch.cuda.synchronize()
@@ -122,7 +122,7 @@ def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, to
     size = 2048
     a, b = (torch.randn((size, size), device="cuda", dtype=torch.float16) for _ in range(2))
     ours, theirs = torch.empty_like(a), torch.empty_like(a)
-    module.matmul(torch.cuda.current_stream(), ours, a, b)
+    module.matmul(ours, a, b)
     programs = (jit.cdiv(size, 128) ** 2,)
     made = kernel[programs](a, b, theirs, *(size,) * 6, **tiles, num_warps=8, num_stages=3)
     torch.cuda.synchronize()
@@ -147,7 +147,7 @@ def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(torch: Any, mo
     for start in (0, 8, 128, 0):
         a = whole[:, start : start + 128]
         c = torch.full((300, 200), float("nan"), device="cuda", dtype=torch.bfloat16)
-        module.matmul_descriptors(stream, c, a, b)
+        module.matmul_descriptors(c, a, b, stream=stream)
         torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=0.2)
 
 
@@ -155,9 +155,9 @@ def test_descriptors_that_the_copy_engine_cannot_read_are_refused(torch: Any, mo
     b, c = (torch.zeros(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
     wide, flat = torch.zeros(64, 67, device="cuda", dtype=torch.float16), torch.zeros(65 * 64, device="cuda", dtype=torch.float16)
     with pytest.raises(errors.LayoutError, match="argument 'a' has strides that are not multiples of 16 bytes"):
-        module.matmul_descriptors(0, c, wide[:, :64], b)
+        module.matmul_descriptors(c, wide[:, :64], b)
     with pytest.raises(errors.LayoutError, match="argument 'a'"):
-        module.matmul_descriptors(0, c, flat[1:4097].view(64, 64), b)
+        module.matmul_descriptors(c, flat[1:4097].view(64, 64), b)
 
 
 def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(torch: Any, module: Module) -> None:
@@ -166,12 +166,12 @@ def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(torch
     y = torch.zeros_like(x)
     torch.cuda.synchronize()
     for _ in range(20):
-        module.double(stream, y, x)
+        module.double(y, x, stream=stream)
     stream.synchronize()
     assert torch.equal(y, 2 * x)
     graph = torch.cuda.CUDAGraph()
     with pytest.raises(errors.LaunchError, match="needs scratch memory"), torch.cuda.graph(graph):
-        module.double(torch.cuda.current_stream(), y, x)
+        module.double(y, x)
     torch.cuda.synchronize()
 
 
@@ -179,8 +179,8 @@ def test_triton_and_tile_kernels_share_a_stream(torch: Any, module: Module) -> N
     x = torch.randn((64, 1024), device="cuda")
     y, z = torch.empty_like(x), torch.empty((64 * 1024,), device="cuda")
     stream = torch.cuda.current_stream()
-    module.softmax(stream, y, x)
-    module.scale(stream, z, y.reshape(-1), 2.0)
+    module.softmax(y, x, stream=stream)
+    module.scale(z, y.reshape(-1), 2.0, stream=stream)
     torch.cuda.synchronize()
     assert torch.allclose(z.reshape(64, 1024), 2 * torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
 
@@ -192,13 +192,13 @@ def test_tensors_that_may_be_none_in_turn(jit: Any, torch: Any, module: Module) 
     weight, bias = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
     for given in ((None, None), (weight, bias), (weight, None), (None, bias)) * 4:
         ours, theirs = torch.full_like(x, float("nan")), torch.full_like(x, float("nan"))
-        module.layer_norm(stream, ours, x, *given)
+        module.layer_norm(ours, x, *given, stream=stream)
         kernel[(300,)](theirs, x, *given, 1024, 1e-5, COLS=1024)
         wanted = torch.nn.functional.layer_norm(x, (1024,), *given)
         torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
     with pytest.raises(errors.RequirementError, match=r"requires bias\.size == x\.shape\[1\]"):
-        module.layer_norm(stream, ours, x, None, bias[:512])
+        module.layer_norm(ours, x, None, bias[:512], stream=stream)
 
 
 ROUNDS, LAUNCHES = 15, 10
@@ -226,18 +226,18 @@ def test_kernels_are_as_fast_as_the_jits(jit: Any, torch: Any, module: Module, n
     into = torch.empty_like(rows)
     if name == "add":
         x, y, z = rows.view(-1)[: 1 << 26], rows.view(-1)[1 << 26 :], into.view(-1)[: 1 << 26]
-        pair = (lambda: module.add(stream, z, x, y), lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024))
+        pair = (lambda: module.add(z, x, y, stream=stream), lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024))
     elif name == "softmax":
         facts = {"COLS": 1024, "num_warps": 8, "num_stages": 2}
-        pair = (lambda: module.softmax(stream, into, rows), lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts))
+        pair = (lambda: module.softmax(into, rows, stream=stream), lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts))
     elif name == "matmul":
         a, b = (torch.randn((4096, 4096), device="cuda", dtype=torch.float16) for _ in range(2))
         c, facts = torch.empty_like(a), {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
-        pair = (lambda: module.matmul(stream, c, a, b), lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts))
+        pair = (lambda: module.matmul(c, a, b, stream=stream), lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts))
     else:
         shift = torch.randn(1024, device="cuda")
         theirs = (into, rows, None, shift, 1024, 1e-5)
-        pair = (lambda: module.layer_norm(stream, into, rows, bias=shift), lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024))
+        pair = (lambda: module.layer_norm(into, rows, bias=shift, stream=stream), lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024))
     times: list[list[float]] = [[], []]
     for _ in range(ROUNDS + 2):
         for place, call in enumerate(pair):

@@ -64,7 +64,7 @@ def test_kernels_that_are_right_are_right_there(torch: Any, record_property: Any
         wanted = reference(*given)
         for beyond in (0.0, float("nan"), 3e38):
             y = surrounded(torch, np.zeros_like(wanted), beyond)
-            module.kernels[name](stream, y, *(surrounded(torch, x, beyond) for x in given))
+            module.kernels[name](y, *(surrounded(torch, x, beyond) for x in given), stream=stream)
             found = y.cpu().numpy()
             if right:
                 np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3, err_msg=f"{name} beside {beyond}")

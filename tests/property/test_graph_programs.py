@@ -69,7 +69,7 @@ class Program:
                 if kind == "op" or what[0] in what[1:]:
                     self.op(what).enqueue_on(self.streams[more])
                 else:
-                    self.module.add(self.streams[more], *(self.tensors[place] for place in what))
+                    self.module.add(*(self.tensors[place] for place in what), stream=self.streams[more])
                 self.play(what)
             case "replay" | "replay op":
                 graph, stream = self.graphs[what], self.streams[more]

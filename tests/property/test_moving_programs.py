@@ -34,7 +34,7 @@ class FakeSite:
         np.add(one * np.float32(alpha), two, out=out)
 
     def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
-        self.module.add(stream, z, x, y)
+        self.module.add(z, x, y, stream=stream)
 
     def lazy(self, z: Any, x: Any, y: Any) -> Any:
         return self.module.lazy.add(z, x, y)

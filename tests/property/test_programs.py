@@ -41,7 +41,7 @@ class CpuSite:
         self.streams = [Stream(self.device) for _ in range(3)]
 
     def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
-        self.module.add(stream, z, x, y)
+        self.module.add(z, x, y, stream=stream)
 
     def lazy(self, z: Any, x: Any, y: Any) -> Any:
         return self.module.lazy.add(z, x, y)

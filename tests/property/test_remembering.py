@@ -58,7 +58,7 @@ def outcome(module, driver, name, values):
     before = len(driver.launches)
     arguments = [Array(*v["shape"], **{k: f for k, f in v.items() if k != "shape"}) if isinstance(v, dict) else v for v in values]
     try:
-        module.kernels[name](7, *arguments)
+        module.kernels[name](*arguments, stream=7)
     except LaunchError as error:
         return type(error), error.what
     return repr(driver.launches[before:])

@@ -23,7 +23,7 @@ def test_ptx_becomes_machine_code_and_is_kept(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
     driver = fake_driver(ptx_scale((9, 4)))
     module = load(ptx_bundle((9, 4)), 0, driver=driver, jit_fallback="allow")
-    module.scale(5, Y, X, 2.0)
+    module.scale(Y, X, 2.0, stream=5)
     ((_, cubin),) = driver.loads
     read = read_cubin(cubin)
     assert read.cc == (9, 0)
@@ -47,7 +47,7 @@ def test_its_log_is_shown_and_the_next_link_is_fine(tmp_path: Path, monkeypatch:
         assert caught.value.what.startswith("scale: nvJitLink 13.")
         assert "\n  ptxas application ptx input, line 20; error   : Not a name of any known instruction: 'foo'" in caught.value.what
     driver = fake_driver(ptx_scale((9, 4)))
-    load(ptx_bundle((9, 4)), 0, driver=driver, jit_fallback="allow").scale(5, Y, X, 2.0)
+    load(ptx_bundle((9, 4)), 0, driver=driver, jit_fallback="allow").scale(Y, X, 2.0, stream=5)
     assert len(driver.loads) == 1
 
 

@@ -278,7 +278,7 @@ def test_a_newer_gpu_gets_machine_code_that_is_kept(tmp_path: Path, monkeypatch:
     for _ in range(2):
         driver = fake_driver(info)
         module = load(bundle_of(info), 0, driver=driver, jit_fallback="allow")
-        module.k(5, y, x)
+        module.k(y, x, stream=5)
         ((_, cubin),) = driver.loads
         assert read_cubin(cubin).cc == (9, 0)
         made += [(one.target, one.by, one.kept) for one in module.compiled]

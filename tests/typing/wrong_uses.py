@@ -8,18 +8,18 @@ from tilec.runtime import DeviceBuffer, DeviceOp, SharedTensor, Tensor, value, z
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
-    kernels.add(0, t, t)  # wrong: an argument is missing
-    kernels.add(0, t, t, t, 1.0, 2.0)  # wrong: one too many
-    kernels.add(0, t, t, [1.0])  # wrong: a list is no tensor
-    kernels.add(None, t, t, t)  # wrong: launches name their stream
-    kernels.add("cuda", t, t, t)  # wrong: a text is no stream
-    kernels.add(0, t, t, t, alpha="1")  # wrong: a text is no number
-    kernels.add(0, t, t, t, beta=1.0)  # wrong: no such argument
-    kernels.gemm(0, t, t, t, BM=32)  # wrong: not built
-    kernels.gemm(0, t, t, t, 64)  # wrong: axes go by name
-    kernels.everything(0, t, 3, True, 0, b"x")  # wrong: an axis without default has to be chosen
-    kernels.everything(0, t, 3, True, 0, "x", ORDER="row")  # wrong: a text is no struct
-    kernels.missing(0, t)  # wrong: no such kernel
+    kernels.add(t, t)  # wrong: an argument is missing
+    kernels.add(t, t, t, 1.0, 2.0)  # wrong: one too many
+    kernels.add(t, t, [1.0])  # wrong: a list is no tensor
+    kernels.add(0, t, t, t)  # wrong: the stream goes by name
+    kernels.add(t, t, t, stream="cuda")  # wrong: a text is no stream
+    kernels.add(t, t, t, alpha="1")  # wrong: a text is no number
+    kernels.add(t, t, t, beta=1.0)  # wrong: no such argument
+    kernels.gemm(t, t, t, BM=32)  # wrong: not built
+    kernels.gemm(t, t, t, 64)  # wrong: axes go by name
+    kernels.everything(t, 3, True, 0, b"x")  # wrong: an axis without default has to be chosen
+    kernels.everything(t, 3, True, 0, "x", ORDER="row")  # wrong: a text is no struct
+    kernels.missing(t)  # wrong: no such kernel
 
 
 def launches_that_run_later(t: Tensor, number: DeviceOp[float], tensor: DeviceOp[Tensor]) -> None:

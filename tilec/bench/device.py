@@ -124,11 +124,11 @@ class LaunchSubject:
             return None
         launches = min(launches, HOST_LAUNCHES)
         values, axes, launcher, stream = tuple(self._first.values()), dict(self._axes), self._launcher, self._stream
-        launcher(stream, *values, **axes)
+        launcher(*values, **axes, stream=stream)
         self._driver.synchronize(self._device.ordinal, stream.handle)
         begun = clock()
         for _ in range(launches):
-            launcher(stream, *values, **axes)
+            launcher(*values, **axes, stream=stream)
         taken = clock() - begun
         self._driver.synchronize(self._device.ordinal, stream.handle)
         return taken / launches
@@ -161,7 +161,7 @@ class LaunchSubject:
 
     def _launch(self, place: int) -> None:
         """Launch with one set of arguments."""
-        self._launcher(self._stream, *self._sets[place], **self._axes)
+        self._launcher(*self._sets[place], **self._axes, stream=self._stream)
 
     def _prepare(self, launches: int) -> Any:
         """The graph of so many launches."""

@@ -136,12 +136,14 @@ class ChainLauncher:
         self._names = [param.name for param in case.params]
         self._calls = [_call(module.kernels[step.kernel], step, self._names) for step in case.steps]
 
-    def __call__(self, stream: Any, /, *args: Any) -> None:
+    def __call__(self, *args: Any, stream: Any) -> None:
         """Launch every step, with all checks of each."""
         for call in self._calls:
             values = [value if place is None else args[place] for place, value in call.taken]
             try:
-                call.launcher(stream, *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes)
+                call.launcher(
+                    *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes, stream=stream
+                )
             except TilecError as error:
                 _say_step(error, call.step)
                 raise

@@ -92,7 +92,8 @@ class ModuleDevice:
         """Launch a kernel and wait until it is done."""
         self.launching = ((kernel, arguments, axes),)
         try:
-            self._module.kernels[kernel](STREAM, **arguments, **axes)
+            given = {"stream_" if name == "stream" else name: value for name, value in arguments.items()}
+            self._module.kernels[kernel](**given, **axes, stream=STREAM)
             self._driver.synchronize(self._device.ordinal, STREAM)
         finally:
             self.launching = ()

@@ -19,10 +19,13 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     """
     name, params = contract.name, contract.params
     if len(args) > len(params):
-        raise ArgumentError(f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}", kernel=name)
+        fix = stream_by_name(contract, args[0])
+        raise ArgumentError(f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}", fix=fix, kernel=name)
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
     chosen: dict[str, AxisValue] = {}
     for key, value in kwargs.items():
+        if key == "stream_" and key not in contract.index:
+            key = "stream"  # by that name the launcher takes where to enqueue
         if key in values and key in contract.index:
             raise ArgumentError(f"{name}: argument {key!r} is given twice, by place and by name", kernel=name)
         if key in contract.index:
@@ -44,6 +47,14 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
         )
     check_axes(contract, chosen)
     return tuple(values.get(p.name, p.default) for p in params), chosen
+
+
+def stream_by_name(contract: Contract, value: Any) -> str:
+    """How to pass the stream, where the first value of a call is one; empty where it is none."""
+    if not isinstance(value, int) and not any(hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")):
+        return ""
+    given = [*(param.name for param in contract.params), "stream=stream"]
+    return f"pass the stream by name: {contract.name}({', '.join(given)})"
 
 
 def check_count(contract: Contract, values: tuple[Any, ...]) -> None:

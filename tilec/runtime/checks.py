@@ -21,6 +21,7 @@ from tilec.model.expr import Expr, parse
 from tilec.model.kernel import AxisValue
 from tilec.model.signature import Param, ParamKind
 from tilec.runtime.arguments import UnreadableError, tensor_facts
+from tilec.runtime.binding import stream_by_name
 from tilec.runtime.contract import Contract
 from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
 from tilec.runtime.scalars import is_number, numpy_dtype, refusal, shown
@@ -60,6 +61,7 @@ class Call:
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
                         fix = _OP if hasattr(type(value), "enqueue_on") else _CONFIG if hasattr(value, "for_num_elems") else ""
+                        fix = fix or (stream_by_name(contract, value) if value is values[0] else "")
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):

@@ -1,7 +1,8 @@
-"""Handles of streams, of whatever library made them."""
+"""Handles of streams, of whatever library made them, and the current streams of libraries."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -54,7 +55,7 @@ def stream_handle(stream: Any, kernel: str) -> int:
 
 def _handle(stream: Any) -> int:
     if stream is None:
-        raise TypeError("the stream is None: launches name their stream")
+        raise TypeError("the stream is None")
     if isinstance(stream, bool):
         raise TypeError(f"{stream!r} is no stream")
     if isinstance(stream, int):
@@ -72,4 +73,37 @@ def _handle(stream: Any) -> int:
     raise TypeError(f"a {type(stream).__module__}.{type(stream).__qualname__} is no stream")
 
 
+class Currents(dict[type, Getter]):
+    """How to get the current stream of an array's library, by the array's type; a type met for the first time is classified once."""
+
+    def __missing__(self, cls: type) -> Getter:
+        """Classify a type; libraries without a current stream give None."""
+        libraries = {base.__module__.partition(".")[0] for base in cls.__mro__ if base.__name__ in ("Tensor", "ndarray")}
+        getter = _current_of_torch if "torch" in libraries else _current_of_cupy if "cupy" in libraries else _no_current
+        self[cls] = getter
+        return getter
+
+
+def current_stream(values: tuple[Any, ...]) -> int:
+    """The stream of a launch that names none: the current one of the first array whose library has one, else the default stream."""
+    for value in values:
+        handle = CURRENTS[type(value)](value)
+        if handle is not None:
+            return handle
+    return 0
+
+
+def _current_of_torch(tensor: Any) -> int | None:
+    return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else None
+
+
+def _current_of_cupy(_: Any) -> int | None:
+    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+
+
+def _no_current(_: Any) -> None:
+    return None
+
+
 HANDLES = Handles()
+CURRENTS = Currents()

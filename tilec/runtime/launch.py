@@ -12,7 +12,7 @@ from tilec.runtime.arguments import is_foreign, is_leased
 from tilec.runtime.binding import bind, check_axes, check_count, given_axes
 from tilec.runtime.contract import Contract
 from tilec.runtime.grid import GridWish
-from tilec.runtime.handles import stream_handle
+from tilec.runtime.handles import current_stream, stream_handle
 from tilec.runtime.keys import Key, Slots, facts_of
 from tilec.runtime.native import NoTable, table_of
 from tilec.runtime.packing import Block
@@ -25,7 +25,7 @@ from tilec.runtime.tensors.recording import Recording, own_recording, recording_
 from tilec.runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tilec.runtime._core import Table
     from tilec.runtime.occupancy import Residency
@@ -41,7 +41,6 @@ class Launcher(Uncopied):
 
     Attributes:
         pinned: the axes that it is restricted to.
-        make: makes ops of its launches; None until the first of them.
         plans: of calls that were prepared.
     """
 
@@ -52,7 +51,6 @@ class Launcher(Uncopied):
         self._info = info
         self._site = site
         self.pinned = dict(pinned or {})
-        self.make: Callable[..., Any] | None = None
         self.plans = Plans()
         self._table: Table | NoTable | None = None
         self._grid = grid
@@ -78,12 +76,13 @@ class Launcher(Uncopied):
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
         return f"<Launcher {self.info.name}{pins} on {self._site.device}>"
 
-    def __call__(self, stream: StreamLike, /, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Check the arguments and enqueue the kernel.
 
         Args:
-            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int.
             args: the kernel's arguments in order.
+            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int. None is the current stream
+                of the arrays' library (torch, CuPy), and the device's default stream for all other arrays.
             kwargs: arguments by name, and axes (`BM=128`).
 
         Raises:
@@ -102,7 +101,7 @@ class Launcher(Uncopied):
             args += contract.defaults[len(args) :]
         self.launch(stream, args)
 
-    def launch(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
+    def launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
         """Check the arguments and enqueue the kernel; generated code calls this.
 
         On the cpu device, a launch that takes an array of another library returns when it is done:
@@ -117,6 +116,8 @@ class Launcher(Uncopied):
         Raises:
             As for a call.
         """
+        if stream is None:
+            stream = current_stream(values)
         self.enqueue(stream, values, choices)
         if self._site.driver.holds_arguments:
             self._complete(stream, values)

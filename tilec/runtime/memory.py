@@ -64,7 +64,7 @@ class DeviceBuffer(Uncopied):
         self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
         self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
         self._tilec_look_: Any = self._facts.look()  # what a launch reads: ready, since nothing of it changes
-        self._finalizer: Any = None
+        self._release: Release | None = None
         if self._ptr:
             self._release = Release(functools.partial(_free, self._driver, self.device, self._ptr, self._stream))
 

@@ -11,12 +11,13 @@ from tilec.stubs.text import paragraph, prose
 
 # A docstring lists this many variants; `tilec inspect` lists them all.
 MOST_VARIANTS = 12
+_STREAM = "where the kernel is enqueued; None is the current stream of the arrays' library, or the device's default stream"
 
 
-def launcher_doc(kernel: KernelInfo, stream: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """Everything about a kernel, as the method that launches it at once shows it."""
     lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
-    lines += ["", "Args:", *entry(stream, "where the kernel is enqueued"), *_entries(kernel, params, axes)]
+    lines += ["", "Args:", *_params(kernel, params), *entry("stream", _STREAM), *_axes(kernel, axes)]
     built = dict(kernel.axes)
     bound = [axis for axis in kernel.dtype_axes if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}]
     if bound:
@@ -37,15 +38,17 @@ def launcher_doc(kernel: KernelInfo, stream: str, params: tuple[str, ...], axes:
 def op_doc(kernel: KernelInfo, method: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """What a kernel does, and its arguments, as the function that gives ops shows it."""
     lines = list(itertools.takewhile(bool, prose(kernel.doc))) if kernel.doc.strip() else [f"Launch the kernel {kernel.name}."]
-    entries = _entries(kernel, params, axes)
+    entries = [*_params(kernel, params), *_axes(kernel, axes)]
     lines += ["", *paragraph(f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{method}` says what it requires.")]
     return [*lines, "", "Args:", *entries] if entries else lines
 
 
-def _entries(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
+    return [line for name, param in zip(params, kernel.params, strict=True) for line in entry(name, param_doc(param))]
+
+
+def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:
     lines: list[str] = []
-    for name, param in zip(params, kernel.params, strict=True):
-        lines += entry(name, param_doc(param))
     built, default = dict(kernel.axes), dict(kernel.default)
     for name, axis in zip(axes, kernel.choices, strict=True):
         tiled = f"by the tiles of {', '.join(cut)}" if (cut := kernel.tiled_by(axis)) else ""

@@ -11,14 +11,17 @@ from tilec.model.signature import Param, ParamKind
 from tilec.stubs.text import conditional, literal, tuple_text
 
 
-def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...], type_of: Callable[[int, Param], str]) -> list[str]:
-    """The parameters of a kernel's function behind `self` and the stream: arguments, then the axes that a caller chooses, by name.
+def signature(
+    kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...], type_of: Callable[[int, Param], str], *, before: str = ""
+) -> list[str]:
+    """The parameters of a kernel's function behind `self`: arguments, then by name the axes that a caller chooses.
 
     Args:
         kernel: the kernel.
         params: its parameters' names in Python.
         axes: its choices' names in Python.
         type_of: the type of a parameter, given its place.
+        before: a parameter by name that stands before the axes.
     """
     # A parameter without a default cannot follow one that has one: the earlier defaults then hold for the launcher only.
     last = max((i for i, p in enumerate(kernel.params) if p.default is None and not p.optional), default=-1)
@@ -26,8 +29,8 @@ def signature(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]
     for index, (name, param) in enumerate(zip(params, kernel.params, strict=True)):
         default = f" = {_number(param.default)}" if index > last else ""
         items.append(f"{name}: {type_of(index, param)}{default}")
-    if axes:
-        items.append("*")
+    if axes or before:
+        items += ["*", before] if before else ["*"]
         built = dict(kernel.axes)
         for name, axis in zip(axes, kernel.choices, strict=True):
             items.append(f"{name}: {choice_type(built[axis])}{' | None = None' if is_open(kernel, axis) else ''}")

@@ -74,7 +74,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     for name in ("_launchers", "_functions", "lazy", "Functions"):
         own[name] = unique(name, taken)
         taken.add(own[name])
-    named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self"}) for kernel in info.kernels]
+    named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self", "stream"}) for kernel in info.kernels]
     launch = unique("_launch", taken.union(*named))  # functions name the makers in their bodies, where a parameter could hide it
     module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Loaded", own["Functions"], launch}
     module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
@@ -137,18 +137,17 @@ def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
 
 
 def _kernel_view(kernel: KernelInfo, attribute: str, names: tuple[str, ...]) -> KernelView:
-    stream = unique("stream", names)
     params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
 
     def type_of(_: int, param: Param) -> str:
         return param_type(param)
 
-    items = ["self", f"{stream}: StreamLike", *signature(kernel, params, axes, type_of)]
-    arguments = [stream, tuple_text(params, indent=12)] + ([chosen(kernel, axes, indent=12)] if axes else [])
+    items = ["self", *signature(kernel, params, axes, type_of, before="stream: StreamLike | None = None")]
+    arguments = ["stream", tuple_text(params, indent=12)] + ([chosen(kernel, axes, indent=12)] if axes else [])
     return KernelView(
         name=kernel.name,
         attribute=attribute,
         signature=tuple(bracketed(f"def {kernel.name}", items, " -> None:", indent=4)),
-        doc=tuple(launcher_doc(kernel, stream, params, axes)),
+        doc=tuple(launcher_doc(kernel, params, axes)),
         body=tuple(bracketed(f"self.{attribute}.launch", arguments, "", indent=8)),
     )

@@ -132,20 +132,22 @@ class Module:
 
     def add(
         self,
-        stream: StreamLike,
         z: TensorLike,
         x: TensorLike,
         y: TensorLike,
         alpha: float = 1.0,
+        *,
+        stream: StreamLike | None = None,
     ) -> None:
         """Adds two vectors.
 
         Args:
-            stream: where the kernel is enqueued
             z: sum (f32 tensor, 1 dimension, C-contiguous, written)
             x: f32 tensor, 1 dimension, C-contiguous, read
             y: f32 tensor, 1 dimension, C-contiguous, read
             alpha: f32, 1.0 by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
 
         Requires:
             x.shape[0] == z.shape[0]
@@ -161,20 +163,21 @@ class Module:
 
     def gemm(
         self,
-        stream: StreamLike,
         c: TensorLike,
         a: TensorLike,
         b: TensorLike,
         *,
+        stream: StreamLike | None = None,
         BM: Literal[64, 128] | None = None,
     ) -> None:
         """Enqueue the kernel gemm.
 
         Args:
-            stream: where the kernel is enqueued
             c: T tensor, 2 dimensions, strides (any, 1), written
             a: T tensor, 2 dimensions, strides (any, 1), read
             b: T tensor, 2 dimensions, C-contiguous, read
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
             BM: 64 or 128; 128 by default
 
         T is f16 or bf16, by the arguments.
@@ -196,14 +199,14 @@ class Module:
 
     def everything(
         self,
-        stream_: StreamLike,
         x: TensorLike,
         lambda_: int,
-        stream: bool,
+        stream_: bool,
         raw: int,
         config: StructLike,
         scale: float = float("inf"),
         *,
+        stream: StreamLike | None = None,
         ORDER: Literal["row", "column"],
         FAST: Literal[True, False] | None = None,
         W: float | None = None,
@@ -216,14 +219,15 @@ class Module:
             an indented 'example' with a / backslash and triple quotes '''
 
         Args:
-            stream_: where the kernel is enqueued
             x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
                 (8,), aligned to 16 bytes, read)
             lambda_: i64, 3 by default
-            stream: bool
+            stream_: bool
             raw: address in device memory
             config: packed settings (24 bytes, passed by value)
             scale: f32, inf by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
             ORDER: row or column
             FAST: True or False; True by default
             W: 0.5 or 1.5; 0.5 by default
@@ -251,21 +255,22 @@ class Module:
                 sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
                 compute_80
         """
-        self._everything.launch(stream_, (x, lambda_, stream, raw, config, scale), (ORDER, FAST, W))
+        self._everything.launch(stream, (x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
 
     def tiled(
         self,
-        stream: StreamLike,
         z: TensorLike,
         *,
+        stream: StreamLike | None = None,
         BM: Literal[32, 64] | None = None,
         ORDER: Literal["row", "column"] | None = None,
     ) -> None:
         """Enqueue the kernel tiled.
 
         Args:
-            stream: where the kernel is enqueued
             z: f32 tensor, 2 dimensions, C-contiguous, written
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
             BM: 32 or 64; by the tiles of z
             ORDER: row or column; row by default
 
@@ -334,7 +339,7 @@ def gemm(
 def everything(
     x: OrOp[_T1],
     lambda_: OrOp[int],
-    stream: OrOp[bool],
+    stream_: OrOp[bool],
     raw: OrOp[int],
     config: OrOp[StructLike],
     scale: OrOp[float] = float("inf"),
@@ -352,7 +357,7 @@ def everything(
         x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
             (8,), aligned to 16 bytes, read)
         lambda_: i64, 3 by default
-        stream: bool
+        stream_: bool
         raw: address in device memory
         config: packed settings (24 bytes, passed by value)
         scale: f32, inf by default
@@ -361,7 +366,7 @@ def everything(
         W: 0.5 or 1.5; 0.5 by default
     """
     made: _EverythingLaunch[_T1]
-    made = _launch["everything"]((x, lambda_, stream, raw, config, scale), (ORDER, FAST, W))
+    made = _launch["everything"]((x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
     return made
 
 
@@ -422,4 +427,4 @@ def load(device: DeviceLike | None = None) -> Module:
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 5dc39d7bd74176ffba5c56520b6dc3f0f5ddcece90cf31508bfb0108b3f50c08
+# Written by tilec, sha256 fa50d43054e3dd5d7a00abda61e89d7beaaf63eff7fb40fa333a512fe4382d5f

@@ -289,7 +289,7 @@ def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
     launcher = ChainModule(module, made).kernels["c"]
     y, x, z = (DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver) for value in (9, 3, 9))
     assert [param.name for param in made.params] == ["y", "x", "z"]
-    launcher(0, y, x, z)
+    launcher(y, x, z, stream=0)
     assert (y.to_host()[0], z.to_host()[0]) == (6, 3 - 6)
     explained = launcher.explain(z=z, x=x, y=y)
     assert explained.variant.id.count(" -> ") == 1
@@ -306,7 +306,7 @@ def test_a_launch_that_is_refused_says_which_step_it_is(sizes: tuple[int, ...], 
     given = {n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver) for n, size in zip("yxz", sizes, strict=True)}
     for launch in (
         lambda: where.launch("c", given, {}),
-        lambda: launcher(0, *given.values()),
+        lambda: launcher(*given.values(), stream=0),
         lambda: launcher.explain(**given),
     ):
         with pytest.raises(RequirementError) as caught:

@@ -60,6 +60,8 @@ def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeyp
         "build/simt-debug",
         "build/python-link/dist",
         "benchmarks/programs/dist",
+        "build/endless/dist",
+        "build/planted/dist",
         "build/prebuilt/dist",
     }
     assert bundles == {f"examples/{name}/dist" for name in examples} | corpora | others

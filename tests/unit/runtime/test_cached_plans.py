@@ -27,7 +27,7 @@ def known() -> tuple[Module, FakeDriver, list[Tensor]]:
     module = load(bundle_of(ADD), driver=driver)
     tensors = new(driver, 3)
     for _ in range(TIMES):
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
     driver.launches.clear()
     return module, driver, tensors
 
@@ -44,8 +44,8 @@ def test_a_tensor_that_moved_is_refused(known: tuple[Module, FakeDriver, list[Te
     module, driver, (z, x, y) = known
     shared = x.share()
     with pytest.raises(UseAfterMoveError, match="moved into share"):
-        module.add(5, z, x, y)
-    module.add(5, z, shared, y)
+        module.add(z, x, y, stream=5)
+    module.add(z, shared, y, stream=5)
     assert arguments(driver) == [(z.ptr, shared.ptr, y.ptr, 1024, 1.0)]
 
 
@@ -53,38 +53,38 @@ def test_a_tensor_that_moved_is_refused(known: tuple[Module, FakeDriver, list[Te
 def test_claims_of_others_are_minded(known: tuple[Module, FakeDriver, list[Tensor]], place: int) -> None:
     module, driver, tensors = known
     with tensors[place].borrow_mut(), pytest.raises(BorrowError, match="the mutable borrow"):
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
     with tensors[place].borrow():
         if place:
-            module.add(5, *tensors)
+            module.add(*tensors, stream=5)
         else:
             with pytest.raises(BorrowError, match="still reads it"):
-                module.add(5, *tensors)
-    module.add(5, *tensors)
+                module.add(*tensors, stream=5)
+    module.add(*tensors, stream=5)
     assert len(driver.launches) == (2 if place else 1)
 
 
 def test_another_stream_waits(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
     module, driver, (z, x, y) = known
     driver.steps.clear()
-    module.add(6, z, x, y)
+    module.add(z, x, y, stream=6)
     found = [(step.call, step.stream) for step in driver.steps]
     assert found[-1] == ("launch", 6)
     assert ("wait", 6) in found
     driver.steps.clear()
-    module.add(5, z, x, y)  # back again, behind what the other one wrote
+    module.add(z, x, y, stream=5)  # back again, behind what the other one wrote
     assert ("wait", 5) in [(step.call, step.stream) for step in driver.steps]
 
 
 def test_numbers_come_anew(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
     module, driver, tensors = known
     for alpha in (2.0, 2.0, 2.0, 2, True, 0.0, -0.0, 0.0, 0.0, -0.0, 1.0):
-        module.add(5, *tensors, alpha)
+        module.add(*tensors, alpha, stream=5)
     assert [repr(found[4]) for found in arguments(driver)] == [
         *("2.0", "2.0", "2.0", "2.0", "1.0", "0.0", "-0.0", "0.0", "0.0", "-0.0", "1.0")
     ]
     with pytest.raises(ArgumentError, match="alpha"):
-        module.add(5, *tensors, "2")
+        module.add(*tensors, "2", stream=5)
 
 
 def test_numbers_that_can_change_are_read_each_time(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
@@ -93,7 +93,7 @@ def test_numbers_that_can_change_are_read_each_time(known: tuple[Module, FakeDri
     module, driver, tensors = known
     alpha = np.float32(3.0)
     for _ in range(TIMES):
-        module.add(5, *tensors, alpha)
+        module.add(*tensors, alpha, stream=5)
     assert {found[4] for found in arguments(driver)} == {3.0}
 
 
@@ -102,11 +102,11 @@ def test_other_tensors_of_the_same_facts(known: tuple[Module, FakeDriver, list[T
     others = new(driver, 3)
     expected = []
     for tensors in ((z, x, y), others, others, (z, x, y), (z, y, x), (z, y, x), (z, y, x), (others[0], x, y)):
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
         expected.append(tuple(tensor.ptr for tensor in tensors))
     assert [found[:3] for found in arguments(driver)] == expected
     with pytest.raises(AliasError):
-        module.add(5, z, z, y)
+        module.add(z, z, y, stream=5)
 
 
 def test_a_launch_that_the_driver_refuses_is_told_and_the_next_one_works(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
@@ -114,10 +114,10 @@ def test_a_launch_that_the_driver_refuses_is_told_and_the_next_one_works(known: 
     for _ in range(2):
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
         with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
-            module.add(5, *tensors)
+            module.add(*tensors, stream=5)
         driver.fail.clear()
         for _ in range(TIMES):
-            module.add(5, *tensors)
+            module.add(*tensors, stream=5)
     assert len(driver.launches) == 2 * (TIMES + 1)  # the refused ones too
 
 
@@ -129,7 +129,7 @@ def test_threads_do_not_share_argument_memory_that_changes() -> None:
         z, x, y = (Tensor.uninitialized((1024,), "f32", driver=driver, ordinal=0, stream=stream) for _ in range(3))
         for turn in range(200):
             alpha = float(turn // 4)
-            module.add(stream, z, x, y, alpha)
+            module.add(z, x, y, alpha, stream=stream)
             mine = [launch.arguments for launch in driver.launches[-64:] if launch.stream == stream]
             if mine and mine[-1] != (z.ptr, x.ptr, y.ptr, 1024, alpha):
                 wrong.append(mine[-1])
@@ -166,12 +166,12 @@ def test_what_changes_of_a_torch_tensor_is_seen(change: dict[str, Any], error: t
     module, driver = loaded(ADD)
     tensors = torch_tensors()
     for _ in range(TIMES):
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
     for name, content in change.items():
         setattr(tensors[1], name, content)
     for _ in range(TIMES):
         with pytest.raises(error, match=r"^add: "):
-            module.add(5, *tensors)
+            module.add(*tensors, stream=5)
     assert len(driver.launches) == TIMES
 
 
@@ -181,7 +181,7 @@ def test_variants_follow_the_addresses_of_torch_tensors() -> None:
     symbols = []
     for ptr in (0x20000, 0x20000, 0x20000, 0x20004, 0x20004, 0x20004, 0x20000, 0x20004):
         tensors[1].ptr = ptr
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
         symbols.append(driver.launches[-1].symbol)
     assert symbols == ["add_fast"] * 3 + ["add_any"] * 3 + ["add_fast", "add_any"]
 
@@ -191,10 +191,10 @@ def test_torch_and_other_tensors_in_one_launch() -> None:
     z, x, y = torch_tensors()
     (own,) = new(driver, 1)
     for _ in range(TIMES):
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
     for _ in range(TIMES):
-        module.add(5, z, own, y)
-        module.add(5, own, x, y)
+        module.add(z, own, y, stream=5)
+        module.add(own, x, y, stream=5)
     assert arguments(driver)[-2:] == [(z.ptr, own.ptr, y.ptr, 1024, 1.0), (own.ptr, x.ptr, y.ptr, 1024, 1.0)]
 
 
@@ -205,7 +205,7 @@ def test_numbers_that_decide_are_part_of_the_key() -> None:
     module, driver = loaded(kernel("fill", params, (variant,), launch=LaunchInfo(grid=("n",), block=("32",))))
     (z, *_) = torch_tensors()
     for count in (7, 7, 7, 8, 7, True, 1, 7):
-        module.fill(5, z, count)
+        module.fill(z, count, stream=5)
     assert [launch.shape.grid[0] for launch in driver.launches] == [7, 7, 7, 8, 7, 1, 1, 7]
     assert [found[1] for found in arguments(driver)] == [7, 7, 7, 8, 7, 1, 1, 7]
 
@@ -223,8 +223,8 @@ def test_the_sign_of_zero_and_the_range_of_every_number_are_seen() -> None:
     module, driver = loaded(kernel("fill", params, (variant,), launch=launch))
     (z, *_) = torch_tensors()
     for a in (0.0, -0.0, 0.0):
-        module.fill(5, z, a, 1, 1)
+        module.fill(z, a, 1, 1, stream=5)
     assert [repr(found[1]) for found in arguments(driver)] == ["0.0", "-0.0", "0.0"]
     for numbers in ((2**40, 1), (1, 2**40)):
         with pytest.raises(ArgumentError, match="which i32 cannot hold"):
-            module.fill(5, z, 0.0, *numbers)
+            module.fill(z, 0.0, *numbers, stream=5)

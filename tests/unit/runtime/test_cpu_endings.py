@@ -106,7 +106,7 @@ def test_launching_on_cuda_imports_no_interpreter() -> None:
 import sys
 from tests.runtime_samples import ADD, Array, loaded
 module, driver = loaded(ADD)
-module.add(0, Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
+module.add(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
 assert driver.launches
 print(sorted(name for name in sys.modules if name.startswith("tilec.tileir") or name.startswith("tilec.runtime.cpu")))
 """

@@ -41,7 +41,7 @@ def test_arrays_are_launched_on_where_they_are() -> None:
     x.flags.writeable = False
     for _ in range(3):  # the second finds the plan of the first
         z[:] = 0
-        module.add(0, z, x, y, alpha=2.0)
+        module.add(z, x, y, alpha=2.0)
         driver.synchronize(-1, 0)
         np.testing.assert_array_equal(z, 2 * np.arange(8) + 1)
     assert str(module.device) == "the cpu device"
@@ -59,7 +59,7 @@ def test_a_run_knows_its_tensors_and_numbers() -> None:
     whole = ones(16)
     whole.flags.writeable = False
     z, x, y = np.zeros(16, "f4")[::2], whole[::-2], ones(8)
-    module.add(0, z, x, y, alpha=-1.5)
+    module.add(z, x, y, alpha=-1.5)
     driver.synchronize(-1, 0)
     (run,) = seen
     assert (run.kernel, run.grid, run.options.kernel) == ("add-any", (1, 1, 1), "add-any")
@@ -97,7 +97,7 @@ def test_numbers_of_every_size(dtype: str, scalar: Scalar, given: Any, expected:
         launch=LaunchInfo(grid=("1",)),
     )
     module, driver = device(seen.append, info, types=(Tile(scalar, ()),))
-    module.k(0, given)
+    module.k(given)
     driver.synchronize(-1, 0)
     (value,) = seen[0].arguments
     assert value == expected
@@ -108,12 +108,12 @@ def test_tensors_without_elements_are_no_memory_and_an_empty_grid_is_no_launch()
     seen: list[CpuRun] = []
     module, driver = device(seen.append)
     empty = np.zeros(0, "f4")
-    module.add(0, empty, empty, empty)
+    module.add(empty, empty, empty)
     driver.synchronize(-1, 0)
     assert seen == []
     always = dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",)))
     module, driver = device(seen.append, always)
-    module.add(0, empty, empty, empty)
+    module.add(empty, empty, empty)
     driver.synchronize(-1, 0)
     assert (len(seen), dict(seen[0].regions), seen[0].memory.regions) == (1, {}, ())
 
@@ -123,13 +123,13 @@ def test_views_of_one_array_share_their_bytes() -> None:
     module, driver = device(seen.append)
     whole = np.arange(12, dtype="f4")
     z = np.zeros(8, "f4")
-    module.add(0, z, whole[:8], whole[4:])
+    module.add(z, whole[:8], whole[4:])
     driver.synchronize(-1, 0)
     x, y = seen[0].regions["x"].data, seen[0].regions["y"].data
     assert np.shares_memory(x, y)
     assert np.shares_memory(x, whole)
     with pytest.raises(AliasError, match=r"^add: output 'z' overlaps argument 'x': shape"):
-        module.add(0, whole[2:10], whole[:8], z)
+        module.add(whole[2:10], whole[:8], z)
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_views_of_one_array_share_their_bytes() -> None:
 def test_what_is_no_call_is_refused_as_on_a_gpu(error: type, words: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
     module, driver = device(lambda run: pytest.fail("it was launched"))
     with pytest.raises(error) as caught:
-        module.kernels["add"](0, *arguments())
+        module.kernels["add"](*arguments())
     assert words in str(caught.value)
     driver.synchronize(-1, 0)
 
@@ -162,7 +162,7 @@ def test_a_tensor_with_gaps_is_told_how_a_tile_kernel_takes_it() -> None:
     fixes = []
     for x in (ones(4, 8)[:, :4], ones(4, 8)[:, ::2], ones(4, 4)[::-1]):
         with pytest.raises(LayoutError) as caught:
-            module.add(0, ones(4, 4), x, ones(4, 4))
+            module.add(ones(4, 4), x, ones(4, 4))
         fixes.append(caught.value.fix)
     copy = "pass a contiguous copy"
     assert fixes == [
@@ -177,13 +177,13 @@ def test_a_read_only_array_is_no_output() -> None:
     z = ones(4)
     z.flags.writeable = False
     with pytest.raises(ArgumentError, match=r"^add: output 'z' is read-only, and the kernel writes it"):
-        module.add(0, z, ones(4), ones(4))
+        module.add(z, ones(4), ones(4))
 
 
 def test_a_tensor_of_a_gpu_says_where_both_are() -> None:
     module, _ = device()
     with pytest.raises(PlacementError, match="fix: copy it to the CPU, or load the package with device=2"):
-        module.add(0, ones(4), Array(4, device=2), ones(4))
+        module.add(ones(4), Array(4, device=2), ones(4))
 
 
 def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
@@ -191,7 +191,7 @@ def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
     x, y = (DeviceBuffer.from_host(np.arange(4, dtype="f4"), "cpu", driver=driver) for _ in range(2))
     z = DeviceBuffer((4,), "f32", "cpu", driver=driver)
     assert (z.device, z.ptr % 256, hasattr(z, "__cuda_array_interface__")) == (-1, 0, False)
-    module.add(0, z, x, y)
+    module.add(z, x, y)
     np.testing.assert_array_equal(z.to_host(), [0, 2, 4, 6])
     np.testing.assert_array_equal(np.asarray(z), [0, 2, 4, 6])
     assert np.asarray(z).ctypes.data == z.ptr
@@ -205,7 +205,7 @@ def test_arrays_with_small_dtypes() -> None:
     module, driver = device(seen.append, info)
     z = np.zeros(4, ml_dtypes.bfloat16)
     for _ in range(2):
-        module.add(0, z, ones(4), ones(4))
+        module.add(z, ones(4), ones(4))
     driver.synchronize(-1, 0)
     assert [(run.regions["z"].address, run.regions["z"].itemsize) for run in seen] == [(z.ctypes.data, 2)] * 2
 
@@ -216,11 +216,11 @@ def test_tensors_of_torch() -> None:
     module, driver = device(seen.append)
     z, x, y = ones(4), torch.ones(4), torch.ones(4)
     for _ in range(2):
-        module.add(0, z, x, y)
+        module.add(z, x, y)
     driver.synchronize(-1, 0)
     assert [run.regions["x"].address for run in seen] == [x.data_ptr()] * 2
     with pytest.raises(PlacementError, match="has shape \\(4,\\) and no memory: its address is 0"):
-        module.add(0, z, torch.ones(4, device="meta"), y)
+        module.add(z, torch.ones(4, device="meta"), y)
 
 
 class OnlyDLPack:
@@ -240,7 +240,7 @@ class OnlyDLPack:
 def test_dlpack_alone_will_do() -> None:
     module, driver = device()
     z = np.zeros(4, "f4")
-    module.add(0, z, OnlyDLPack(ones(4)), OnlyDLPack(ones(4)))
+    module.add(z, OnlyDLPack(ones(4)), OnlyDLPack(ones(4)))
     driver.synchronize(-1, 0)
     assert z.tolist() == [2, 2, 2, 2]
 
@@ -257,14 +257,14 @@ def test_plain_addresses_are_of_the_devices_own_memory() -> None:
     seen: list[CpuRun] = []
     module, driver = device(seen.append, RAW, types=(PTR,))
     buffer = DeviceBuffer((64,), "f32", "cpu", driver=driver)
-    module.raw(0, buffer.ptr + 16)
-    module.raw(0, 0)
+    module.raw(buffer.ptr + 16)
+    module.raw(0)
     driver.synchronize(-1, 0)
     (region,) = seen[0].memory.regions
     assert (region.name, region.address, region.data.size, seen[0].arguments) == ("p", buffer.ptr, 256, [buffer.ptr + 16])
     assert seen[1].memory.regions == ()
     with pytest.raises(ArgumentError) as caught:
-        module.raw(0, ones(4).ctypes.data)
+        module.raw(ones(4).ctypes.data)
     assert str(caught.value).startswith("raw: argument 'p' is the address 0x")
     assert "which is of no memory that this device allocated\n  fix: pass the `ptr` of a DeviceBuffer of the cpu device" in str(
         caught.value
@@ -279,7 +279,7 @@ def test_a_kernel_without_tile_ir(target: str, language: str, words: str) -> Non
     variant = dataclasses.replace(ADD.variants[0], images=(image("add", target),))
     module, _ = device(add, dataclasses.replace(ADD, language=language, variants=(variant,)))
     with pytest.raises(NoImageError) as caught:
-        module.add(0, ones(4), ones(4), ones(4))
+        module.add(ones(4), ones(4), ones(4))
     assert str(caught.value).startswith("add-any: no image runs on the cpu device\n")
     assert words in str(caught.value)
 
@@ -287,10 +287,10 @@ def test_a_kernel_without_tile_ir(target: str, language: str, words: str) -> Non
 def test_images_that_are_no_tile_ir_or_another_kernels() -> None:
     module = load(bundle_of(ADD), "cpu", driver=CpuDriver())
     with pytest.raises(TileIRError, match=r"^add: the image for tileir \(add\) cannot be run: "):
-        module.add(0, ones(4), ones(4), ones(4))
+        module.add(ones(4), ones(4), ones(4))
     module, _ = device(types=(PTR, PTR))
     with pytest.raises(BundleError, match=r"^add-any: the image's parameters have 8, 8 bytes, and launches pass 8, 8, 8, 4, 4"):
-        module.add(0, ones(4), ones(4), ones(4))
+        module.add(ones(4), ones(4), ones(4))
 
 
 def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
@@ -300,33 +300,33 @@ def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
     with pytest.raises(
         LaunchLimitError, match=r"^add-any: grid \(2000000000, 60000, 60000\) is too much for the cpu device: .* blocks, .* days"
     ):
-        module.add(0, ones(4), ones(4), ones(4))
+        module.add(ones(4), ones(4), ones(4))
     driver = PythonKernels(CpuOptions(run=lambda run: None, elements=2**100))
     driver.function = lambda module, symbol: work  # type: ignore[method-assign]
-    load(bundle_of(wide), "cpu", driver=driver).add(0, ones(4), ones(4), ones(4))
+    load(bundle_of(wide), "cpu", driver=driver).add(ones(4), ones(4), ones(4))
     driver.synchronize(-1, 0)
     over = dataclasses.replace(ADD, launch=LaunchInfo(grid=("3000000000",)))
     with pytest.raises(LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"):
-        device(add, over)[0].add(0, ones(4), ones(4), ones(4))
+        device(add, over)[0].add(ones(4), ones(4), ones(4))
 
 
 def test_a_stream_that_is_none_or_closed_is_told_in_terms_of_the_cpu_device() -> None:
     module, driver = device()
-    with pytest.raises(ArgumentError, match=r"^add: the stream is None: .*\n  fix: .*Stream\(\"cpu\"\)"):
-        module.add(None, ones(4), ones(4), ones(4))
+    with pytest.raises(ArgumentError, match=r"^add: a builtins.str is no stream\n  fix: .*Stream\(\"cpu\"\)"):
+        module.add(ones(4), ones(4), ones(4), stream="cpu")
     stream = Stream("cpu", driver=driver)
     stream.close()
     with pytest.raises(ArgumentError) as caught:
-        module.add(stream, ones(4), ones(4), ones(4))
+        module.add(ones(4), ones(4), ones(4), stream=stream)
     assert str(caught.value) == "add: the stream is closed\n  fix: make a new one"
 
 
 def test_masks_and_dtypes_that_no_kernel_knows() -> None:
     module, _ = device()
-    module.add(0, ones(4), ones(4), ones(4))
+    module.add(ones(4), ones(4), ones(4))
     masked = np.ma.masked_array(ones(4), [True, False, False, False])
     with pytest.raises(ArgumentError, match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`"):
-        module.add(0, ones(4), masked, ones(4))
+        module.add(ones(4), masked, ones(4))
     generic = dataclasses.replace(
         ADD,
         params=tuple(dataclasses.replace(param, dtype="T") for param in ADD.params[:3]) + ADD.params[3:],
@@ -337,7 +337,7 @@ def test_masks_and_dtypes_that_no_kernel_knows() -> None:
     module, _ = device(add, generic)
     for dtype, fix in (("c16", "convert it: complex128 is no dtype of kernels, and cannot be built"), ("f8", "add f64 to the matrix of ")):
         with pytest.raises(DTypeError, match="T was built for f32") as caught:
-            module.add(0, *(np.ones(4, dtype) for _ in range(3)))
+            module.add(*(np.ones(4, dtype) for _ in range(3)))
         assert caught.value.fix.startswith(fix)
 
 

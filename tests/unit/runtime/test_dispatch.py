@@ -85,7 +85,7 @@ def taken(info: KernelInfo, *arguments: Any, **axes: Any) -> str:
     launcher = module.kernels[info.name]
     why = launcher.explain(*arguments, **axes)
     for _ in range(2):  # once with all checks, once by the memo
-        launcher(3, *arguments, **axes)
+        launcher(*arguments, **axes, stream=3)
     (symbol,) = {launch.symbol for launch in driver.launches}
     assert symbol == why.variant.images[0].symbol
     return why.variant.id
@@ -133,9 +133,9 @@ def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:
     left = tuple(variant for variant in TILED.variants if variant.assume)
     module, driver = loaded(dataclasses.replace(TILED, variants=left))
     with pytest.raises(VariantError, match="tiled: the arguments satisfy the assumptions of no variant"):
-        module.tiled(0, *arrays(1024, 63))
+        module.tiled(*arrays(1024, 63))
     with pytest.raises(RequirementError, match=r"tiled: requires x\.shape == z\.shape"):
-        module.tiled(0, arrays(1024)[0], arrays(512)[1])
+        module.tiled(arrays(1024)[0], arrays(512)[1])
     assert driver.launches == []
 
 
@@ -178,7 +178,7 @@ def test_scalars_in_sizes_decide_a_launch() -> None:
     module, driver = loaded(info)
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
     for n in (5, 50, 5, 50, -3, 0):
-        module.add(0, z, x, y, n)
+        module.add(z, x, y, n)
     assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2", "add_1", "add_1"]
 
 
@@ -275,7 +275,7 @@ def test_scalars_in_conditions_decide_a_launch() -> None:
     module, driver = loaded(info)
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
     for n in (5, 50, 5, 50):
-        module.add(0, z, x, y, n)
+        module.add(z, x, y, n)
     assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2"]
 
 
@@ -380,9 +380,9 @@ def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, Fa
 
 def test_variants_can_be_forced() -> None:
     module, driver = loaded(TILED)
-    module.tiled.variant(BM=128)(0, *arrays(1024))
-    module.tiled(0, *arrays(1024), BM=128)
-    module.tiled(0, *arrays(1024))
+    module.tiled.variant(BM=128)(*arrays(1024))
+    module.tiled(*arrays(1024), BM=128)
+    module.tiled(*arrays(1024))
     assert [launch.symbol for launch in driver.launches] == ["tiled_f32_128_128_2", "tiled_f32_128_128_2", "tiled_f32_64_128_2"]
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
         module.tiled.variant(BM=32)

@@ -41,7 +41,7 @@ made = []
 cpu_driver.CpuDriver = lambda: slowly(PythonKernels(CpuOptions(run=add))) or made[-1]
 def use():
     stream, z, x = Stream("cpu"), ones(4), ones(4)
-    load(bundle_of(ADD), "cpu").add(stream, z, x, x, alpha=1.0)
+    load(bundle_of(ADD), "cpu").add(z, x, x, alpha=1.0, stream=stream)
     stream.sync()
     assert z[0] == 2
 together(use)

@@ -47,16 +47,16 @@ def test_a_result_can_be_read_right_after_the_launch(launch: str, others: str, s
     for _ in range(3):  # the second finds the plan of the first
         z[:] = 0
         if launch == "call":
-            module.add(on, z, inputs, inputs)
+            module.add(z, inputs, inputs, stream=on)
         else:
-            module.add(on, z=z, x=inputs, y=inputs, alpha=1.0)
+            module.add(z=z, x=inputs, y=inputs, alpha=1.0, stream=on)
         assert z.tolist() == [2.0] * 4
 
 
 def test_arrays_of_other_libraries_are_waited_for() -> None:
     module, _ = device(slowly)
     z = np.zeros(4, np.float32)
-    module.add(0, Foreign(z), ones(4), ones(4))
+    module.add(Foreign(z), ones(4), ones(4))
     assert z.tolist() == [2.0] * 4
 
 
@@ -65,8 +65,8 @@ def test_a_launch_raises_what_its_kernel_did_wrong_and_the_stream_goes_on() -> N
     z = np.zeros(4, np.float32)
     for _ in range(2):
         with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
-            module.add(0, z, ones(4), ones(4), alpha=-1.0)
-        module.add(0, z, ones(4), ones(4))
+            module.add(z, ones(4), ones(4), alpha=-1.0)
+        module.add(z, ones(4), ones(4))
         assert z.tolist() == [2.0] * 4
 
 
@@ -85,15 +85,15 @@ def test_launches_of_tensors_and_ops_do_not_wait(own: str) -> None:
         z, x = np.zeros(4, np.float32), ones(4)
         if own == "tensors":
             tensor = Tensor.from_foreign(z, driver=driver)
-            module.add(stream, tensor, Tensor.from_foreign(x, driver=driver), Tensor.from_foreign(x, driver=driver))
+            module.add(tensor, Tensor.from_foreign(x, driver=driver), Tensor.from_foreign(x, driver=driver), stream=stream)
         elif own == "buffers":
             buffer = DeviceBuffer.from_host(z, "cpu", driver=driver)
             given = DeviceBuffer.from_host(x, "cpu", driver=driver)
-            module.add(stream, buffer, given, given)
+            module.add(buffer, given, given, stream=stream)
         elif own == "an op":
             future = module.lazy.add(z, x, x).future()
         else:
-            future = with_context(lambda ctx: module.add(ctx.stream, z, x, x)).future()
+            future = with_context(lambda ctx: module.add(z, x, x, stream=ctx.stream)).future()
         gate.open.set()
         stream.sync()
         if "op" in own:
@@ -106,7 +106,7 @@ def test_a_launch_on_another_stream_than_its_ops_is_waited_for() -> None:
     z = np.zeros(4, np.float32)
 
     def launched(_: object) -> list[float]:
-        module.add(0, z, ones(4), ones(4))
+        module.add(z, ones(4), ones(4))
         return list(z)
 
     with use_device(Device("cpu", driver=driver)):

@@ -22,9 +22,9 @@ seam.driver = lambda: driver
 before = set(sys.modules)
 module = sample.load()
 z, x, y = (Array(64, ptr=0x10000 * i) for i in (1, 2, 3))
-module.add(3, z, x, y)
-module.add(3, z, x, y, alpha=2.0)
-module["add"](3, z, x, y)
+module.add(z, x, y, stream=3)
+module.add(z, x, y, alpha=2.0, stream=3)
+module["add"](z, x, y, stream=3)
 assert [launch.arguments[4] for launch in driver.launches] == [1.0, 2.0, 1.0]
 banned = {"click", "rich", "jinja2", "tomli", "tomllib", "cuda", "cuda.core", "cuda.bindings", "numpy", "torch", "hypothesis"}
 build_half = ("manifest", "frontends", "plan", "compiler", "stubs", "build", "cli", "lang", "inspection", "runner")
@@ -123,7 +123,7 @@ driver = fake_driver(ADD)
 seam.driver = lambda: driver
 before = set(sys.modules)
 z, x, y = (Array(64, ptr=0x10000 * i) for i in (1, 2, 3))
-sample.load("cuda:0").add(3, z, x, y)
+sample.load("cuda:0").add(z, x, y, stream=3)
 assert len(driver.launches) == 1
 late = set(sys.modules) - before
 print(*sorted(path))
@@ -136,8 +136,8 @@ ON_THE_PATH = {
     "bundle": "archive choose codec format images limits read rules",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
     "runtime": "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
-    "grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars seam_types "
-    "select tensors uncopied",
+    "forks grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars "
+    "seam_types select tensors uncopied",
     "runtime.tensors": "recording",
 }
 

@@ -77,7 +77,7 @@ def placed(
 def refused(kernel: KernelInfo, **more: object) -> NoImageError:
     module = load(bundle_of(kernel), 0, driver=fake_driver(kernel), **more)  # type: ignore[arg-type]
     with pytest.raises(NoImageError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert module.compiled == ()
     return caught.value
 
@@ -93,7 +93,7 @@ def test_nothing_is_compiled_where_nothing_is_said() -> None:
 
 def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
     module, driver = loaded(ptx((8, 0), JitFallback.ALLOW))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert driver.loads == [(0, b"image of k for compute_80")]
     (made,) = module.compiled
     assert (made.variant, made.target, made.by, made.kept) == ("add", "compute_80", JitBy.DRIVER, False)
@@ -103,7 +103,7 @@ def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
 def test_machine_code_is_taken_whatever_the_policy() -> None:
     for policy in JitFallback:
         module, driver = loaded(ptx((8, 0), policy, "sm_90"))
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
         assert driver.loads == [(0, b"image of k for sm_90")]
         assert module.compiled == ()
 
@@ -123,7 +123,7 @@ def test_tile_ir_is_denied_too() -> None:
     )
     assert "tileir: Tile IR that the driver would compile, and jit-fallback is deny" in refused(tile).what
     module, _ = loaded(dataclasses.replace(tile, jit=JitFallback.ALLOW))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert [made.by for made in module.compiled] == [JitBy.DRIVER]
 
 
@@ -141,8 +141,8 @@ def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None
     said = str(module.add.explain(Z, X, Y))
     assert "  takes image compute_80: PTX of ISA 9.4 for 8.0, too new for a driver of CUDA 13.0: compiled by nvJitLink for 9.0" in said
     assert linker.asked == [], "to explain compiles nothing"
-    module.add(5, Z, X, Y)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
+    module.add(Z, X, Y, stream=5)
     assert linker.asked == [(b"image of k for compute_80", "add.ptx", "sm_90")]
     assert driver.loads == [(0, CUBIN)]
     assert len(driver.launches) == 2
@@ -150,22 +150,24 @@ def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None
 
 
 def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
-    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     linker = FakeLinker()
     module, driver = placed(NEW, linker, tmp_path)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert linker.asked == []
     assert driver.loads == [(0, CUBIN)]
     assert [str(made) for made in module.compiled] == ["add: compute_80 was compiled at load by nvJitLink (kept in the cache)"]
 
 
 def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
-    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     newer = FakeLinker(version=(13, 5))
-    placed(NEW, newer, tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, newer, tmp_path)[0].add(Z, X, Y, stream=5)
     other = dataclasses.replace(NEW.variants[0].images[0], digest=image("other", "compute_80").digest, size=29)
     edited = FakeLinker()
-    placed(dataclasses.replace(NEW, variants=(dataclasses.replace(NEW.variants[0], images=(other,)),)), edited, tmp_path)[0].add(5, Z, X, Y)
+    placed(dataclasses.replace(NEW, variants=(dataclasses.replace(NEW.variants[0], images=(other,)),)), edited, tmp_path)[0].add(
+        Z, X, Y, stream=5
+    )
     driver_of_13_1 = dataclasses.replace(fake_driver().devices[0], driver=(13, 1))
     third, jit = FakeLinker(), None
     driver = fake_driver(NEW, devices=(driver_of_13_1,))
@@ -173,7 +175,7 @@ def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
     site = Site(
         bundle=bundle_of(NEW), device=driver_of_13_1, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit
     )
-    Module(site).add(5, Z, X, Y)
+    Module(site).add(Z, X, Y, stream=5)
     assert [len(linker.asked) for linker in (newer, edited, third)] == [1, 1, 1]
     assert len(entries(tmp_path)) == 4
 
@@ -181,7 +183,7 @@ def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
 def test_features_of_one_architecture_are_asked_for() -> None:
     linker = FakeLinker()
     special = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "compute_90a", ptx_isa=(9, 4)),)),))
-    placed(special, linker)[0].add(5, Z, X, Y)
+    placed(special, linker)[0].add(Z, X, Y, stream=5)
     assert [arch for _, _, arch in linker.asked] == ["sm_90a"]
 
 
@@ -189,18 +191,18 @@ def test_a_warning_comes_before_the_compile() -> None:
     linker = FakeLinker()
     module, driver = placed(NEW, linker, asked=JitFallback.WARN)
     with pytest.raises(RuntimeWarning) as raised:  # warnings are errors here: nothing is compiled then
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert str(raised.value) == (
         "add: no machine code for Fake H200 (compute capability 9.0, driver of CUDA 13.0); compute_80 is compiled at load by nvJitLink: "
         "add sm_90 to [targets] and build again"
     )
     assert (linker.asked, driver.loads) == ([], [])
     with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by nvJitLink"):
-        module.add(5, Z, X, Y)
-    module.add(6, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
+    module.add(Z, X, Y, stream=6)
     assert len(linker.asked) == 1
     with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by the driver"):
-        loaded(ptx((8, 0), JitFallback.WARN))[0].add(5, Z, X, Y)
+        loaded(ptx((8, 0), JitFallback.WARN))[0].add(Z, X, Y, stream=5)
 
 
 def test_caller_environment_and_bundle_in_that_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,10 +210,10 @@ def test_caller_environment_and_bundle_in_that_order(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")
     refused(allowed)
     driver = fake_driver(allowed)
-    load(bundle_of(allowed), 0, driver=driver, jit_fallback="allow").add(5, Z, X, Y)
+    load(bundle_of(allowed), 0, driver=driver, jit_fallback="allow").add(Z, X, Y, stream=5)
     assert len(driver.loads) == 1
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "")
-    load(bundle_of(allowed), 0, driver=driver).add(5, Z, X, Y)
+    load(bundle_of(allowed), 0, driver=driver).add(Z, X, Y, stream=5)
     refused(allowed, jit_fallback=JitFallback.DENY)
 
 
@@ -231,14 +233,14 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
     linker = FakeLinker(log=log)
     module, driver = placed(NEW, linker, tmp_path)
     with pytest.raises(CompileError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     lines = "".join(f"\n  {line}" for line in log.splitlines())
     assert caught.value.what == f"add: nvJitLink 13.4 does not compile the PTX for compute_80 for sm_90:{lines}"
     assert caught.value.fix == "add sm_90 to [targets] and build again: a build finds such errors"
     assert (caught.value.log, caught.value.kernel, caught.value.target) == (log, "add", "compute_80")
     assert (driver.loads, entries(tmp_path)) == ([], [])
     linker.log = ""
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert len(linker.asked) == 2, "a failure is not kept"
 
 
@@ -253,7 +255,7 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
 def test_code_that_is_none_is_not_loaded(tmp_path: Path, made: bytes, why: str) -> None:
     module, driver = placed(NEW, FakeLinker(made), tmp_path)
     with pytest.raises(CompileError, match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ") as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert why.partition("is no cubin")[0] in caught.value.what
     assert (driver.loads, entries(tmp_path)) == ([], [])
 
@@ -266,7 +268,7 @@ def test_no_nvjitlink() -> None:
     device, images = driver.device(0), store_of(driver)
     module = Module(Site(bundle=bundle_of(NEW), device=device, driver=driver, store=images, asked=JitFallback.ALLOW, jit=lambda: jit))
     with pytest.raises(MissingError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     too_old = "add: the PTX for compute_80 has to go through nvJitLink, for the driver is too old"
     assert caught.value.what == f"{too_old}: nvJitLink cannot be loaded: no such library"
     assert (caught.value.cause, caught.value.fix) == ("nobody brings it", "install it; or add sm_90 to [targets] and build again")
@@ -287,7 +289,7 @@ def test_the_library_that_the_bindings_do_not_find(monkeypatch: pytest.MonkeyPat
 def test_an_nvjitlink_that_is_too_old() -> None:
     module, driver = placed(NEW, FakeLinker(version=(13, 0)))
     with pytest.raises(MissingError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert caught.value.what == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
     assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
     assert driver.loads == []
@@ -300,7 +302,7 @@ def test_ltoir_is_linked_as_it_was_built(tmp_path: Path) -> None:
     linker = FakeLinker()
     module, driver = placed(lto((13, 4), "-ftz=1", "-maxrregcount=24"), linker, tmp_path)
     assert "takes image lto_80: LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0" in str(module.add.explain(Z, X, Y))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert linker.asked == [(b"image of k for lto_80", "add.ltoir", "sm_90")]
     assert linker.told == [(Form.LTOIR, ("-ftz=1", "-maxrregcount=24"))]
     assert driver.loads == [(0, CUBIN)]
@@ -311,7 +313,7 @@ def test_linked_code_is_kept_under_what_it_was_linked_with(tmp_path: Path) -> No
     kernels = [lto(), lto(), lto((13, 4), "-ftz=1")]
     linkers = [FakeLinker() for _ in kernels]
     for kernel, linker in zip(kernels, linkers, strict=True):
-        placed(kernel, linker, tmp_path)[0].add(5, Z, X, Y)
+        placed(kernel, linker, tmp_path)[0].add(Z, X, Y, stream=5)
     assert [len(linker.asked) for linker in linkers] == [1, 0, 1]
     assert len(entries(tmp_path)) == 2
 
@@ -324,7 +326,7 @@ def test_variants_that_share_an_image_share_what_became_of_it(tmp_path: Path) ->
     for kept in (False, True):
         module, _ = placed(kernel, FakeLinker(), tmp_path)
         for value in (1, 2):
-            module.add(5, Z, X, Y, B=value)
+            module.add(Z, X, Y, B=value, stream=5)
         assert [(made.variant, made.kept) for made in module.compiled] == [("add-B1", kept), ("add-B2", kept)]
 
 
@@ -341,7 +343,7 @@ def test_ltoir_that_the_linker_does_not_read(version: Version, made_by: Version)
     device = dataclasses.replace(driver.device(0), driver=(14, 0))
     site = Site(bundle=bundle_of(kernel), device=device, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit)
     with pytest.raises(MissingError) as caught:
-        Module(site).add(5, Z, X, Y)
+        Module(site).add(Z, X, Y, stream=5)
     own, other = (f"{major}.{minor}" for major, minor in (version, made_by))
     reads = f"links LTO-IR of CUDA {version[0]}.0 to {own}"
     assert caught.value.what == f"add: nvJitLink {own} {reads}, and the LTO-IR for lto_80 is of CUDA {other}"
@@ -355,7 +357,7 @@ def test_what_the_linker_says_of_ltoir() -> None:
     with pytest.raises(
         CompileError, match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev"
     ):
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert driver.loads == []
 
 
@@ -426,13 +428,13 @@ def _link(path: Path, root: Path) -> None:
 
 @pytest.mark.parametrize("damage", [_cut, _flip, _flip_heading, _empty, _foreign, _rewritten, _link])
 def test_a_damaged_or_foreign_entry_is_never_given(tmp_path: Path, damage: Callable[[Path, Path], None]) -> None:
-    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     (entry,) = entries(tmp_path)
     sound = entry.read_bytes()
     damage(entry, tmp_path)
     linker = FakeLinker()
     module, driver = placed(NEW, linker, tmp_path)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert len(linker.asked) == 1
     assert driver.loads == [(0, CUBIN)]
     assert (entry.is_symlink(), entry.read_bytes()) == (False, sound), "it is made anew"
@@ -443,7 +445,7 @@ def test_a_cache_that_cannot_be_written_costs_a_compile(tmp_path: Path) -> None:
     for _ in range(2):
         linker = FakeLinker()
         module, driver = placed(NEW, linker, tmp_path / "file")
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
         assert (len(linker.asked), driver.loads) == (1, [(0, CUBIN)])
 
 
@@ -451,14 +453,14 @@ def test_a_file_system_that_is_read_only(tmp_path: Path, monkeypatch: pytest.Mon
     def read_only(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    placed(NEW, FakeLinker(), tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     (entry,) = entries(tmp_path)
     monkeypatch.setattr(store, "save", read_only)
     linker = FakeLinker()
-    placed(NEW, linker, tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, linker, tmp_path)[0].add(Z, X, Y, stream=5)
     assert linker.asked == [], "what was there before is read"
     entry.unlink()
-    placed(NEW, linker, tmp_path)[0].add(5, Z, X, Y)
+    placed(NEW, linker, tmp_path)[0].add(Z, X, Y, stream=5)
     assert len(linker.asked) == 1
 
 

@@ -41,7 +41,7 @@ def matrices(rows: int, columns: int, row: int = 0) -> tuple[Array, Array]:
 def test_elements_may_be_many_where_extents_and_strides_fit(rows: int, columns: int, row: int) -> None:
     module, driver = loaded(copies("i32"))
     z, x = matrices(rows, columns, row)
-    module.copy(0, z, x)
+    module.copy(z, x)
     assert module.copy.explain(z, x).variant.id == "copy"
     if rows:
         (launch,) = driver.launches
@@ -59,7 +59,7 @@ def test_elements_may_be_many_where_extents_and_strides_fit(rows: int, columns: 
 def test_what_does_not_fit_is_refused_before_the_launch(rows: int, columns: int, row: int, what: str) -> None:
     module, driver = loaded(copies("i32", grid=("1",)))
     with pytest.raises(LayoutError) as caught:
-        module.copy(0, *matrices(rows, columns, row))
+        module.copy(*matrices(rows, columns, row))
     assert caught.value.what == f"copy: {what}, which the kernel's i32 cannot hold"
     assert caught.value.fix == (
         "pass parts of the tensor whose extents and strides fit, or build the kernel with 64-bit ones (`ct.IndexedWithInt64`, `i64(…)`)"
@@ -68,14 +68,14 @@ def test_what_does_not_fit_is_refused_before_the_launch(rows: int, columns: int,
         module.copy.explain(*matrices(rows, columns, row))
     assert driver.launches == []
     wide, driver = loaded(copies("i64", grid=("1",)))
-    wide.copy(0, *matrices(rows, columns, row))
+    wide.copy(*matrices(rows, columns, row))
     assert len(driver.launches) == 1
 
 
 def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
     module, driver = loaded(copies("i32"))
     with pytest.raises(LaunchLimitError) as caught:
-        module.copy(0, *matrices(4, 65536 * BN))
+        module.copy(*matrices(4, 65536 * BN))
     assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
     assert caught.value.fix == "choose larger tiles or blocks, or give the longest dimension to x, which allows 2147483647"
     with pytest.raises(LaunchLimitError, match=r"grid\.y is 65536"):
@@ -86,9 +86,9 @@ def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
 def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
     """Whatever the grid is: the number of the last tile would be a small one again, and most of the output left as it was."""
     module, driver = loaded(copies("i32", mapped=True, grid=("264",)))
-    module.copy(0, *matrices((1 << 15) * BM, (1 << 15) * BN))
+    module.copy(*matrices((1 << 15) * BM, (1 << 15) * BN))
     with pytest.raises(LaunchLimitError) as caught:
-        module.copy(0, *matrices((1 << 16) * BM, (1 << 16) * BN))
+        module.copy(*matrices((1 << 16) * BM, (1 << 16) * BN))
     assert caught.value.what == "copy: z has 65536 x 65536 tiles for 264 blocks, which count to 2147483647 together"
     assert caught.value.fix == "choose larger tiles, or launch on parts of the output"
     with pytest.raises(LaunchLimitError):
@@ -96,7 +96,7 @@ def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
     assert len(driver.launches) == 1
     blocks, _ = loaded(copies("i32", mapped=True, grid=(str((1 << 31) - 1),)))
     with pytest.raises(LaunchLimitError, match="z has 1 x 1 tiles for 2147483647 blocks"):
-        blocks.copy(0, *matrices(64, 64))
+        blocks.copy(*matrices(64, 64))
     owned, driver = loaded(copies("i32", grid=("264",)))
-    owned.copy(0, *matrices((1 << 16) * BM, (1 << 16) * BN))  # each block has a tile of its own, whose place its number in the grid says
+    owned.copy(*matrices((1 << 16) * BM, (1 << 16) * BN))  # each block has a tile of its own, whose place its number in the grid says
     assert len(driver.launches) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, Array, image, loaded
-from tilec.errors import ArgumentError, LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
+from tilec.errors import LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
 from tilec.model.kernel import LaunchInfo, VariantInfo
 from tilec.runtime import AsyncKernelLaunch, Device, LaunchConfig, Module, load_module_from_ptx, use_device
 from tilec.runtime.seam import FunctionFacts, LaunchShape
@@ -89,7 +89,7 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
     for what, was_loaded, repair in STEPS:
         module, driver = made(facts)
         with pytest.raises(TilecError) as caught:
-            module.add(5, *ARRAYS)
+            module.add(*ARRAYS, stream=5)
         assert caught.value.what.startswith(f"add: {what}"), caught.value.what
         assert type(caught.value) is (NoImageError if what.startswith("no image") else LaunchLimitError)
         assert bool(driver.loads) is was_loaded, what
@@ -98,7 +98,7 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
         assert bool(CHANGES & set(driver.calls)) is counted, "a function is changed after all checks that need no counting"
         facts.update(repair)
     module, driver = made(facts)
-    module.add(5, *ARRAYS)
+    module.add(*ARRAYS, stream=5)
     assert [launch.shape for launch in driver.launches] == [
         LaunchShape(grid=(1056, 1, 1), block=(128, 1, 1), shared=100000, cluster=(2,), cooperative=True, programmatic=True)
     ]
@@ -115,9 +115,7 @@ def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
             with pytest.raises(
                 UseAfterMoveError, match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add"
             ):
-                module.add(5, *values)
-        with pytest.raises(ArgumentError, match=r"^add: the stream is None"):
-            module.add(None, *tensors)
+                module.add(*values, stream=5)
         held.sync()
     assert len(driver.launches) == 1
 
@@ -128,7 +126,7 @@ def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
     launch = LaunchInfo(grid=("2", "3"), block=("32",))
     module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=launch))
     with pytest.raises(LaunchLimitError, match=r"^add: grid\.y is 3, and must be divisible by cluster\.y 2$"):
-        module.add(5, *ARRAYS)
+        module.add(*ARRAYS, stream=5)
     assert (driver.loads, driver.launches) == ([], [])
 
 
@@ -211,6 +209,6 @@ def test_clusters_of_a_device_that_has_none() -> None:
 def test_a_kernel_that_takes_nothing() -> None:
     variant = VariantInfo(id="hello", images=(image("hello"),))
     module, driver = loaded(dataclasses.replace(ADD, name="hello", params=(), variants=(variant,), launch=LaunchInfo(grid=("3",))))
-    module.hello(5)
-    module.hello(5)
+    module.hello(stream=5)
+    module.hello(stream=5)
     assert [(launch.shape.grid, launch.arguments) for launch in driver.launches] == [((3, 1, 1), ())] * 2

@@ -11,6 +11,7 @@ from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
 from tilec.errors import ArgumentError, LaunchError, VariantError
 from tilec.model.kernel import VariantInfo
 from tilec.runtime import Device, Module, use_device
+from tilec.runtime.ops.lazy import _Loaded, _Maker
 from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import H200, FakeDriver
 
@@ -57,11 +58,11 @@ def symbols(driver: FakeDriver) -> list[str]:
 def test_launchers_take_what_was_built_with_the_options(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     tuned = module.kernels["tuned"]
-    tuned(0, *arrays())
-    tuned.options(occupancy=1)(0, *arrays())
-    tuned.options(num_ctas=4)(0, *arrays())  # only B = 128 has it
-    tuned.variant(B=128).options(occupancy=2)(0, *arrays())
-    tuned.options(occupancy=2).variant(B=128)(0, *arrays())
+    tuned(*arrays())
+    tuned.options(occupancy=1)(*arrays())
+    tuned.options(num_ctas=4)(*arrays())  # only B = 128 has it
+    tuned.variant(B=128).options(occupancy=2)(*arrays())
+    tuned.options(occupancy=2).variant(B=128)(*arrays())
     assert symbols(driver) == ["tuned_64_2", "tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_2"]
     assert tuned.options(occupancy=1) is tuned.options(occupancy=1)
 
@@ -131,20 +132,20 @@ def test_ops_choose_by_options_and_axes(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    tuned = module.lazy.tuned
+    tuned = _Maker(_Loaded(module.tuned)).make  # as functions of a generated package do
     strange: Any = ([64], 2)
-    tuned.launch((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
-    tuned.launch((*tensors(driver), 1.0), (128, 4)).sync()
+    tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
+    tuned((*tensors(driver), 1.0), (128, 4)).sync()
     assert symbols(driver) == ["tuned_64_1", "tuned_128_4"]
     with pytest.raises(VariantError, match="B=64 was built with the options occupancy=4"):  # an axis of the kernel's own stays
-        tuned.launch((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
+        tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
     for _ in range(2):
         with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; "):
-            tuned.launch((*tensors(driver), 1.0), (64, 4))
+            tuned((*tensors(driver), 1.0), (64, 4))
         with pytest.raises(VariantError, match=r"B = 64.0 was not built"):
-            tuned.launch((*tensors(driver), 1.0), (64.0, 2))
+            tuned((*tensors(driver), 1.0), (64.0, 2))
         with pytest.raises(VariantError, match=r"B = \[64\] was not built"):
-            tuned.launch((*tensors(driver), 1.0), strange)
+            tuned((*tensors(driver), 1.0), strange)
 
 
 def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:

@@ -31,7 +31,7 @@ Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
 
 def refusal(kind, call, *args, **kwargs):
     with pytest.raises(kind) as caught:
-        call(5, *args, **kwargs)
+        call(*args, **kwargs, stream=5)
     assert type(caught.value) is kind
     return caught.value.what
 
@@ -66,13 +66,13 @@ def test_arguments(add, args, kwargs, what):
 
 def test_ops_are_for_functions_that_give_ops(add):
     with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make") as caught:
-        add(5, Z, api.zeros(1024), Y)
+        add(Z, api.zeros(1024), Y, stream=5)
     assert caught.value.fix == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
 
 
 def test_configs_are_for_functions_without_a_manifest(add):
     with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*LaunchConfig") as caught:
-        add(5, Z, LaunchConfig.for_num_elems(1024), Y)
+        add(Z, LaunchConfig.for_num_elems(1024), Y, stream=5)
     assert caught.value.fix.startswith("leave it out: the manifest has grid and block")
 
 
@@ -172,7 +172,7 @@ def test_after_the_signature_they_come_in_the_documented_order_too():
         assert driver.launches == []
         wrong.update(repair)
     module, driver = wholly(wrong)
-    module.add(5, *arrays)
+    module.add(*arrays, stream=5)
     assert len(driver.launches) == 1
 
 
@@ -233,7 +233,7 @@ def test_choices_that_were_not_built():
     with pytest.raises(VariantError, match=r"^gemm: no variant with T=bf16, BM=64 was built"):
         module.gemm.variant(T="bf16", BM=64)
     with pytest.raises(VariantError, match=r"^gemm: BM is 64 for this launcher, got 128$"):
-        module.gemm.variant(BM=64)(5, c, a, b, BM=128)
+        module.gemm.variant(BM=64)(c, a, b, BM=128, stream=5)
 
 
 def test_choices_of_several_axes_are_told_apart_by_type():
@@ -349,7 +349,7 @@ def test_limits_of_the_image():
 def test_launches_that_may_begin_early():
     early = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, programmatic=True))
     module, driver = loaded(early)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert [launch.shape.programmatic for launch in driver.launches] == [True]
     a100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
     module, driver = loaded(early, devices=(a100,))
@@ -357,7 +357,7 @@ def test_launches_that_may_begin_early():
     assert what == "add: launch.programmatic needs compute capability 9.0, and device 0 (Fake A100) is of 8.0"
     assert (driver.loads, driver.launches) == ([], [])
     module, driver = loaded(ADD)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert [launch.shape.programmatic for launch in driver.launches] == [False]
 
 
@@ -391,11 +391,11 @@ def test_structs():
     what = refusal(ArgumentError, module.tune, 3)
     assert what == "tune: argument 'config' takes 12 bytes (bytes, or anything with a buffer), got a int"
     data = bytearray(b"abcdefghijkl")
-    module.tune(5, data)
+    module.tune(data, stream=5)
     data[0] = ord("A")  # the same object, with other contents
-    module.tune(5, data)
+    module.tune(data, stream=5)
     with pytest.raises(ArgumentError, match="takes 12 bytes, got 13"):
-        module.tune(5, bytearray(13))
+        module.tune(bytearray(13), stream=5)
     assert [launch.arguments[0] for launch in driver.launches] == [b"abcdefghijkl", b"Abcdefghijkl"]
 
 
@@ -408,7 +408,6 @@ class Failing:
 @pytest.mark.parametrize(
     ("stream", "what"),
     [
-        (None, "add: the stream is None: launches name their stream"),
         (True, "add: True is no stream"),
         ("default", "add: a builtins.str is no stream"),
         (-1, "add: the stream's handle is -1"),
@@ -418,7 +417,7 @@ class Failing:
 )
 def test_streams(add, stream, what):
     with pytest.raises(ArgumentError) as caught:
-        add(stream, Z, X, Y)
+        add(Z, X, Y, stream=stream)
     assert caught.value.what == what
     assert "0 is the legacy default stream" in caught.value.fix
 
@@ -427,4 +426,4 @@ def test_integers_that_python_refuses_to_write(add):
     huge = 10**5000
     assert refusal(ArgumentError, add, Z, X, Y, huge) == "add: argument 'alpha' is an integer of 16610 bits, which f32 cannot hold"
     with pytest.raises(ArgumentError, match=r"^add: the stream's handle is an integer of 16610 bits\b"):
-        add(huge, Z, X, Y)
+        add(Z, X, Y, stream=huge)

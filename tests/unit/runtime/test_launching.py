@@ -38,7 +38,7 @@ def gemm_arguments(dtype="f16"):
 
 def test_a_launch_as_the_driver_sees_it():
     module, driver = loaded(ADD)
-    module.add(5, Z, X, y=Y, alpha=2)
+    module.add(Z, X, y=Y, alpha=2, stream=5)
     (launch,) = driver.launches
     assert (launch.device, launch.symbol, launch.stream) == (0, "add_fast", 5)
     assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == ((4, 1, 1), (256, 1, 1), 0)
@@ -48,7 +48,7 @@ def test_a_launch_as_the_driver_sees_it():
 def test_arguments_come_anew_with_every_launch():
     module, driver = loaded(ADD)
     for alpha, x in ((1.5, X), (0.0, X), (-0.0, X), (2.0, Array(1024, ptr=0x40000)), (True, X), (float("nan"), X), (3, X)):
-        module.add(5, Z, x, Y, alpha)
+        module.add(Z, x, Y, alpha, stream=5)
     seen = [(launch.arguments[1], repr(launch.arguments[4])) for launch in driver.launches]
     assert seen == [
         (0x20000, "1.5"),
@@ -71,23 +71,23 @@ class Floating:
 @pytest.mark.parametrize("value", ["2.0", None, Floating(), 2j])
 def test_numbers_are_checked_in_launches_that_are_known(value):
     module, driver = loaded(ADD, SPLIT)
-    module.add(5, Z, X, Y, 1.5)
+    module.add(Z, X, Y, 1.5, stream=5)
     with pytest.raises(ArgumentError, match=r"^add: argument 'alpha' takes a number, got a "):
-        module.add(5, Z, X, Y, value)
-    module.split(0, X, 3, 0xABCD, True)
+        module.add(Z, X, Y, value, stream=5)
+    module.split(X, 3, 0xABCD, True)
     with pytest.raises(ArgumentError, match=r"^split: argument 'on' takes a bool, got 1$"):
-        module.split(0, X, 3, 0xABCD, 1)
+        module.split(X, 3, 0xABCD, 1)
     assert len(driver.launches) == 2
 
 
 def test_overlap_is_found_in_launches_that_are_known():
     module, driver = loaded(ADD)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     with pytest.raises(AliasError):
-        module.add(5, Z, X, Z)
+        module.add(Z, X, Z, stream=5)
     with pytest.raises(AliasError):
-        module.add(5, Z, Array(1024, ptr=0x10000 + 4096 - 16), Y)
-    module.add(5, Z, Array(1024, ptr=0x10000 + 4096), Y)
+        module.add(Z, Array(1024, ptr=0x10000 + 4096 - 16), Y, stream=5)
+    module.add(Z, Array(1024, ptr=0x10000 + 4096), Y, stream=5)
     assert len(driver.launches) == 2
 
 
@@ -123,9 +123,9 @@ def test_values_that_are_not_negated_yet_are_refused_in_launches_that_are_known(
     module, driver = loaded(ADD)
     z, x, y = (Tensor(1024, 0x10000 * i) for i in (1, 2, 3))
     for _ in range(2):
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
         with pytest.raises(ArgumentError, match=r"^add: argument 'x' takes a tensor .*lazily negated"):
-            module.add(5, z, Tensor(1024, 0x20000, negative=True), y)
+            module.add(z, Tensor(1024, 0x20000, negative=True), y, stream=5)
     assert len(driver.launches) == 2
 
 
@@ -135,14 +135,14 @@ def test_elements_without_memory_are_refused_in_launches_that_are_known(tensor):
     for variants in (ADD.variants, ADD.variants[1:]):  # the second one compares no address with anything
         module, driver = loaded(dataclasses.replace(ADD, variants=variants))
         z, x, y = (tensor(1024, 0x10000 * i) for i in (1, 2, 3))
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
         for _ in range(2):
             with pytest.raises(PlacementError, match=r"^add: argument 'y' has shape \(1024,\) and no memory: its address is 0\b"):
-                module.add(5, z, x, tensor(1024, 0))
+                module.add(z, x, tensor(1024, 0), stream=5)
         with pytest.raises(PlacementError, match=r"^add: output 'z' has shape"):
-            module.add(5, tensor(1024, 0), x, y)
-        module.add(5, z, x, y)
-        module.add(5, tensor(0, 0), tensor(0, 0), tensor(0, 0))
+            module.add(tensor(1024, 0), x, y, stream=5)
+        module.add(z, x, y, stream=5)
+        module.add(tensor(0, 0), tensor(0, 0), tensor(0, 0), stream=5)
         assert len(driver.launches) == 2
 
 
@@ -151,9 +151,9 @@ def test_columns_of_one_matrix_do_not_overlap():
     module, driver = loaded(dataclasses.replace(ADD, params=free, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
     left, right = Array(16, 8, stride=(24, 1)), Array(16, 8, stride=(24, 1), ptr=0x10000 + 32)
     for _ in range(2):
-        module.add(5, left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 64))
+        module.add(left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 64), stream=5)
     with pytest.raises(AliasError):
-        module.add(5, left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 16))
+        module.add(left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 16), stream=5)
     assert len(driver.launches) == 2
 
 
@@ -168,29 +168,29 @@ def test_columns_of_one_matrix_do_not_overlap():
 def test_the_first_variant_whose_assumptions_hold(arguments, symbol):
     module, driver = loaded(ADD)
     for _ in range(2):
-        module.add(5, *arguments)
+        module.add(*arguments, stream=5)
     assert [launch.symbol for launch in driver.launches] == [symbol, symbol]
 
 
 def test_alignment_is_part_of_what_is_remembered():
     module, driver = loaded(ADD)
     for y in (Y, Array(1024, ptr=0x30004), Y, Array(1024, ptr=0x30008), Array(1024, ptr=0x50000)):
-        module.add(5, Z, X, y)
+        module.add(Z, X, y, stream=5)
     assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any", "add_fast", "add_any", "add_fast"]
 
 
 def test_axes_by_argument_default_keyword_place_and_restriction():
     module, driver = loaded(GEMM)
     f16, bf16 = gemm_arguments(), gemm_arguments("bf16")
-    module.gemm(1, *f16)
-    module.gemm(1, *bf16)
-    module.gemm(1, *f16, BM=64)
-    module.gemm(1, *f16, BM=64, BK=64)
+    module.gemm(*f16, stream=1)
+    module.gemm(*bf16, stream=1)
+    module.gemm(*f16, BM=64, stream=1)
+    module.gemm(*f16, BM=64, BK=64, stream=1)
     module.gemm.launch(1, f16, (64,))
     module.gemm.launch(1, f16, (128,))
-    module.gemm.variant(BM=64)(1, *f16)
-    module.gemm.variant(BM=64).variant(BM=None)(1, *f16)
-    module.gemm.variant(BM=None)(1, *f16)
+    module.gemm.variant(BM=64)(*f16, stream=1)
+    module.gemm.variant(BM=64).variant(BM=None)(*f16, stream=1)
+    module.gemm.variant(BM=None)(*f16, stream=1)
     assert [launch.symbol.removeprefix("gemm_") for launch in driver.launches] == [
         "f16_128",
         "bf16_128",
@@ -238,9 +238,9 @@ SPLIT = kernel(
 
 def test_scalars_of_every_kind_and_those_that_decide_the_grid():
     module, driver = loaded(SPLIT)
-    module.split(0, X, 3, 0xABCD, True, 1.5, -2.0)
-    module.split(0, X, 4, 0xABCD, True, 1.5, -2.0)
-    module.split(0, X, 4, 0xABCE, False)
+    module.split(X, 3, 0xABCD, True, 1.5, -2.0)
+    module.split(X, 4, 0xABCD, True, 1.5, -2.0)
+    module.split(X, 4, 0xABCE, False)
     assert [launch.shape.grid[0] for launch in driver.launches] == [3, 4, 4]
     assert [launch.shape.shared for launch in driver.launches] == [12, 16, 16]
     assert driver.launches[0].arguments == (True, 3, 0xABCD, 1.5, 0x20000, 0xC000, 6, 3)
@@ -251,7 +251,7 @@ def test_nothing_is_launched_for_an_empty_grid():
     module, driver = loaded(ADD)
     empty = [Array(0, ptr=0) for _ in range(3)]
     for _ in range(2):
-        module.add(5, *empty)
+        module.add(*empty, stream=5)
     assert driver.launches == []
     assert driver.loads == []
 
@@ -260,22 +260,22 @@ def test_the_driver_says_where_an_address_is_when_the_tensor_does_not():
     module, driver = loaded(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
     unknown = Array(1024, ptr=0x50000, device=None)
     driver.own(0x50000, 0)
-    module.add(5, Z, X, unknown)
+    module.add(Z, X, unknown, stream=5)
     driver.own(0x60000, 1)
     with pytest.raises(Exception, match="argument 'y' is on device 1"):
-        module.add(5, Z, X, Array(1024, ptr=0x60000, device=None))
+        module.add(Z, X, Array(1024, ptr=0x60000, device=None), stream=5)
     with pytest.raises(Exception, match="argument 'y' is on the CPU"):
-        module.add(5, Z, X, Array(1024, ptr=0x70000, device=None))
+        module.add(Z, X, Array(1024, ptr=0x70000, device=None), stream=5)
 
 
 def test_images_are_loaded_at_their_first_launch_and_once():
     module, driver = loaded(ADD, GEMM)
     assert driver.loads == []
-    module.add(5, Z, X, Y)
-    module.add(6, Z, X, Y)
-    module.add(5, *(Array(2048, ptr=0x10000 * i) for i in (1, 2, 3)))
+    module.add(Z, X, Y, stream=5)
+    module.add(Z, X, Y, stream=6)
+    module.add(*(Array(2048, ptr=0x10000 * i) for i in (1, 2, 3)), stream=5)
     assert driver.loads == [(0, b"image of add_fast for sm_90")]
-    load(bundle_of(ADD), driver=driver).add(5, Z, X, Y)
+    load(bundle_of(ADD), driver=driver).add(Z, X, Y, stream=5)
     assert len(driver.loads) == 1, "a bundle that is loaded again shares what is there"
 
 
@@ -285,7 +285,7 @@ def test_the_first_launch_of_a_thread_finds_a_context():
     assert driver.errors == []
 
     def work():
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
 
     work()
     assert driver.errors == []
@@ -302,8 +302,8 @@ def test_one_load_per_device():
     driver = fake_driver(ADD, devices=(H200, dataclasses.replace(H200, ordinal=1)))
     bundle = bundle_of(ADD)
     first, second = load(bundle, 0, driver=driver), load(bundle, "cuda:1", driver=driver)
-    first.add(5, Z, X, Y)
-    second.add(5, *(Array(1024, ptr=0x10000 * i, device=1) for i in (1, 2, 3)))
+    first.add(Z, X, Y, stream=5)
+    second.add(*(Array(1024, ptr=0x10000 * i, device=1) for i in (1, 2, 3)), stream=5)
     assert [device for device, _ in driver.loads] == [0, 1]
     assert [launch.device for launch in driver.launches] == [0, 1]
 
@@ -324,7 +324,7 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
     def work(number):
         start.wait()
         for step in range(50):
-            module.add(number, Array(1024, ptr=0x100000 * number), X, Y, number * 1000.0 + step)
+            module.add(Array(1024, ptr=0x100000 * number), X, Y, number * 1000.0 + step, stream=number)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
     for thread in threads:
@@ -344,10 +344,10 @@ def test_a_failed_load_is_tried_again():
     with pytest.raises(
         KernelCacheError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY"
     ) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
     driver.fail.clear()
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert len(driver.launches) == 1
 
 
@@ -356,31 +356,31 @@ def test_a_failed_launch_names_the_kernel_and_the_next_one_works():
     driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     for _ in range(2):
         with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
-            module.add(5, Z, X, Y)
+            module.add(Z, X, Y, stream=5)
     driver.fail.clear()
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
 
 
 def test_no_image_for_the_device():
     blackwell = dataclasses.replace(H200, cc=(10, 0))
     module, driver = loaded(ADD, devices=(blackwell,))
     with pytest.raises(NoImageError, match=r"(?s)^add-a16: no image runs on .*10\.0.*sm_90: "):
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert driver.loads == []
 
 
 def test_dynamic_shared_memory_is_opted_in():
     module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000")))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert driver.allowed_shared == {"add_fast": 100000}
     module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="49152")))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert driver.allowed_shared == {}
 
 
 def test_clusters_and_cooperative_launches_reach_the_driver():
     module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,), cooperative=True)))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     shape = driver.launches[0].shape
     assert (shape.cluster, shape.cooperative) == ((16,), True)
     assert "allow_wide_clusters" in driver.calls
@@ -389,7 +389,7 @@ def test_clusters_and_cooperative_launches_reach_the_driver():
 def test_a_tile_kernels_block_stands_for_whatever_it_needs():
     variant = dataclasses.replace(ADD.variants[1], images=(image("tiled", exact=True, required_block=(128,), max_threads=1, cluster=(2,)),))
     module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert driver.launches[0].shape.block == (1, 1, 1)
 
 
@@ -397,7 +397,7 @@ def test_what_a_compiler_chose_is_taken_from_the_image():
     made = image("chosen", exact=True, block=(256, 1, 1), dynamic_shared=100_000, cluster=(2, 1, 1), required_block=(256, 1, 1))
     variant = dataclasses.replace(ADD.variants[1], images=(made,))
     module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3", "5"))))
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     shape = driver.launches[0].shape
     assert (shape.grid, shape.block, shape.shared, shape.cluster) == ((6, 5, 1), (256, 1, 1), 100_000, (2, 1, 1))
     assert driver.allowed_shared == {"chosen": 100_000}
@@ -413,7 +413,7 @@ def test_a_chosen_block_is_held_against_the_device():
         variant = dataclasses.replace(ADD.variants[1], images=(image("chosen", **facts),))
         module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
         with pytest.raises(LaunchLimitError) as caught:
-            module.add(5, Z, X, Y)
+            module.add(Z, X, Y, stream=5)
         assert caught.value.what.startswith(what)
         assert driver.launches == []
 
@@ -423,11 +423,11 @@ def test_plans_and_streams_that_are_remembered_are_bounded():
     plans = module.add.plans
     for address in range(1, MOST_PLANS + 10):  # of arrays whose device the driver says: each address is a class of its own
         driver.own(address * 0x10000, 0)
-        module.add(5, *(Array(0x100, ptr=0x10000 * i, device=None if i == address else 0) for i in (address, 0x1000, 0x2000)))
+        module.add(*(Array(0x100, ptr=0x10000 * i, device=None if i == address else 0) for i in (address, 0x1000, 0x2000)), stream=5)
     assert len(plans) <= MOST_PLANS
     plans.clear()
     for stream in range(200):
-        module.add(stream, Z, X, Y)
+        module.add(Z, X, Y, stream=stream)
     plan = module.add.plan_of((Z, X, Y, 1.0))
     assert len(plans) == 1
     assert len(plan.bound) <= MOST_BOUND
@@ -438,11 +438,11 @@ def test_buffers_of_our_own():
     module, driver = loaded(ADD)
     z, x, y = (DeviceBuffer((1024,), "f32", driver=driver) for _ in range(3))
     for _ in range(2):
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
     assert driver.launches[1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
     y.free()
     with pytest.raises(Exception, match=r"^add: argument 'y' takes a tensor .*: the buffer was freed"):
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
 
 
 def test_explanations():
@@ -472,4 +472,4 @@ def test_modules_show_what_they_hold():
     assert repr(module.gemm.variant(BM=64)) == "<Launcher gemm, BM=64 on device 0 (Fake H200)>"
     assert module.device.name == "Fake H200"
     with pytest.raises(AttributeError, match=r"^sample has no kernel 'gem'; did you mean 'gemm'$"):
-        module.gem(0)
+        module.gem()

@@ -32,8 +32,8 @@ def launches(held: Held) -> None:
     with Stream("cpu", driver=held.driver) as stream:
         z, x, y = tensors(held)
         for _ in range(TIMES):
-            held.module.add(stream, z, x, y)
-            held.module.add(stream, *tensors(held))
+            held.module.add(z, x, y, stream=stream)
+            held.module.add(*tensors(held), stream=stream)
         stream.sync()
 
 

@@ -330,15 +330,15 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
     with use_device(device):
         future = value(1).future()
         shared = value(2).shared()
-        module.add(stream, *arrays)
+        module.add(*arrays, stream=stream)
         driver.fail["synchronize"] = ILLEGAL
         with pytest.raises(ContextLostError, match=f"^synchronize failed: {ILLEGAL}: the context of device 0 is lost") as caught:
             stream.sync()
         assert caught.value.launches[0].startswith("add-a16 (grid 1x1x1, block 256x1x1")
         driver.fail.clear()
         later: dict[str, Any] = {
-            "a launch": lambda: module.add(stream, *arrays),
-            "a launch that is new": lambda: module.add(stream, *arrays, alpha=2.0),
+            "a launch": lambda: module.add(*arrays, stream=stream),
+            "a launch that is new": lambda: module.add(*arrays, alpha=2.0, stream=stream),
             "a new stream": lambda: Stream(device),
             "a wait": stream.sync,
             "a wait for all": device.sync,
@@ -370,7 +370,7 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
 def test_ops_that_were_not_done_are_named_with_their_place() -> None:
     driver = fake_driver(ADD)
     module = load(bundle_of(ADD), 0, driver=driver)
-    module.add(5, *(Array(64, ptr=0x10000 * number) for number in (1, 2, 3)))
+    module.add(*(Array(64, ptr=0x10000 * number) for number in (1, 2, 3)), stream=5)
     elsewhere = fake_driver(ADD)
     for one in (driver, elsewhere):
         one.pending.update(range(0x1000, 0x9000))  # no event is reached

@@ -28,11 +28,11 @@ def test_the_number_is_the_one_that_a_cooperative_launch_may_have() -> None:
     most = loaded(ADD, active_blocks=8)[0].add.residency(Z, X, Y).max_cooperative_grid
     fits = dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most),), cooperative=True))
     module, driver = loaded(fits, active_blocks=8)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert len(driver.launches) == 1
     module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most + 1),), cooperative=True)), active_blocks=8)
     with pytest.raises(LaunchLimitError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     assert caught.value.what == f"add: the cooperative grid has {most + 1} blocks, and {most} can be resident on device 0 (Fake H200)"
     assert driver.launches == []
 
@@ -42,11 +42,11 @@ def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
     module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=99)
     assert module.add.residency(Z, X, Y).max_cooperative_grid == 396
     with pytest.raises(LaunchLimitError) as caught:
-        module.add(5, Z, X, Y)
+        module.add(Z, X, Y, stream=5)
     what = "add: the cooperative grid has 400 blocks, and 396 can be resident in clusters of 4 on device 0 (Fake H200)"
     assert caught.value.what == what
     module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=100)
-    module.add(5, Z, X, Y)
+    module.add(Z, X, Y, stream=5)
     assert driver.launches[0].shape.cluster == (4,)
 
 

@@ -55,11 +55,11 @@ def symbols(driver: FakeDriver) -> list[str]:
 def test_a_call_takes_the_code_for_what_it_gives(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     for _ in range(3):  # the first, what makes later ones fast, and a later one
-        module.norm(5, Y, X, B)
-        module.norm(5, Y, X)
-        module.norm(5, Y, X, None)
-        module.norm(5, Y, ODD, b=B)
-        module.norm(5, Y, ODD, b=None)
+        module.norm(Y, X, B, stream=5)
+        module.norm(Y, X, stream=5)
+        module.norm(Y, X, None, stream=5)
+        module.norm(Y, ODD, b=B, stream=5)
+        module.norm(Y, ODD, b=None, stream=5)
     assert symbols(driver) == ["fast", "fast_none", "fast_none", "any", "none"] * 3
     assert [launch.arguments for launch in driver.launches[-5:-3]] == [(0x10000, 0x20000, 0x30000, 64), (0x10000, 0x20000, 0)]
     assert len(driver.loads) == 4
@@ -70,8 +70,8 @@ def test_tensors_of_tilecs_own_and_ops(gpu: tuple[Module, FakeDriver]) -> None:
     found: Any = driver
     y, x, b = (Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3))
     for _ in range(3):
-        module.norm(0, y, x, None)
-        module.norm(0, y, x, b)
+        module.norm(y, x, None)
+        module.norm(y, x, b)
     assert symbols(driver) == ["fast_none", "fast"] * 3
     for _ in range(3):
         y, x, none = module.lazy.norm(y, x).sync()
@@ -83,17 +83,21 @@ def test_tensors_of_tilecs_own_and_ops(gpu: tuple[Module, FakeDriver]) -> None:
 def test_nothing_is_asked_of_what_is_not_there(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     for call, kind, what in (
-        (lambda: module.norm(5, Y, X, Array(63, ptr=0x30000)), RequirementError, "norm: requires b.size == x.size: left-hand side is 63"),
-        (lambda: module.norm(5, Y, X, Y), AliasError, "norm: output 'y' overlaps argument 'b'"),
-        (lambda: module.norm(5, Y, X, Array(64, ptr=0x30002)), LayoutError, "norm: argument 'b' has address 0x30002"),
         (
-            lambda: module.norm(5, Y, None, B),
+            lambda: module.norm(Y, X, Array(63, ptr=0x30000), stream=5),
+            RequirementError,
+            "norm: requires b.size == x.size: left-hand side is 63",
+        ),
+        (lambda: module.norm(Y, X, Y, stream=5), AliasError, "norm: output 'y' overlaps argument 'b'"),
+        (lambda: module.norm(Y, X, Array(64, ptr=0x30002), stream=5), LayoutError, "norm: argument 'b' has address 0x30002"),
+        (
+            lambda: module.norm(Y, None, B, stream=5),
             ArgumentError,
             "norm: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None",
         ),
-        (lambda: module.norm(5, Y), ArgumentError, "norm: takes 3 arguments (y, x, b=None), got 1: the argument is missing: 'x'"),
+        (lambda: module.norm(Y, stream=5), ArgumentError, "norm: takes 3 arguments (y, x, b=None), got 1: the argument is missing: 'x'"),
         (
-            lambda: module.norm(5, Y, X, 0),
+            lambda: module.norm(Y, X, 0, stream=5),
             ArgumentError,
             "norm: argument 'b' takes a tensor (DLPack or __cuda_array_interface__): got a int",
         ),
@@ -116,5 +120,5 @@ def test_explanations_say_what_is_none(gpu: tuple[Module, FakeDriver]) -> None:
 def test_a_kind_of_call_that_was_not_shipped() -> None:
     module, _ = loaded(dataclasses.replace(NORM, variants=NORM.variants[:2]))
     with pytest.raises(VariantError) as caught:
-        module.norm(5, Y, X)
+        module.norm(Y, X, stream=5)
     assert caught.value.what == ("norm: the arguments satisfy the assumptions of no variant\n  norm-al16: b is None\n  norm: b is None")

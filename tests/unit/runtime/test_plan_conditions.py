@@ -24,7 +24,7 @@ def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> 
     """What came of a launch: all that the driver was given, or the error's text."""
     driver.launches.clear()
     try:
-        launcher(5, *values)
+        launcher(*values, stream=5)
     except TilecError as error:
         return [f"{type(error).__name__}: {error}"]
     for launch in driver.launches:  # the function was opted in to its shared memory
@@ -84,7 +84,7 @@ def torch_tensors(*shapes: tuple[int, ...], steps: tuple[tuple[int, ...] | None,
 def test_a_thousand_new_shapes_need_a_handful_of_plans() -> None:
     module, driver = loaded(ADD)
     for size in range(1, 1001):
-        module.add(5, *torch_tensors((size,), (size,), (size,)))
+        module.add(*torch_tensors((size,), (size,), (size,)), stream=5)
     assert [launch.shape.grid[0] for launch in driver.launches] == [-(-size // 256) for size in range(1, 1001)]
     assert [launch.arguments[3] for launch in driver.launches] == list(range(1, 1001))
     assert [launch.symbol for launch in driver.launches] == ["add_any" if size % 16 else "add_fast" for size in range(1, 1001)]
@@ -95,7 +95,7 @@ def test_new_shapes_and_strides_of_inputs_need_a_handful_of_plans() -> None:
     module, driver = loaded(GEMM)
     for size in range(1, 1001):
         m, n, k = size, 1001 - size, 3 + size % 7
-        module.gemm(5, *torch_tensors((m, n), (m, k), (k, n), steps=(None, (k + size % 5, 1), None)))
+        module.gemm(*torch_tensors((m, n), (m, k), (k, n), steps=(None, (k + size % 5, 1), None)), stream=5)
     assert len(driver.launches) == 1000
     assert len(module.gemm.plans) <= 3
     assert not any(module.gemm.plan_of(tuple(torch_tensors((m, 8), (m, 4), (4, 8), steps=(None, (9, 1), None)))).exact for m in (5, 6))
@@ -108,7 +108,7 @@ def test_new_shapes_of_a_tuned_kernel_need_a_plan_for_each_row_of_its_table() ->
     table = TuningTable(source="tuned.json", sizes=("c.shape[0]",), devices=(device,))
     module, driver = loaded(dataclasses.replace(GEMM, table=table, rules=(DispatchRule(when="c.shape[1] > 500", take=(("BM", 64),)),)))
     for size in range(1, 1001):
-        module.gemm(5, *torch_tensors((size, size), (size, 4), (4, size)))
+        module.gemm(*torch_tensors((size, size), (size, 4), (4, size)), stream=5)
     expected = ["64"] * 100 + ["128"] * 100 + ["64"] * 100 + ["128"] * 200 + ["64"] * 500
     assert [launch.symbol.removeprefix("gemm_f16_") for launch in driver.launches] == expected
     assert len(module.gemm.plans) <= 6
@@ -122,7 +122,7 @@ def test_plans_of_one_class_are_bounded_and_the_oldest_leaves() -> None:
     variant = VariantInfo(id="many", abi=abi, images=(image("many"),))
     module, driver = loaded(kernel("many", params, (variant,), launch=launch))
     for size in range(1, 100):
-        module.many(5, *torch_tensors((64,), (64,), (64,)), size)
+        module.many(*torch_tensors((64,), (64,), (64,)), size, stream=5)
     assert len(module.many.plans) == MOST_ALIKE
     assert [launch.shape.block[0] for launch in driver.launches] == list(range(1, 100))
 
@@ -150,7 +150,7 @@ def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any,
     module, driver = loaded(dataclasses.replace(ADD, params=params, **changes))
     for size in (8, 8, 9, 8):
         tensors = (*torch_tensors((size,), (size,), (size,), **values), 1.0)
-        module.add(5, *tensors)
+        module.add(*tensors, stream=5)
         plan = module.add.plan_of(tensors)
         if size == 8:
             assert plan.exact.startswith(reason)
@@ -168,11 +168,11 @@ def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
         return [Array(16, 8, stride=(32, 1), ptr=at + 4 * place) for place in (0, second, 24)]
 
     for at in (0x10000, 0x20000, 0x30000):
-        module.add(5, *columns(at, 8))
+        module.add(*columns(at, 8), stream=5)
     assert len(module.add.plans) == 1
-    module.add(5, *columns(0x10000, 16))
+    module.add(*columns(0x10000, 16), stream=5)
     with pytest.raises(AliasError):
-        module.add(5, *columns(0x10000, 4))
+        module.add(*columns(0x10000, 4), stream=5)
     assert len(driver.launches) == 4
 
 
@@ -182,6 +182,6 @@ def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
     for turn in range(6):
         z, x, y = torch_tensors((64,), (64,), (64,), steps=((2,), None, None))
         x.ptr += 4 * (turn % 2)
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
     assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any"] * 3
     assert len(module.add.plans) == 2

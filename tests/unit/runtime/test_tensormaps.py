@@ -52,12 +52,12 @@ def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> No
     module, driver = described()
     y = Array(700, ptr=0x5000)
     for start in (0x10000, 0x20000, 0x10000, 0x10000):
-        module.f(5, y, Array(100, 48, dtype="f16", ptr=start, stride=(64, 1)), 2.5)
+        module.f(y, Array(100, 48, dtype="f16", ptr=start, stride=(64, 1)), 2.5, stream=5)
         a, data, stride, out = driver.launches[-1].arguments
         assert (a, stride, out) == (2.5, 64, 0x5000)
         assert numbers(data)[:9] == (6, 3, start, 64, 100, 128, 32, 48, 2)
     assert driver.calls.count("tensor_map") == 2
-    module.f(5, y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5)  # of another shape: another plan
+    module.f(y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5, stream=5)  # of another shape: another plan
     assert numbers(driver.launches[-1].arguments[1])[4] == 90
 
 
@@ -73,7 +73,7 @@ def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> No
 def test_what_the_copy_engine_cannot_read_is_refused(x: Array, what: str) -> None:
     module, driver = described()
     with pytest.raises(LayoutError) as caught:
-        module.f(5, Array(700, ptr=0x5000), x, 1.0)
+        module.f(Array(700, ptr=0x5000), x, 1.0, stream=5)
     assert caught.value.what.startswith(what)
     assert driver.launches == []
 
@@ -88,7 +88,7 @@ def test_scratch_memory_is_allocated_for_all_blocks_and_given_back() -> None:
 
     driver.allocate = allocate
     for count in range(3):
-        module.f(5, Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0)
+        module.f(Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0, stream=5)
         address = driver.launches[-1].arguments[-1]
         assert taken[count] == (96 * 3 * 2, 5, address)
         assert driver.allocation(address) is None
@@ -99,7 +99,7 @@ def test_a_captured_stream_takes_no_launch_that_needs_scratch_memory() -> None:
     stream = driver.create_stream(0)
     driver.begin_capture(0, stream)
     with pytest.raises(LaunchError, match="f: needs scratch memory, which each launch allocates, and its stream is captured"):
-        module.f(stream, Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0)
+        module.f(Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0, stream=stream)
     driver.end_capture(0, stream)
 
 

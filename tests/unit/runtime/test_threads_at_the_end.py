@@ -60,7 +60,10 @@ told = []
         "print(np.asarray(op().future().result(30)[0]).tolist())",
         "op().future().add_done_callback(lambda f: print(np.asarray(f.result()[0]).tolist()))",
         "async def main(): return (await op())[0]\n    import asyncio; print(np.asarray(asyncio.run(main())).tolist())",
-        "z = ones(4); s = Device('cpu', driver=driver).new_stream(); module.add(s, z, ones(4), ones(4)); s.close(); print(z.tolist())",
+        (
+            "z = ones(4); s = Device('cpu', driver=driver).new_stream(); "
+            "module.add(z, ones(4), ones(4), stream=s); s.close(); print(z.tolist())"
+        ),
     ],
 )
 def test_no_thread_is_left_and_none_comes(then: str) -> None:

@@ -157,7 +157,7 @@ def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatc
 def test_methods_and_functions_stand_side_by_side(sample: Any, cpu: Cpu) -> None:
     kernels = sample.load(cpu.device)
     z, x, y = cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)
-    kernels.add(0, z, x, y)
+    kernels.add(z, x, y)
     z, x, y, _ = kernels.lazy.add(z, x, y, alpha=3.0).sync()
     assert np.asarray(z)[0] == 9
     assert type(kernels["add"].explain(z, x, y)) is Explanation
@@ -177,7 +177,7 @@ def test_kernels_of_any_name(cpu: Cpu) -> None:
         for function in (getattr(package, exported), getattr(kernels.lazy_, name)):
             op = function(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
             assert (op.name, op.sync()[3]) == (f"launch of {name}", 1.0)
-        getattr(kernels, name)(0, cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
+        getattr(kernels, name)(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3))
     assert sorted(package.__all__) == sorted(["Module", "load", "Functions_", *NAMES.values()])
 
 
@@ -219,12 +219,12 @@ def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch:
 
     kernels = package.load(Device(0, driver=driver))
     with use_device(Device(0, driver=driver)):
-        kernels.cut(0, parted(64), K=2)
+        kernels.cut(parted(64), K=2)
         package.cut(parted(32), K=1).sync()
         with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
             package.cut(parted(64).unpartition(), K=1).sync()
     assert caught.value.fix.startswith("pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case")
-    for call in (lambda: kernels.cut(0, parted(64)), lambda: package.cut(parted(64))):
+    for call in (lambda: kernels.cut(parted(64)), lambda: package.cut(parted(64))):
         with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
             call()
     assert [launch.symbol for launch in driver.launches] == ["cut_64_2", "cut_32_1"]
@@ -314,7 +314,7 @@ from tilec.runtime.cpu_launch import CpuOptions
 from tilec.runtime.device import Device
 before = set(sys.modules)
 device = Device("cpu", driver=PythonKernels(CpuOptions(run=add)))
-cold.load(device).add(0, ones(8), ones(8), ones(8))
+cold.load(device).add(ones(8), ones(8), ones(8))
 device.sync()
 print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec.runtime.ops")))
 """

@@ -209,8 +209,8 @@ def test_kernels_whose_names_meet_others(name):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ({"z": "self", "x": "stream", "y": "in"}, ["self", "stream_", "self_", "stream", "in_", "alpha"]),
-        ({"z": "__z", "x": "z", "y": "z_"}, ["self", "stream", "z", "z_", "z__", "alpha"]),
+        ({"z": "self", "x": "stream", "y": "in"}, ["self", "self_", "stream_", "in_", "alpha"]),
+        ({"z": "__z", "x": "z", "y": "z_"}, ["self", "z", "z_", "z__", "alpha"]),
     ],
 )
 def test_parameters_whose_names_meet_others(names, expected):

@@ -99,7 +99,7 @@ def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
     if not to.nbytes:
         return
     if ctx.driver.device(ctx.device).interprets is None:
-        _module(ctx).unpack(ctx.stream, to.raw, source.raw, to.facts.size, len(CODES))
+        _module(ctx).unpack(to.raw, source.raw, to.facts.size, len(CODES), stream=ctx.stream)
         return
 
     def work(target: Array, origin: Array) -> None:
@@ -116,11 +116,11 @@ def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
     module, count = _module(ctx), to.facts.size
     wanted, given = to.facts.dtype, source.facts.dtype
     if DTYPES[wanted].packed:
-        module.pack(ctx.stream, to.raw, source.raw, count, source.code, HELD=held_of(given, wanted))
+        module.pack(to.raw, source.raw, count, source.code, HELD=held_of(given, wanted), stream=ctx.stream)
     elif DTYPES[given].packed:
-        module.unpack(ctx.stream, to.raw, source.raw, count, to.code)
+        module.unpack(to.raw, source.raw, count, to.code, stream=ctx.stream)
     else:
-        module.convert(ctx.stream, to.raw, source.raw, count, to.code, source.code, HELD=held_of(given, wanted))
+        module.convert(to.raw, source.raw, count, to.code, source.code, HELD=held_of(given, wanted), stream=ctx.stream)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +140,7 @@ class Fill:
         if len(set(pattern)) == 1:
             ctx.driver.fill(ctx.device, to.facts.ptr, pattern[0], to.nbytes, ctx.stream)
         else:
-            _module(ctx).fill(ctx.stream, to.raw, to.nbytes, int.from_bytes(pattern, "little"))
+            _module(ctx).fill(to.raw, to.nbytes, int.from_bytes(pattern, "little"), stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -163,7 +163,7 @@ class Diagonal:
         """Zeros first, then the diagonal."""
         ctx.driver.fill(ctx.device, to.facts.ptr, 0, to.nbytes, ctx.stream)
         count, step = min(self.rows, self.columns), self.columns + 1
-        _module(ctx).diagonal(ctx.stream, to.raw, count, step, self.bits, width_of(to.facts.dtype))
+        _module(ctx).diagonal(to.raw, count, step, self.bits, width_of(to.facts.dtype), stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -181,7 +181,7 @@ class Integers:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).integers(ctx.stream, to.raw, to.facts.size, self.start % 2**64, self.step % 2**64, to.code)
+        _module(ctx).integers(to.raw, to.facts.size, self.start % 2**64, self.step % 2**64, to.code, stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -204,7 +204,7 @@ class Numbers:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).numbers(ctx.stream, to.raw, to.facts.size, self.start, self.step, self.last, to.code)
+        _module(ctx).numbers(to.raw, to.facts.size, self.start, self.step, self.last, to.code, stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""
@@ -228,7 +228,7 @@ class Uniform:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).uniform(ctx.stream, to.raw, to.facts.size, self.seed, CODE=to.code)
+        _module(ctx).uniform(to.raw, to.facts.size, self.seed, CODE=to.code, stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""
@@ -247,7 +247,7 @@ class Normal:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).normal(ctx.stream, to.raw, to.facts.size, self.seed, self.mean, self.deviation, CODE=to.code)
+        _module(ctx).normal(to.raw, to.facts.size, self.seed, self.mean, self.deviation, CODE=to.code, stream=ctx.stream)
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""

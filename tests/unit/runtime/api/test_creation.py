@@ -371,7 +371,7 @@ def test_launches_refuse_meta_tensors():
 
     module = load(bundle_of(ADD), 0, driver=fake_driver(ADD))
     with pytest.raises(LaunchError, match="it is a MetaTensor, which has a shape and no memory"):
-        module.add(3, MetaTensor(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
+        module.add(MetaTensor(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000), stream=3)
 
 
 def test_a_tensor_is_converted_where_it_is():

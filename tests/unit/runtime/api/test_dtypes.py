@@ -185,16 +185,16 @@ def test_launches(name: str) -> None:
         t = api.from_host(sample(name)).sync()
         other = api.from_host(sample("i16" if name != "i16" else "f32")).sync()
         for _ in range(2):
-            module.kernels[info.name](0, t)
+            module.kernels[info.name](t)
         assert [found.arguments for found in driver.launches] == [(t.ptr, 4, DTYPES[name].size_of(8))] * 2
         with pytest.raises(DTypeError, match=rf"^take_{name}: output 'x' takes {name}, got {other.dtype}$"):
-            module.kernels[info.name](0, other)
+            module.kernels[info.name](other)
         (back,) = module.lazy[info.name](t).sync()
         assert equal(back.to_host(), sample(name))
     foreign = Array(2, 4, dtype=name)
     if DTYPES[name].packed:
         with pytest.raises(TypeError, match=rf"^take_{name}: output 'x' .*whose elements may lie one in a byte there"):
-            module.kernels[info.name](0, foreign)
+            module.kernels[info.name](foreign)
     else:
-        module.kernels[info.name](0, foreign)
+        module.kernels[info.name](foreign)
         assert driver.launches[-1].arguments[0] == 0x10000

@@ -70,7 +70,7 @@ def expected(value: Any) -> tuple[Any, ...] | None:
         "text",
         [1],
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_other_arrays_are_read_by_python(value: Any) -> None:
     wanted = expected(value)

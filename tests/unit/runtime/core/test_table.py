@@ -32,7 +32,7 @@ def add_module() -> tuple[Module, FakeDriver, Any]:
     """A loaded kernel after its first launch, with its table."""
     driver = fake_driver(ADD)
     module = load(bundle_of(ADD), driver=driver)
-    module.add(5, *vectors(1024))
+    module.add(*vectors(1024), stream=5)
     return module, driver, module.kernels["add"]._table
 
 
@@ -48,7 +48,7 @@ def test_launches_of_other_extents_hit() -> None:
         launch = driver.launches[-1]
         assert (launch.stream, launch.shape.grid) == (7, (-(-extent // 256), 1, 1))
         assert launch.arguments == (1 << 40, 2 << 40, 3 << 40, extent, 2.5)
-    module.add(5, *vectors(17))  # another variant
+    module.add(*vectors(17), stream=5)  # another variant
     assert (len(plans), driver.launches[-1].symbol) == (2, "add_any")
     assert plans.launch(5, (*vectors(18), 2)) is False, "a number of another type"
 
@@ -295,9 +295,9 @@ def test_a_refused_launch_is_told_and_the_next_one_works() -> None:
     for _ in range(2):
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
         with pytest.raises(DriverError, match=r"^add: .*CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
-            module.add(5, *vectors(1024))
+            module.add(*vectors(1024), stream=5)
         driver.fail.clear()
-        module.add(5, *vectors(2048))
+        module.add(*vectors(2048), stream=5)
     assert (len(plans), len(driver.launches)) == (1, 5)
 
 
@@ -309,7 +309,7 @@ def test_threads_that_miss_at_once_share_a_plan() -> None:
     def work(stream: int) -> None:
         barrier.wait()
         for turn in range(200):
-            launcher(stream, *vectors(16 + turn % 50), 1.0)
+            launcher(*vectors(16 + turn % 50), 1.0, stream=stream)
 
     threads = [threading.Thread(target=work, args=(stream,)) for stream in range(1, 5)]
     for thread in threads:
@@ -366,5 +366,5 @@ def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "CORE", None)
     module, driver, plans = add_module()
     assert isinstance(plans, NoTable)
-    module.add(5, *vectors(2048))
+    module.add(*vectors(2048), stream=5)
     assert len(driver.launches) == 2

@@ -49,5 +49,5 @@ class Held:
 
     def add(self, ctx: ExecutionContext, z: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """z = x + 1, enqueued."""
-        self.module.add(ctx, z, x, ones(len(x)))
+        self.module.add(z, x, ones(len(x)), stream=ctx)
         return z

@@ -55,7 +55,7 @@ def program(module: Module, device: Device) -> float:
         z, x, y, _ = module.lazy.add(z, x, y).schedule(On(two)).result()
         shared = module.lazy.add(z, x, y).shared()
         zip_ops(shared, shared).sync_on(two)
-        module.add(one, *(Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=two.handle) for _ in range(3)))
+        module.add(*(Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=two.handle) for _ in range(3)), stream=one)
 
         def memory(ctx: ExecutionContext) -> float:
             address = ctx.malloc_async(64)

@@ -92,7 +92,7 @@ def test_replays_are_ordered_with_other_uses_on_other_streams(cpu: Cpu) -> None:
     streams = [cpu.device.new_stream() for _ in range(3)]
     for number in range(30):
         graph.replay(streams[number % 3])
-        cpu.module.add(streams[(number + 1) % 3], total_of(cpu, streams[(number + 1) % 3], total), total, one)
+        cpu.module.add(total_of(cpu, streams[(number + 1) % 3], total), total, one, stream=streams[(number + 1) % 3])
     assert contents(total) == {30}
 
 
@@ -147,8 +147,8 @@ def test_launchers_that_are_called_in_a_capture_are_owned_too(cpu: Cpu) -> None:
     inputs: list[Any] = [cpu.tensor(2), np.full(COUNT, 3, np.float32)]
 
     def work(ctx: ExecutionContext) -> None:
-        cpu.module.add(ctx, z, *inputs)
-        cpu.module.add(ctx.stream, w, z, inputs[1])
+        cpu.module.add(z, *inputs, stream=ctx)
+        cpu.module.add(w, z, inputs[1], stream=ctx.stream)
 
     graph = with_context(work).graph_on(cpu.stream)
     kept = weakref.ref(inputs[0].storage)
@@ -157,7 +157,7 @@ def test_launchers_that_are_called_in_a_capture_are_owned_too(cpu: Cpu) -> None:
     assert kept() is not None
     graph.replay()
     assert (contents(z), contents(w)) == ({5}, {8})
-    cpu.module.add(cpu.stream, z, w, w)  # outside of the capture the same launchers launch
+    cpu.module.add(z, w, w, stream=cpu.stream)  # outside of the capture the same launchers launch
     assert contents(z) == {16}
     graph.close()
     del graph

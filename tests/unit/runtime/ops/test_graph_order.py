@@ -39,7 +39,7 @@ def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     assert found[-1] == ("launch", t)
     assert set(found[:-1]) == {("record", s), ("wait", t), ("record", 5)}
     output = graph.take_output()
-    gpu.module.add(s, y2 := gpu.tensor(), output, output)
+    gpu.module.add(y2 := gpu.tensor(), output, output, stream=s)
     assert ("record", t) in gpu.steps(), "the launch reads what the replay on the other stream writes"
     del y2
 
@@ -143,17 +143,17 @@ def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
 
 def test_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
     tensors = [gpu.tensor() for _ in range(3)]
-    gpu.module.add(gpu.stream, *tensors)
+    gpu.module.add(*tensors, stream=gpu.stream)
 
     def work(ctx: ExecutionContext) -> None:
         for _ in range(3):
-            gpu.module.add(ctx, *tensors)
+            gpu.module.add(*tensors, stream=ctx)
 
     for _ in range(2):
         graph = with_context(work).graph_on(gpu.stream)
         assert graph.nodes == 3
     gpu.steps()
-    gpu.module.add(gpu.stream, *tensors)
+    gpu.module.add(*tensors, stream=gpu.stream)
     assert gpu.steps() == [("launch", gpu.stream.handle)]
     graph.replay(gpu.other)
     assert [step for step in gpu.steps() if step[0] == "launch"] == [("launch", gpu.other.handle)] * 3
@@ -169,15 +169,15 @@ def test_a_launch_that_is_refused_leaves_no_way_around_the_capture(gpu: Gpu) -> 
     for array in arrays:
         gpu.driver.own(array.__cuda_array_interface__["data"][0], 0)
     z, x, y = arrays
-    gpu.module.add(gpu.stream, z, x, y)
+    gpu.module.add(z, x, y, stream=gpu.stream)
 
     def refused(ctx: ExecutionContext) -> None:
-        gpu.module.add(ctx, z, z, y)
+        gpu.module.add(z, z, y, stream=ctx)
 
     with pytest.raises(AliasError):
         with_context(refused).graph_on(gpu.stream)
     for _ in range(2):
-        graph = with_context(lambda ctx: gpu.module.add(ctx, z, x, y)).graph_on(gpu.stream)
+        graph = with_context(lambda ctx: gpu.module.add(z, x, y, stream=ctx)).graph_on(gpu.stream)
         state: Any = graph._state
         assert [kept in state.uses[-1][0].owner for kept in arrays] == [True] * 3
 
@@ -191,13 +191,13 @@ def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
     gpu.driver.begin_capture(0, 9)
     gpu.driver.calls.clear()
     for _ in range(2):
-        gpu.module.add(9, z, x, y)
+        gpu.module.add(z, x, y, stream=9)
     assert gpu.driver.calls.count("synchronize_event") == 6
     assert {step for step in gpu.steps() if step[0] != "record"} == set(), "the captured stream waits for nothing"
     graph = gpu.driver.end_capture(0, 9)
     assert gpu.driver.graph_nodes(graph) == 2
     gpu.driver.calls.clear()
-    gpu.module.add(5, z, x, y)
+    gpu.module.add(z, x, y, stream=5)
     assert gpu.driver.calls == [], "nothing has run: stream 5 is in order still"
 
 
@@ -216,7 +216,7 @@ def test_memory_and_ops_are_refused_in_a_capture_of_others(gpu: Gpu) -> None:
 
 def test_what_was_used_there_before_is_freed_after_a_capture_of_others(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()
-    gpu.module.add(9, z, x, y)
+    gpu.module.add(z, x, y, stream=9)
     gpu.driver.begin_capture(0, 9)
     del z
     gc.collect()

@@ -33,7 +33,7 @@ def test_a_stream_of_others_is_taken_wherever_one_is(held: Held) -> None:
         theirs = Theirs(own)
         t, x = (api.from_host(ones(SIZE)).sync_on(theirs) for _ in range(2))
         with held.held():
-            held.module.add(theirs, t, x, api.from_host(ones(SIZE)).enqueue_on(theirs))
+            held.module.add(t, x, api.from_host(ones(SIZE)).enqueue_on(theirs), stream=theirs)
             found = api.to_host(t).enqueue_on(theirs)
         own.sync()
         assert found.tolist() == [2.0] * SIZE

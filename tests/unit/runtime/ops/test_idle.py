@@ -52,7 +52,7 @@ def test_an_array_that_a_tensor_is_of_goes_after_the_launch(held: Held) -> None:
     t = Tensor.from_foreign(x, driver=held.driver)
     del x
     with held.held():
-        held.module.add(0, Tensor.from_foreign(array(), driver=held.driver), t, t)
+        held.module.add(Tensor.from_foreign(array(), driver=held.driver), t, t)
         del t
         gc.collect()
         assert alive() is not None
@@ -80,7 +80,7 @@ def test_a_tensor_that_another_thread_drops_goes(held: Held) -> None:
     alive = weakref.ref(x)
     tensors = [Tensor.from_foreign(x, driver=held.driver)]
     del x
-    held.module.add(0, Tensor.from_foreign(array(), driver=held.driver), tensors[0], tensors[0])
+    held.module.add(Tensor.from_foreign(array(), driver=held.driver), tensors[0], tensors[0])
     thread = threading.Thread(target=tensors.clear)
     thread.start()
     joined(thread)

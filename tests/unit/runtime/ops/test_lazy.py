@@ -78,7 +78,7 @@ def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = (on(driver, 512) for _ in range(3))
     op = module.lazy.add(z, x, y)
-    for use in (lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)), lambda: x.share(), lambda: module.add(0, z, x, y)):
+    for use in (lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)), lambda: x.share(), lambda: module.add(z, x, y)):
         with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"):
             use()
     op.sync()
@@ -259,11 +259,11 @@ def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDrive
         r"  cause: blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell\n"
         r"  fix: leave map\(\) out; where the kernel's blocks do go on, say so: lazy.add\(...\).grid\(3\)"
     )
-    for launch in (lambda z: module.add(0, z, x, y), lambda z: module.lazy.add(z, x, y).sync()):
+    for launch in (lambda z: module.add(z, x, y), lambda z: module.lazy.add(z, x, y).sync()):
         with pytest.raises(LaunchLimitError, match=message):
             launch(on(driver, 1000).partition(256).map(3))
     assert driver.launches == []
-    module.add(0, on(driver, 1000).partition(256).map(4), x, y)  # one for each
+    module.add(on(driver, 1000).partition(256).map(4), x, y)  # one for each
 
 
 def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> None:
@@ -329,7 +329,7 @@ def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> 
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
             module.lazy.pair(z, w).sync()
         with pytest.raises(LaunchLimitError, match=f"pair: .*{message}"):
-            module.pair(0, z, w)
+            module.pair(z, w)
         with pytest.raises(LaunchLimitError, match=message):
             module.kernels["pair"].explain(z, w)
     assert driver.launches == []
@@ -352,12 +352,12 @@ def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
         z, w = on(driver, 1000), on(driver, 1000)
         one, two = first(z), second(w)
         for _ in range(2):
-            module.pair(0, one, two)
+            module.pair(one, two)
             one, two = module.lazy.pair(one, two).sync()
         assert module.kernels["pair"].explain(one, two).shape.grid == (grid, 1, 1)
         with pytest.raises(LaunchLimitError):
-            module.pair(0, one, on(driver, 1000).partition(64))
-        module.pair(0, on(driver, 1000), on(driver, 1000))
+            module.pair(one, on(driver, 1000).partition(64))
+        module.pair(on(driver, 1000), on(driver, 1000))
     assert [launch.shape.grid[0] for launch in driver.launches] == [grid] * 4 + [4]
 
 

@@ -70,7 +70,7 @@ def test_a_view_that_a_launch_reads_ends_with_its_last_name(held: Held) -> None:
     t, z = tensor(held), tensor(held)
     with held.held():
         view = t[0:4]
-        held.module.add(0, z, view, view)
+        held.module.add(z, view, view)
         del view
         assert t.lease.claims == ()
         t.reshape(2, 2)
@@ -164,7 +164,7 @@ def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
             held.module.lazy.add(z, read, read).sync()
     assert np.asarray(t).tolist() == [2.0] * 4
     with x.borrow_mut() as z, Stream(held.device, driver=held.driver) as other:  # what only was read
-        held.module.add(other, z, ones(4), ones(4))
+        held.module.add(z, ones(4), ones(4), stream=other)
         other.sync()
     assert np.asarray(x).tolist() == [2.0] * 4
 
@@ -182,14 +182,14 @@ def test_what_was_written_before_work_that_failed_is_there(held: Held) -> None:
     """On the stream of the failure, by launches that had no mark of their own."""
     with Stream(held.device, driver=held.driver) as one, Stream(held.device, driver=held.driver) as other:
         x, z = tensor(held), tensor(held)
-        held.module.add(one, x, ones(4), ones(4))
+        held.module.add(x, ones(4), ones(4), stream=one)
         one.sync()
         with x.borrow() as read:
             held.fail = True
             with pytest.raises(OSError, match="the kernel failed"):
                 held.module.lazy.add(tensor(held), read, read).sync_on(one)
             held.fail = False
-            held.module.add(other, z, read, read)
+            held.module.add(z, read, read, stream=other)
             other.sync()
         assert np.asarray(x).tolist() == [2.0] * 4
         assert np.asarray(z).tolist() == [4.0] * 4

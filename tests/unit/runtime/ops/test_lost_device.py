@@ -54,7 +54,7 @@ class Lab:
         add(run)
 
     def op(self, number: float) -> DeviceOp[Any]:
-        return with_context(lambda ctx: self.module.add(ctx, np.zeros(4, np.float32), np.full(4, number, np.float32), ones(4)))
+        return with_context(lambda ctx: self.module.add(np.zeros(4, np.float32), np.full(4, number, np.float32), ones(4), stream=ctx))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
     with pytest.raises(ContextLostError, match=SINCE):
         lab.device.sync()
     with pytest.raises(ContextLostError, match=SINCE):
-        lab.module.add(0, np.zeros(4, np.float32), ones(4), ones(4))
+        lab.module.add(np.zeros(4, np.float32), ones(4), ones(4))
     with caplog.at_level(logging.DEBUG):
         before.clear()
         gc.collect()
@@ -133,14 +133,14 @@ def test_a_device_that_is_no_such_thing_goes_on_after_a_fault() -> None:
     one, other = device.new_stream(), device.new_stream()
     later(module, one, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
     z = np.zeros(4, np.float32)
-    module.add(other, z, ones(4), ones(4))
+    module.add(z, ones(4), ones(4), stream=other)
     other.sync()
     assert z.tolist() == [2.0] * 4
     with pytest.raises(FaultError, match=r"^add-any: element 5 of x is outside") as caught:
         one.sync()
     assert (caught.value.kernel, caught.value.device) == ("add-any", -1)
     z[:] = 0
-    module.add(one, z, ones(4), ones(4))
+    module.add(z, ones(4), ones(4), stream=one)
     one.sync()
     assert z.tolist() == [2.0] * 4
 

@@ -57,9 +57,9 @@ def test_launches_write_parts(cpu: Cpu) -> None:
     t, x = cpu.tensor(0), cpu.tensor(1).share()
     stream = cpu.stream
     with use_device(cpu.device), t.borrow_mut() as m, x.clone()[:HALF] as read:
-        cpu.module.add(stream, m[:HALF], read, read)
+        cpu.module.add(m[:HALF], read, read, stream=stream)
         for _ in range(3):  # the remembered plan too
-            cpu.module.add(stream, m[HALF:], read, read, 2.0)
+            cpu.module.add(m[HALF:], read, read, 2.0, stream=stream)
         with m[:HALF] as first:
             given = cpu.add(first, m[HALF:], read).sync()  # reads one part, and writes another
             assert given is first
@@ -68,11 +68,11 @@ def test_launches_write_parts(cpu: Cpu) -> None:
                 first.to_host()
             op.sync_on(stream)
             with pytest.raises(BorrowError, match=r"the launch of add .*: the slice .* still writes it"):
-                cpu.module.add(stream, m, x, x)
+                cpu.module.add(m, x, x, stream=stream)
             with pytest.raises(BorrowError, match=r"the launch of add .*: the slice .* still writes it"):
                 cpu.add(m, x, x)
             with first.borrow() as still, pytest.raises(BorrowError, match=r"the launch of add .*: the borrow .* still reads it"):
-                cpu.module.add(stream, first, still, read)
+                cpu.module.add(first, still, read, stream=stream)
     stream.sync()
     assert t.to_host().tolist() == [2] * HALF + [3] * HALF
 
@@ -89,7 +89,7 @@ def test_a_launch_cannot_outlive_the_borrow_of_its_part(cpu: Cpu) -> None:
             with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
                 late.sync()
         with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
-            cpu.module.add(cpu.stream, part, x[:HALF], x[:HALF])
+            cpu.module.add(part, x[:HALF], x[:HALF], stream=cpu.stream)
     t.share()
     assert cpu.runs == 0
 

@@ -46,7 +46,7 @@ def test_launches_of_one_stream_cost_no_event(made: tuple[Module, FakeDriver]) -
     z, x, y = tensors(driver)
     steps(driver)
     for _ in range(3):
-        module.add(5, z, x, y)
+        module.add(z, x, y, stream=5)
     assert steps(driver) == [("launch", 5)] * 3
     assert driver.launches[-1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
 
@@ -54,16 +54,16 @@ def test_launches_of_one_stream_cost_no_event(made: tuple[Module, FakeDriver]) -
 def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(made: tuple[Module, FakeDriver]) -> None:
     module, driver = made
     z, x, y = tensors(driver)
-    module.add(5, z, x, y)
+    module.add(z, x, y, stream=5)
     steps(driver)
     w = tensors(driver, stream=6, count=1)[0]
-    module.add(6, w, z, x)
+    module.add(w, z, x, stream=6)
     found = steps(driver)
     assert found == [("allocate", 6), ("record", 5), ("wait", 6), ("record", 5), ("wait", 6), ("launch", 6)]
-    module.add(6, w, z, x)
-    module.add(5, y, x, x)
+    module.add(w, z, x, stream=6)
+    module.add(y, x, x, stream=5)
     assert steps(driver) == [("launch", 6), ("launch", 5)], "reads wait once, and readers do not wait for each other"
-    module.add(5, z, x, y)
+    module.add(z, x, y, stream=5)
     assert steps(driver) == [("record", 6), ("wait", 5), ("launch", 5)], "a write waits for the read of its old contents"
 
 
@@ -76,11 +76,11 @@ def test_plans_may_be_forgotten_while_a_launch_looks_for_its_own(made: tuple[Mod
 
     module, driver = made
     z, x, y = tensors(driver)
-    module.add(5, z, x, y)
+    module.add(z, x, y, stream=5)
     launcher = module.kernels["add"]
     launcher.plans = Forgetful()
     for _ in range(2):
-        module.add(6, z, x, y)
+        module.add(z, x, y, stream=6)
     assert [launch.stream for launch in driver.launches] == [5, 6, 6]
 
 
@@ -90,25 +90,25 @@ def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriv
     for _ in range(2):  # first the slow path, then the fast one
         view = z[0:8]
         with pytest.raises(BorrowError) as caught:
-            module.add(5, z, x, y)
+            module.add(z, x, y, stream=5)
         assert caught.value.what.startswith(f"the tensor cannot be written by the launch of add ({__file__}:")
         assert f"the slice ({__file__}:" in caught.value.what
-        module.add(5, x, z, y)  # reading it is fine
+        module.add(x, z, y, stream=5)  # reading it is fine
         view.release()
         with x.borrow_mut() as m:
             with pytest.raises(
                 BorrowError, match=r"the tensor cannot be read by the launch of add .*: the mutable borrow .* still writes it"
             ):
-                module.add(5, z, x, y)
-            module.add(5, m, z, y)
+                module.add(z, x, y, stream=5)
+            module.add(m, z, y, stream=5)
             part = m.partition(256)
             with pytest.raises(BorrowError, match=r"the partition in place .* still writes it"):
-                module.add(5, m, z, y)
-            module.add(5, part, z, y)
+                module.add(m, z, y, stream=5)
+            module.add(part, z, y, stream=5)
         for gone in (m, part):
             with pytest.raises(BorrowError, match="has ended"):
-                module.add(5, gone, z, y)
-        module.add(5, z, x, y)
+                module.add(gone, z, y, stream=5)
+        module.add(z, x, y, stream=5)
     assert len(driver.launches) == 8
 
 
@@ -116,22 +116,22 @@ def test_what_gives_no_right_to_write_is_not_written(made: tuple[Module, FakeDri
     module, driver = made
     z, x, y = tensors(driver)
     shared = z.share()
-    module.add(5, x, shared, y)
-    module.add(5, x, shared.clone(), shared)
+    module.add(x, shared, y, stream=5)
+    module.add(x, shared.clone(), shared, stream=5)
     with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the shared tensor: it is there for reading only"):
-        module.add(5, shared, x, y)
+        module.add(shared, x, y, stream=5)
     with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the view: it is there for reading only"):
-        module.add(5, x.view(64), y, y)
+        module.add(x.view(64), y, y, stream=5)
     with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \("):
-        module.add(5, x, z, y)
+        module.add(x, z, y, stream=5)
     part = x.partition(256)
     with pytest.raises(UseAfterMoveError, match=r"it was moved into the partition \("):
-        module.add(5, x, y, y)
-    module.add(5, part, y, y)
+        module.add(x, y, y, stream=5)
+    module.add(part, y, y, stream=5)
     whole = part.unpartition()
     with pytest.raises(UseAfterMoveError, match=r"it was moved into unpartition \("):
-        module.add(5, part, y, y)
-    module.add(5, whole, y, y)
+        module.add(part, y, y, stream=5)
+    module.add(whole, y, y, stream=5)
     assert len(driver.launches) == 4
 
 
@@ -141,13 +141,13 @@ def test_a_refused_launch_leaves_streams_alone(made: tuple[Module, FakeDriver]) 
     short = Tensor.uninitialized(32, "f32", driver=driver, ordinal=0, stream=5)
     steps(driver)
     with pytest.raises(ValueError, match="requires"):
-        module.add(6, z, x, short)
+        module.add(z, x, short, stream=6)
     with pytest.raises(ArgumentError):
-        module.add(6, z, x)
+        module.add(z, x, stream=6)
     cpu = tensors(CpuDriver(), -1, 0, 1)[0]
-    module.add(5, z, x, y)
+    module.add(z, x, y, stream=5)
     with pytest.raises(ArgumentError, match="is on the CPU"):
-        module.add(6, z, x, cpu)
+        module.add(z, x, cpu, stream=6)
     assert steps(driver) == [("launch", 5)]
 
 
@@ -157,7 +157,7 @@ def test_raw_tensors_are_for_executions_that_see_to_order_themselves(made: tuple
     with z.borrow_mut() as m, x.borrow() as r:
         raw = m.raw()
         steps(driver)
-        module.add(7, raw, r.raw(), y.raw())
+        module.add(raw, r.raw(), y.raw(), stream=7)
     assert steps(driver) == [("launch", 7)]
     del z, m
     assert "free" not in driver.calls, "it keeps the memory"
@@ -171,11 +171,11 @@ def test_who_reads_what_a_failed_launch_should_have_written_is_told() -> None:
 
     module, driver = device(fails)
     z, x, y = tensors(driver, -1, 0)
-    module.add(0, z, x, y)
+    module.add(z, x, y)
     for read in (np.asarray, np.from_dlpack):
         with pytest.raises(FaultError, match=r"^add: no"):
             read(z)
-        module.add(0, z, x, y)
+        module.add(z, x, y)
     with pytest.raises(FaultError, match=r"^add: no"):
         driver.synchronize(-1, 0)
     np.asarray(x)
@@ -189,10 +189,10 @@ def test_memory_of_a_failed_launch_is_freed_and_its_error_is_told_once() -> None
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
         z, x, y = tensors(driver, -1, one.handle)
         x.storage.pass_through(two.handle, write=False)
-        module.add(one, z, x, y)
+        module.add(z, x, y, stream=one)
         with pytest.raises(FaultError):
             one.sync()
-        module.add(one, z, x, y)
+        module.add(z, x, y, stream=one)
         del x
         with pytest.raises(FaultError):
             one.sync()
@@ -216,10 +216,10 @@ def test_values_are_right_across_streams_that_are_held_up() -> None:
         x_value, y_value = 1.0, 2.0
         for number in range(12):
             stream = (one, two)[number % 2]
-            module.add(stream, z, x, y)  # z = x + y
+            module.add(z, x, y, stream=stream)  # z = x + y
             expected = x_value + y_value
             other = (two, one)[number % 3 == 0]
-            module.add(other, x, y, z)  # x = y + z: reads z, writes what was read
+            module.add(x, y, z, stream=other)  # x = y + z: reads z, writes what was read
             x_value = y_value + expected
         assert np.asarray(z)[0] == expected
         assert np.asarray(x).tolist() == [x_value] * 64
@@ -238,7 +238,7 @@ with z.borrow():
         z.borrow_mut()
     except BorrowError:
         pass
-module.add(6, z, x, y)
+module.add(z, x, y, stream=6)
 """
 
 
@@ -264,11 +264,11 @@ def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_
     array = np.zeros(2048, np.float32)
     one, two = Tensor.from_foreign(array, driver=cpu), Tensor.from_foreign(array, driver=cpu)
     with one.borrow_mut() as z, two[512:1536] as x, pytest.raises(AliasError) as caught:
-        module.add(0, z[0:1024], x, np.ones(1024, np.float32))
+        module.add(z[0:1024], x, np.ones(1024, np.float32))
     words = r"'z' is the slice \(.*test_tensor_launches\.py:\d+\) and 'x' is the slice \(.*:\d+\), in the launch of add \(.*:\d+\)"
     assert re.fullmatch(words, caught.value.cause)
     with pytest.raises(AliasError) as caught:
-        module.add(0, array[:1024], array[8:1032], two[1024:])
+        module.add(array[:1024], array[8:1032], two[1024:])
     assert re.fullmatch(r"'z' is a numpy ndarray and 'x' is a numpy ndarray, in the launch of add \(.*:\d+\)", caught.value.cause)
     with Stream(Device("cpu", driver=cpu)) as stream, pytest.raises(AliasError) as caught:
         module.lazy.add(Tensor.from_foreign(array[:1024], driver=cpu), array[8:1032], two[1024:]).sync_on(stream)
