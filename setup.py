@@ -12,7 +12,7 @@ import tempfile
 
 from setuptools import Extension, setup
 
-CORE = "tilec/runtime/_core"
+CORE = "runtime/tilec_runtime/_core"
 SOURCES = ("array", "cache", "call", "driver", "expr", "module", "plan", "scalar", "table")
 HEADERS = ("array", "cache", "call", "core", "driver", "expr", "plan", "scalar", "table", "dlpack/dlpack")
 # Designated and {0} initializers are meant as they are.
@@ -23,7 +23,7 @@ def extension() -> Extension:
     """Describe the launch core to setuptools."""
     strict = os.environ.get("TILEC_NATIVE_STRICT", "0") not in ("", "0")
     return Extension(
-        "tilec.runtime._core",
+        "tilec_runtime._core",
         sources=[f"{CORE}/{name}.c" for name in SOURCES],
         depends=[f"{CORE}/{name}.h" for name in HEADERS],
         extra_compile_args=["-std=c11", "-fvisibility=hidden", *WARNINGS, *(["-Werror"] if strict else [])],

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tilec.bundle.read import Bundle
-from tilec.model.expr import parse
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.signature import AbiSlot
 
 LIBRARY = Path(__file__).resolve().parents[1] / "build" / "c_loop.so"
 SOURCE = """

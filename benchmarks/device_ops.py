@@ -59,7 +59,7 @@ def main() -> int:
 
 def overlapping() -> dict[str, Any]:
     """Milliseconds of 4 independent operations of 1 ms on few multiprocessors: over the default policy, and on one stream."""
-    from tilec.runtime import AsyncKernelLaunch, LaunchConfig, SingleStream, load_module_from_ptx, use_policy
+    from tilec_runtime import AsyncKernelLaunch, LaunchConfig, SingleStream, load_module_from_ptx, use_policy
 
     spin = load_module_from_ptx(SPIN).function("spin", ("u64",))
 

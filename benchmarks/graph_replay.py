@@ -37,7 +37,7 @@ def main() -> int:
         print("no GPU: nothing was measured", file=sys.stderr)
         return 3
     torch.zeros(1, device="cuda")
-    from tilec.runtime import load
+    from tilec_runtime import load
 
     module = load(next(arguments.dist.glob("*.tilec")), 0)
     tables = {
@@ -59,7 +59,7 @@ def main() -> int:
 
 def vector_add(torch: Any, module: Any) -> tuple[Any, Any, Any]:
     """The ops, the same launches for torch to capture, and torch's own kernels: all in the same memory."""
-    from tilec.runtime import Tensor
+    from tilec_runtime import Tensor
 
     tz, tx, ty = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
     z, x, y = (Tensor.from_foreign(each) for each in (tz, tx, ty))
@@ -84,7 +84,7 @@ def vector_add(torch: Any, module: Any) -> tuple[Any, Any, Any]:
 
 def elementwise(torch: Any, module: Any) -> tuple[Any, Any, Any]:
     """As `vector_add`, of a kernel of threads."""
-    from tilec.runtime import Tensor
+    from tilec_runtime import Tensor
 
     tz, tx = (torch.ones(ELEMENTS, device="cuda") for _ in range(2))
     z, shared = Tensor.from_foreign(tz), Tensor.from_foreign(tx).share()
@@ -108,7 +108,7 @@ def elementwise(torch: Any, module: Any) -> tuple[Any, Any, Any]:
 
 def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None], own: Callable[[], None]) -> dict[str, Any]:
     """Microseconds per kernel of each way."""
-    from tilec.runtime import CudaGraph, Stream
+    from tilec_runtime import CudaGraph, Stream
 
     with CudaGraph.scope(Stream(0)) as scope:
         record(scope)

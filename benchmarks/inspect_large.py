@@ -14,13 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from tilec.bundle.write import write_bundle
-from tilec.errors import Location
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 KERNELS, TARGETS = 1000, ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 MOST_SECONDS, MOST_BYTES = 2.0, 300_000_000

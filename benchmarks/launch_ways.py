@@ -40,7 +40,7 @@ DONE:
 
 def own_tensors(n: int, count: int = 3, stream: int = 0) -> list[Any]:
     """Tensors of tilec's own."""
-    from tilec.runtime import Tensor, current_device
+    from tilec_runtime import Tensor, current_device
 
     driver = current_device().driver
     return [Tensor.uninitialized((n,), "f32", driver=driver, ordinal=0, stream=stream) for _ in range(count)]

@@ -37,7 +37,7 @@ def main() -> int:
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.dist.resolve()))
     package = importlib.import_module("tilec_examples")
-    from tilec.runtime import Device
+    from tilec_runtime import Device
 
     works = {
         "launches": (launches(package), arguments.launches),
@@ -123,7 +123,7 @@ def ops(package: Any) -> Callable[[int], int]:
 
 def cancelled(package: Any) -> Callable[[int], int]:
     """Awaits that are cancelled while the device still works: each stream of the policy is kept busy meanwhile."""
-    from tilec.runtime import AsyncKernelLaunch, LaunchConfig, load_module_from_ptx
+    from tilec_runtime import AsyncKernelLaunch, LaunchConfig, load_module_from_ptx
 
     spin = load_module_from_ptx(SPIN).function("spin", ("u64",))
 

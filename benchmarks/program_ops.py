@@ -85,7 +85,7 @@ def compared(seconds: dict[str, list[float]], scale: float, **pairs: tuple[str, 
 
 async def waiting(package: Any) -> dict[str, dict[str, Any]]:
     """One small op and the wait for it, against a launch and the wait for its stream."""
-    from tilec.runtime import Stream
+    from tilec_runtime import Stream
 
     module, stream, add = package.load(0), Stream(0), package.vector_add
     direct = ways.own_tensors(ELEMENTS, stream=stream.handle)
@@ -126,7 +126,7 @@ async def waiting(package: Any) -> dict[str, dict[str, Any]]:
 
 def steps(package: Any) -> dict[str, dict[str, Any]]:
     """A step of `then`, built and enqueued, against the same function and launcher in a `for` loop."""
-    from tilec.runtime import Stream
+    from tilec_runtime import Stream
 
     stream = Stream(0)
     module, add = package.load(0), package.vector_add
@@ -155,7 +155,7 @@ def steps(package: Any) -> dict[str, dict[str, Any]]:
 
 def captures(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
     """The capture of 1,000 launches into a graph that is ready to be launched, against torch's of the same launches."""
-    from tilec.runtime import CudaGraph, Stream, Tensor
+    from tilec_runtime import CudaGraph, Stream, Tensor
 
     module, stream = package.load(0), Stream(0)
     foreign = [torch.ones(ELEMENTS, device="cuda") for _ in range(3)]
@@ -180,7 +180,7 @@ def captures(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
 
 def graph_calls(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
     """One call that launches a graph of ten kernels, without the wait for it."""
-    from tilec.runtime import CudaGraph, Stream, Tensor
+    from tilec_runtime import CudaGraph, Stream, Tensor
 
     module = package.load(0)
     foreign = [torch.ones(ELEMENTS, device="cuda") for _ in range(3)]

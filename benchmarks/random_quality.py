@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilec.runtime.kernels.philox import write_normal, write_uniform
+from tilec_runtime.kernels.philox import write_normal, write_uniform
 
 CHUNK = 1 << 20
 LIMIT = 1e-6

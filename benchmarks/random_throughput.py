@@ -1,4 +1,4 @@
-"""On a GPU: random numbers, fills and conversions of tilec.runtime.api against cuRAND, CuPy's Philox generator and torch.
+"""On a GPU: random numbers, fills and conversions of tilec_runtime.api against cuRAND, CuPy's Philox generator and torch.
 
 usage: python benchmarks/random_throughput.py OUT.json [--values 28]
 
@@ -70,7 +70,7 @@ def main() -> int:
 
 def random_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     """rand and randn in f32, and randn in f16."""
-    from tilec.runtime.kernels import CODES
+    from tilec_runtime.kernels import CODES
 
     module, stream = own_kernels(torch)
     buffer = torch.empty(count, device="cuda")
@@ -153,8 +153,8 @@ def fill_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     """Conversions that programs use most."""
-    from tilec.model.dtype import BY_NUMPY
-    from tilec.runtime.kernels import CODES, held_of
+    from tilec_runtime.kernels import CODES, held_of
+    from tilec_runtime.model.dtype import BY_NUMPY
 
     module, stream = own_kernels(torch)
     rows = []
@@ -175,8 +175,8 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     """The ops themselves, with memory as it comes: out of tilec's pool, against torch with its own. Both keep what is freed for later."""
-    from tilec.runtime import Device, api
-    from tilec.runtime.streams import Stream
+    from tilec_runtime import Device, api
+    from tilec_runtime.streams import Stream
 
     device = Device(0)
     stream = Stream.borrow_raw(torch.cuda.current_stream().cuda_stream, device)
@@ -195,8 +195,8 @@ def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 def own_kernels(torch: Any) -> tuple[Any, Any]:
     """The kernels behind `api`, and torch's stream."""
-    from tilec.runtime._driver import driver
-    from tilec.runtime.kernels import kernels
+    from tilec_runtime._driver import driver
+    from tilec_runtime.kernels import kernels
 
     return kernels(driver(), 0), torch.cuda.current_stream()
 

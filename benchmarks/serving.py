@@ -152,7 +152,7 @@ def tilec(device: str) -> Callable[[], Advance]:
     """Launchers of the built package; arrays are torch's on a GPU, NumPy's on the cpu device."""
     import tilec_programs
 
-    from tilec.runtime import CudaGraph, Stream, api, use_device
+    from tilec_runtime import CudaGraph, Stream, api, use_device
 
     module = tilec_programs.load(device)
     launchers = {name: module[name] for name in NAMES}

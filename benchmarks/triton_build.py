@@ -19,13 +19,13 @@ from typing import Any
 from common import ROOT, Spent, cores, median, options, save, spent, tilec, timed, toolkit
 
 from tilec.build import BuildRequest, plan_only
-from tilec.bundle.read import Bundle
 from tilec.compiler.events import SilentObserver
 from tilec.frontends._sass import _section
 from tilec.frontends._triton_bind import bind
 from tilec.frontends._triton_compile import Compiler, _pick
 from tilec.frontends.base import ToolSearch
-from tilec.model.job import Job
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.job import Job
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 # A measurement during which others had more than this share of the processors is left out: what they do hits two processes more than one.

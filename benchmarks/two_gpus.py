@@ -54,7 +54,7 @@ def data_parallel(pipelines: Path, devices: Sequence[Any], sizes: tuple[int, int
     """A batch through a model, whole on the first device, and in parts on all, each part scheduled by the policy of its device."""
     import numpy as np
 
-    from tilec.runtime import Device, SingleStream, api, use_device
+    from tilec_runtime import Device, SingleStream, api, use_device
 
     sys.path[:0] = [str(pipelines), str(pipelines / "dist")]
     package = importlib.import_module("pipelines")

@@ -75,7 +75,7 @@ def main() -> int:
 
 def measured(bench: Bench, names: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything, as JSON."""
-    from tilec.runtime import load
+    from tilec_runtime import load
 
     kernels = load(str(arguments.bundle), arguments.device)
     package = packaged(arguments.package, arguments.device) if arguments.package else None

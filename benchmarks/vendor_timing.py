@@ -178,7 +178,7 @@ class HostClock:
     """Times loops on the host: for the cpu device, to try the program."""
 
     def __init__(self) -> None:
-        from tilec.runtime import Stream
+        from tilec_runtime import Stream
 
         self._stream = Stream("cpu")
 

@@ -1,4 +1,4 @@
-"""Builds the bundle of tilec's own kernels (tilec/runtime/kernels) from its manifest, in a folder of its own, and puts it in its place.
+"""Builds the bundle of tilec's own kernels (runtime/tilec_runtime/kernels) from its manifest, in a folder of its own, and puts it there.
 
 usage: python scripts/build_kernels.py [--check]. Needs tilec[build], and no GPU. With --check nothing is written: exit code 1 says that the
 bundle is not what its sources give.
@@ -15,7 +15,7 @@ from pathlib import Path
 from tilec.build import BuildRequest, build
 from tilec.compiler.events import SilentObserver
 
-HOME = Path(__file__).resolve().parents[1] / "tilec" / "runtime" / "kernels"
+HOME = Path(__file__).resolve().parents[1] / "runtime" / "tilec_runtime" / "kernels"
 BUNDLE = HOME / "kernels.tilec"
 
 

@@ -20,13 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from tilec.errors import ExpressionError, TilecError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.container import open_container
 from tilec.manifest.types import Manifest
-from tilec.model import expr
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import BundleInfo
 from tilec.project import open_project
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.inputs import environment, make_inputs, numpy_dtype
@@ -34,6 +30,10 @@ from tilec.runner.reference import References
 from tilec.runner.report import case_json
 from tilec.runner.run import CaseResult, run_case
 from tilec.runner.selection import select_cases
+from tilec_runtime.errors import ExpressionError, TilecError
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import BundleInfo
 
 REPEATS = 20
 

@@ -20,11 +20,11 @@ from tilec.cli.app import App
 from tilec.cli.bench import Given
 from tilec.cli.cases import Opened
 from tilec.cli.settings import Settings
-from tilec.errors import MissingError
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
-from tilec.model.kernel import VariantInfo
 from tilec.runner.cases import BoundCase, expand_cases
+from tilec_runtime.errors import MissingError
+from tilec_runtime.model.kernel import VariantInfo
 
 HEAD = """edition = 1
 [package]

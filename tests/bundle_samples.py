@@ -6,12 +6,12 @@ import hashlib
 import random
 from pathlib import Path
 
-from tilec.bundle.write import write_bundle
-from tilec.errors import Location
-from tilec.model.arch import Target, Version
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 
 def fake_bytes(name: str, size: int = 3000) -> bytes:

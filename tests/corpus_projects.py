@@ -13,8 +13,8 @@ from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import CaseResult, run_cases
-from tilec.runtime import Module
-from tilec.runtime.seam import DeviceDriver
+from tilec_runtime import Module
+from tilec_runtime.seam import DeviceDriver
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")

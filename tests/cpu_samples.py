@@ -11,14 +11,14 @@ import numpy as np
 from tests.runtime_samples import ADD_ABI, ADD_PARAMS, bundle_of, image, kernel
 from tests.unit.tileir.build import program
 from tests.waiting import PATIENCE
-from tilec.errors import FaultError
-from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec.runtime import Module, load
-from tilec.runtime.binding import bind
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.tileir.ir import Pointer, Scalar, Tile
-from tilec.tileir.program import Program
+from tilec_runtime import Module, load
+from tilec_runtime.binding import bind
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.tileir.ir import Pointer, Scalar, Tile
+from tilec_runtime.tileir.program import Program
 
 F32, I32, PTR = Tile(Scalar.F32, ()), Tile(Scalar.I32, ()), Tile(Pointer(Scalar.F32), ())
 LAUNCH = LaunchInfo(grid=("cdiv(z.shape[0], 256)",), requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"))

@@ -19,11 +19,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from tilec.bundle.read import Bundle
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.runtime import _driver, sites
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import _driver, sites
+from tilec_runtime.bundle.read import Bundle
 
 ROOT = Path(__file__).parent.parent
 # What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run and Python is compiled.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.runtime_samples import IMAGES, SCALAR, TENSOR, bundle_of, kernel, slot
-from tilec.bundle.read import Bundle
-from tilec.model.arch import Target, Version
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec.model.signature import Param
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 
 _TEXT = """.version {isa}
 .target sm_80

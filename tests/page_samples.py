@@ -6,14 +6,14 @@ import dataclasses
 import hashlib
 from pathlib import Path
 
-from tilec.errors import Location
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.page import Limits, Page, make_page
 from tilec.inspection.report import Report
-from tilec.model.arch import Target
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">&amp;'"
 SOURCE = "__global__ void scale(float* y)\n{\n    y[threadIdx.x] *= 2.0f; // " + HOSTILE + "\n}\n"

@@ -7,17 +7,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilec.bundle.read import Bundle
-from tilec.bundle.write import write_bundle
-from tilec.errors import Location
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.dtype import DTYPES
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec.runtime import Module, load
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import Module, load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 TENSOR, SCALAR, PTR, STRUCT = ParamKind.TENSOR, ParamKind.SCALAR, ParamKind.PTR, ParamKind.STRUCT
 IMAGES: dict[str, bytes] = {}

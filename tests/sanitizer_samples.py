@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.watched_project import IMAGE, write_tool
-from tilec.model.digest import sha256
+from tilec_runtime.model.digest import sha256
 
 Y = 0x7F4B1C800000  # where y lies, which has 300 elements of 4 bytes
 TOLD = {

@@ -127,7 +127,7 @@ def test_only_the_driver_module_touches_the_driver_bindings() -> None:
     for path in FILES:
         for name, line, _ in imports_of(path):
             if name.startswith("cuda.bindings.driver"):
-                assert module_name(path) == "tilec.runtime._driver", f"{path}:{line}"
+                assert module_name(path) == "tilec_runtime._driver", f"{path}:{line}"
 
 
 def test_only_the_cli_prints() -> None:
@@ -174,7 +174,7 @@ def test_sizes() -> None:
 
 def test_the_shipped_half_imports_no_build_half() -> None:
     code = (
-        "import sys, tilec.runtime\n"
+        "import sys, tilec_runtime\n"
         "banned = ('click', 'rich', 'jinja2', 'tomli', 'tomllib', 'cuda.core', 'cuda.tile', 'tilec.manifest', 'tilec.frontends',"
         " 'tilec.plan', 'tilec.compiler', 'tilec.stubs', 'tilec.build', 'tilec.cli')\n"
         "print(sorted(m for m in sys.modules if m in banned or m.startswith(tuple(b + '.' for b in banned))))\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.runtime_samples import GEMM, image
 from tilec.manifest.types import Case, Input, Kernel
-from tilec.model.image import Resources
-from tilec.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 Point = tuple[tuple[str, Any], ...]
 

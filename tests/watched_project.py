@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tests.dwarf_samples import debug_cubin
 from tests.page_samples import SASS, SOURCE
-from tilec.bundle.write import write_bundle
-from tilec.errors import Location
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 IMAGE = b"an image"
 ABI = (AbiSlot(type="ptr", expr="y.ptr", size=8, align=8), AbiSlot(type="i32", expr="y.size", size=4, align=4))

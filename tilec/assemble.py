@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from tilec import __version__
 from tilec.compiler.events import Done, Failed, Outcome
-from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
 from tilec.frontends._cuda_mangled import pointed
 from tilec.manifest.locate import Locator
-from tilec.model.arch import TargetKind
-from tilec.model.driver import branch_of_cuda
-from tilec.model.job import Job
-from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind, joined_abi
 from tilec.plan import Plan, PlannedKernel
 from tilec.project import UNREADABLE, Declared, Project
+from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.driver import branch_of_cuda
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 
 
 def require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared) -> tuple[Done, ...]:

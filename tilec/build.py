@@ -18,14 +18,12 @@ from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest,
 from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compiler.state import WorkDir
-from tilec.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, UsageError
 from tilec.frontends._reads import GONE, OWN
 from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
-from tilec.model.kernel import BundleInfo
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec.project import (
@@ -41,6 +39,8 @@ from tilec.project import (
     tuning_files,
 )
 from tilec.stubs.marks import stale_outputs
+from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, UsageError
+from tilec_runtime.model.kernel import BundleInfo
 
 ASIDE = "run"  # in .tilec
 

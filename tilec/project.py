@@ -11,23 +11,23 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilec.bundle.tuning import read_record
 from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
 from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest
-from tilec.model.job import InputFile, Source
-from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.model.suggest import did_you_mean
 from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
+from tilec_runtime.bundle.tuning import read_record
+from tilec_runtime.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
+from tilec_runtime.model.job import InputFile, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.suggest import did_you_mean
 
 UNREADABLE = "sources cannot be read"
 

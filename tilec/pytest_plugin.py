@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from tilec.bundle.choose import LANGUAGES
 from tilec.cli.app import MANIFEST, App
 from tilec.cli.failures import render
 from tilec.cli.settings import read_settings
-from tilec.errors import TilecError
+from tilec_runtime.bundle.choose import LANGUAGES
+from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened
@@ -180,7 +180,7 @@ class Run:
         from tilec.cli.run_device import CpuWish, find_device
         from tilec.runner.device import ModuleDevice
         from tilec.runner.reference import References
-        from tilec.runtime.load import load
+        from tilec_runtime.load import load
 
         manifest = self.project.manifest
         wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="", chains=True)

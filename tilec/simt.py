@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn, overload
 
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 

@@ -4,7 +4,7 @@ import inter_kernel
 import numpy as np
 import reference
 
-from tilec.runtime import api
+from tilec_runtime import api
 
 ROWS, COLUMNS = 513, 777
 THRESHOLD, SCALE = 1.0 / COLUMNS, 4.0

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tilec.errors import MissingError
-from tilec.runtime import Device, api, current_device, devices, use_device
+from tilec_runtime import Device, api, current_device, devices, use_device
+from tilec_runtime.errors import MissingError
 
 GPU_ONLY = "CUDA C++ and SIMT Python need a GPU"
 

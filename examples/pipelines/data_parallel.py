@@ -7,7 +7,7 @@ import pipelines
 import reference
 from common import check, matrix, on_cpu, run
 
-from tilec.runtime import Device, SingleStream, api, devices, use_device
+from tilec_runtime import Device, SingleStream, api, devices, use_device
 
 BATCH, WIDTHS = 64, (40, 64, 10)
 

@@ -7,7 +7,7 @@ import pipelines
 import reference
 from common import check, matrix, run, shared
 
-from tilec.runtime import StreamPoolRoundRobin, api, use_policy
+from tilec_runtime import StreamPoolRoundRobin, api, use_policy
 
 REQUESTS, STREAMS = 6, 3
 ROWS, WIDTHS = 33, (40, 64, 48, 10)

@@ -4,7 +4,7 @@ import pipelines
 import reference
 from common import GPU_ONLY, check, matrix, on_cpu, run
 
-from tilec.runtime import api
+from tilec_runtime import api
 
 ROWS, INNER, COLUMNS, FACTOR = 61, 70, 45, 2.5
 

@@ -4,7 +4,7 @@ import pipelines
 import reference
 from common import GPU_ONLY, check, matrix, on_cpu, run, shared
 
-from tilec.runtime import Stream, api, current_device
+from tilec_runtime import Stream, api, current_device
 
 ROWS, INNER, COLUMNS, FACTOR, MOST = 61, 70, 45, 2.5, 20.0
 

@@ -4,7 +4,7 @@ import pipelines
 import reference
 from common import check, matrix, on_cpu, run
 
-from tilec.runtime import api, current_device
+from tilec_runtime import api, current_device
 
 ROWS, INNER, COLUMNS = 61, 70, 45
 

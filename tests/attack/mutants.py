@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.runtime_samples import ADD, GEMM, IMAGES, Array, fake_driver, image, kernel, slot
-from tilec.bundle.archive import ArchiveWriter
-from tilec.bundle.format import to_index
-from tilec.bundle.read import Bundle
-from tilec.errors import InternalError, TilecError
-from tilec.model.digest import canonical_json
-from tilec.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
-from tilec.runtime import load
-from tilec.runtime.launch import Launcher
+from tilec_runtime import load
+from tilec_runtime.bundle.archive import ArchiveWriter
+from tilec_runtime.bundle.format import to_index
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import InternalError, TilecError
+from tilec_runtime.launch import Launcher
+from tilec_runtime.model.digest import canonical_json
+from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 # A kernel with all that an index can say of one.
 RICH_PARAMS = (

@@ -21,15 +21,15 @@ from tests.attack.conftest import Campaign
 from tests.attack.mutants import CALLS, as_bytes, packed, plain_index
 from tests.bundle_samples import Sample
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of, fake_driver
-from tilec.bundle import limits
-from tilec.bundle.archive import ArchiveWriter, Member
-from tilec.bundle.format import images_of, index_digest, to_index
-from tilec.bundle.write import write_bundle
-from tilec.errors import ArgumentError, BundleError
 from tilec.inspection.container import open_container
-from tilec.model.image import ImageInfo
-from tilec.runtime import load
 from tilec.stubs.render import render_package
+from tilec_runtime import load
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.archive import ArchiveWriter, Member
+from tilec_runtime.bundle.format import images_of, index_digest, to_index
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import ArgumentError, BundleError
+from tilec_runtime.model.image import ImageInfo
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -38,11 +38,11 @@ COST = """
 import json, sys, time
 from tests.attack.mutants import CALLS
 from tests.runtime_samples import fake_driver
-from tilec.bundle.read import Bundle
-from tilec.errors import TilecError
-from tilec.runtime import load
-from tilec.runtime.launch import Launcher
-import tilec.bundle.extras, tilec.bundle.tables, tilec.bundle.safety
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import TilecError
+from tilec_runtime import load
+from tilec_runtime.launch import Launcher
+import tilec_runtime.bundle.extras, tilec_runtime.bundle.tables, tilec_runtime.bundle.safety
 
 def peak():  # of this program; getrusage has that of the process that started it as well
     text = open("/proc/self/status").read()

@@ -14,12 +14,12 @@ from tests.attack.conftest import Campaign
 from tests.attack.mutants import Watch, as_bytes, changed, flipped, launch_all, packed, plain_index
 from tests.cubin_samples import build_cubin
 from tests.unit.bundle.test_tuning_file import TEXT as TUNING_FILE
-from tilec.bundle.tuning import read_record
 from tilec.cli.main import run
-from tilec.foreign import printable
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.loose import open_loose
 from tilec.manifest.load import load_text
+from tilec_runtime.bundle.tuning import read_record
+from tilec_runtime.foreign import printable
 
 SECONDS = 2.0  # of the processor, for one input; the slowest takes some 0.05
 GROWTH = 64.0  # MiB, of the whole campaign

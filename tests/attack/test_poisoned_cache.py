@@ -14,11 +14,11 @@ import pytest
 from tests.attack.conftest import Campaign
 from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
 from tests.unit.compiler.conftest import Project
-from tilec.bundle import store
 from tilec.compiler.cache import Cache, Entry, index_row
 from tilec.compiler.events import Done
-from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo
+from tilec_runtime.bundle import store
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -168,7 +168,7 @@ def test_entries_of_a_cache_that_others_can_change(tmp_path: Path, monkeypatch: 
     rounds = campaign.rounds(14, 600)
     for turn in range(rounds):
         attacked.restore()
-        monkeypatch.setattr("tilec.bundle.place._told", set())
+        monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
         attack, expose, number = ATTACKS[turn % len(ATTACKS)], rng.choice(EXPOSURES), rng.randrange(len(attacked.jobs))
         attack(attacked, attacked.private, number)
         told = expose(attacked, number)

@@ -20,10 +20,10 @@ import numpy as np
 from tests.corpus.entries import Array, Entry, inputs_of
 from tests.corpus.tolerances import tolerance
 from tests.corpus.write import entries
-from tilec.errors import TilecError
 from tilec.runner.device import ModuleDevice
-from tilec.runtime.devices import process_driver
-from tilec.runtime.load import load
+from tilec_runtime.devices import process_driver
+from tilec_runtime.errors import TilecError
+from tilec_runtime.load import load
 
 
 def ulps(one: Array, two: Array, scale: Array | None = None) -> Array:
@@ -128,7 +128,7 @@ def compare(chosen: Iterable[Entry], bundle: Path, device: str, record: Record |
 
 def cpu_device(bundle: Path) -> ModuleDevice:
     """The bundle on the cpu device."""
-    from tilec.runtime.cpu_driver import cpu_driver
+    from tilec_runtime.cpu_driver import cpu_driver
 
     driver = cpu_driver()
     return ModuleDevice(load(bundle, "cpu", driver=driver), driver)

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilec.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

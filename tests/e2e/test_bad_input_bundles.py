@@ -12,10 +12,10 @@ import pytest
 
 from tests.e2e.harness import ADD, HEAD, TWICE, Cli, write
 from tests.runtime_samples import Array
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError, NoImageError
-from tilec.runtime import load
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError, NoImageError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

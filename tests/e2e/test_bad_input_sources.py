@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.harness import ADD, ADD_PY, HEAD, TWICE, TWICE_CU, Cli, edit, tree, write
 from tests.runtime_samples import Array
-from tilec.bundle.read import Bundle
-from tilec.runtime import load
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import HEAD, Cli, edit, environment, write
-from tilec.bundle.read import Bundle
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -14,11 +14,11 @@ import pytest
 
 from tests.corpus_projects import CORPORA, TARGETS, Corpus, results
 from tests.e2e.harness import Cli
-from tilec.bundle.read import Bundle
 from tilec.runner.inputs import make_inputs
 from tilec.runner.reference import References
-from tilec.runtime import load
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -18,10 +18,9 @@ import click
 import pytest
 
 import tilec
+import tilec_runtime as runtime
 from tests import bench_samples, sanitizer_samples
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
-from tilec import errors, runtime
-from tilec.bundle import place
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
 from tilec.cli.new import render
@@ -30,10 +29,12 @@ from tilec.manifest import keys
 from tilec.manifest.load import load_text
 from tilec.manifest.shapes import Either, ListOf, Shape
 from tilec.manifest.tables import Names, Table
-from tilec.model.arch import ARCHS
-from tilec.model.dtype import DTYPES
-from tilec.model.expr_build import FUNCTIONS
-from tilec.runtime.results import ADVICE
+from tilec_runtime import errors
+from tilec_runtime.bundle import place
+from tilec_runtime.model.arch import ARCHS
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr_build import FUNCTIONS
+from tilec_runtime.results import ADVICE
 
 if sys.version_info >= (3, 11):
     import tomllib

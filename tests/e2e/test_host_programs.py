@@ -14,8 +14,8 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tests.waiting import joined
-from tilec.errors import BorrowError, UseAfterMoveError
-from tilec.runtime import CudaGraph, Device, Partition, SharedTensor, Stream, Tensor, TensorView, api, use_device, value, zip_ops
+from tilec_runtime import CudaGraph, Device, Partition, SharedTensor, Stream, Tensor, TensorView, api, use_device, value, zip_ops
+from tilec_runtime.errors import BorrowError, UseAfterMoveError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

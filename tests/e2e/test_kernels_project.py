@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tilec.errors import RequirementError, VariantError
-from tilec.runtime import Tensor, api, use_device
+from tilec_runtime import Tensor, api, use_device
+from tilec_runtime.errors import RequirementError, VariantError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

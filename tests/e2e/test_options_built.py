@@ -20,8 +20,8 @@ TUNED = ADD.replace(
 USE = """
 import numpy as np
 import acme
-from tilec.errors import VariantError
-from tilec.runtime import Device, Tensor, use_device
+from tilec_runtime.errors import VariantError
+from tilec_runtime import Device, Tensor, use_device
 
 kernels = acme.load("cpu")
 z, x = np.zeros(1000, np.float32), np.ones(1000, np.float32)

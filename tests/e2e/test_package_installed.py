@@ -64,7 +64,7 @@ def test_what_the_wheel_holds(wheel: Path) -> None:
         names = file.namelist()
     own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tilec").rglob("*.py")}
     templates = {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")}
-    assert own | templates | {"tilec/py.typed", "tilec/runtime/kernels/kernels.tilec"} <= set(names)
+    assert own | templates | {"tilec/py.typed", "runtime/tilec_runtime/kernels/kernels.tilec"} <= set(names)
     rest = set(names) - own - templates
     assert {name.partition("/")[0] for name in rest} <= {"tilec", names[-1].partition("/")[0]}
     assert not [name for name in names if "__pycache__" in name or "/." in name or name.startswith(("tests", "examples"))]
@@ -91,7 +91,7 @@ def test_the_command_works_from_the_wheel(installed: Path, env: dict[str, str], 
 USE = """
 import sys
 import demo
-from tilec.errors import NoDeviceError
+from tilec_runtime.errors import NoDeviceError
 assert demo.__file__.startswith(sys.prefix), demo.__file__
 try:
     demo.load(0)

@@ -135,7 +135,7 @@ WITHOUT_GPU = """
 import sys
 sys.path.insert(0, "dist")
 import acme
-from tilec.errors import NoDeviceError, TilecError
+from tilec_runtime.errors import NoDeviceError, TilecError
 half = {f"tilec.{part}" for part in ("manifest", "frontends", "compiler", "build")}
 build_half = {"click", "rich", "jinja2", "tomli", "numpy", "cuda.tile"} | half
 assert not build_half & set(sys.modules), build_half & set(sys.modules)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli, write
-from tilec.errors import ArgumentError
-from tilec.runtime import Device, DeviceBuffer, api, load, use_device
+from tilec_runtime import Device, DeviceBuffer, api, load, use_device
+from tilec_runtime.errors import ArgumentError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tilec.bundle.read import Bundle
-from tilec.runtime import Device, _driver, use_device
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import Device, _driver, use_device
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -68,7 +68,7 @@ def run(root: Path, cli: Cli, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
     """As on a machine without a GPU, which this one may be or not."""
-    lines = ["from tilec.errors import NoDeviceError", "from tilec.runtime import _driver"]
+    lines = ["from tilec_runtime.errors import NoDeviceError", "from tilec_runtime import _driver"]
     lines += ["def none(): raise NoDeviceError('there is no GPU')", "_driver.driver = none"]
     lines += [f"import {name}; {name}.run({name}.main)" for name in ON_CPU]
     done = run(portable, cli, "\n".join(lines))
@@ -77,7 +77,7 @@ def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "three_languages"])
 def test_a_wrong_result_is_no_pass(portable: Path, cli: Cli, name: str) -> None:
-    lines = ["import reference; reference.layer = lambda x, w: x @ w", "from tilec.runtime import use_device", f"import {name}"]
+    lines = ["import reference; reference.layer = lambda x, w: x @ w", "from tilec_runtime import use_device", f"import {name}"]
     done = run(portable, cli, "\n".join([*lines, "with use_device('cpu'): print(", f"{name}.main())"]))
     assert (done.returncode, done.stdout) == (1, "")
     assert "AssertionError: \nNot equal to tolerance" in done.stderr

@@ -10,10 +10,10 @@ import pytest
 from tests.e2e.harness import Cli, edit, tree, write
 from tests.toolchain import tile_jobs
 from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
-from tilec.bundle.read import Bundle
-from tilec.model.digest import sha256
-from tilec.model.signature import Param, ParamKind
-from tilec.runtime import Device, load
+from tilec_runtime import Device, load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.signature import Param, ParamKind
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -197,7 +197,7 @@ def test_a_generated_package_runs_on_numpy_arrays(cli: Cli, tmp_path: Path) -> N
     cli.good(root, "build")
     code = """
 import numpy as np, acme
-from tilec.runtime import DeviceBuffer, Stream
+from tilec_runtime import DeviceBuffer, Stream
 kernels = acme.load("cpu")
 x, z = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
 x.flags.writeable = False

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.e2e.harness import Cli
-from tilec.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
-from tilec.runtime import Module, api, load, use_device
+from tilec_runtime import Module, api, load, use_device
+from tilec_runtime.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -15,10 +15,10 @@ import pytest
 
 from tests.e2e.harness import Cli, edit
 from tests.runtime_samples import Array
-from tilec.bundle.read import Bundle
-from tilec.errors import LaunchLimitError, NoImageError, RequirementError
-from tilec.runtime import Device, load, use_device
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import Device, load, use_device
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import LaunchLimitError, NoImageError, RequirementError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 pytest.importorskip("numba_cuda")

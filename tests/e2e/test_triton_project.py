@@ -9,10 +9,10 @@ import pytest
 
 from tests.e2e.harness import Cli, edit
 from tests.runtime_samples import Array
-from tilec.bundle.read import Bundle
-from tilec.errors import NoImageError
-from tilec.runtime import load
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import NoImageError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 pytest.importorskip("triton")

@@ -13,14 +13,14 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tilec import build as building
-from tilec.bundle.tuning import record_text
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import SilentObserver
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
 from tilec.project import digest_of, open_project
-from tilec.runtime import Device, Module, load
+from tilec_runtime import Device, Module, load
+from tilec_runtime.bundle.tuning import record_text
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

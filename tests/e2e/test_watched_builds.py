@@ -9,13 +9,13 @@ import pytest
 
 from tests.e2e.harness import ADD, HEAD, TWICE, tree, write
 from tests.watched_project import write_tool
-from tilec.bundle.read import Bundle
 from tilec.cli.main import run
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import machine_code
 from tilec.inspection.lines import sass_listing
-from tilec.runtime import _driver
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 CASE = """

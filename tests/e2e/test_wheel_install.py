@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import write_sample
-from tilec.bundle.read import Bundle
-from tilec.model.kernel import PackageInfo
 from tilec.stubs.wheel import write_wheel
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.kernel import PackageInfo
 
 pytestmark = pytest.mark.e2e
 

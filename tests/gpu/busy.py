@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tilec.runtime import Device, Stream, load_module_from_ptx
-from tilec.runtime._driver import driver
-from tilec.runtime.packing import Block
-from tilec.runtime.seam import LaunchCall, LaunchParts, LaunchShape
+from tilec_runtime import Device, Stream, load_module_from_ptx
+from tilec_runtime._driver import driver
+from tilec_runtime.packing import Block
+from tilec_runtime.seam import LaunchCall, LaunchParts, LaunchShape
 
 # Ends so many cycles after it began, written for PTX ISA 7.0 so that every driver reads it.
 PTX = """

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.errors import DeviceError, TilecError
-from tilec.runtime import (
+from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
     DeviceBuffer,
@@ -29,8 +28,9 @@ from tilec.runtime import (
     value,
     with_context,
 )
-from tilec.runtime._driver import driver
-from tilec.runtime.seam import LaunchParts, LaunchShape
+from tilec_runtime._driver import driver
+from tilec_runtime.errors import DeviceError, TilecError
+from tilec_runtime.seam import LaunchParts, LaunchShape
 
 # The body of a kernel of one address, by what it does.
 BODIES = {
@@ -145,7 +145,7 @@ def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
     buffer = DeviceBuffer((64,), "u32", 0)
     seam.adopt(0)
     parts = LaunchParts(kernel=name, sizes=(8,), addresses=(), tensors=())
-    from tilec.runtime.packing import Block
+    from tilec_runtime.packing import Block
 
     block = Block(buffer.ptr.to_bytes(8, "little"), (0,))
     call = seam.bind_launch(0, other.handle, shape, 0, parts)
@@ -179,7 +179,7 @@ def foreign_cubin() -> dict[str, Any]:
     """A cubin of another architecture, out of the bundle whose path is on the command line."""
     from pathlib import Path
 
-    from tilec.bundle.read import Bundle
+    from tilec_runtime.bundle.read import Bundle
 
     major = Device(0).info.cc[0]
     bundle = Bundle.open(Path(sys.argv[2]))

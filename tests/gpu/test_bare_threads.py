@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.runtime import Device
+from tilec_runtime import Device
 
 pytestmark = pytest.mark.gpu
 
@@ -18,8 +18,8 @@ PROGRAM = '''
 import sys, threading
 import numpy as np
 from cuda.bindings import driver as cuda
-from tilec.bundle.read import Bundle
-from tilec.runtime import (AsyncKernelLaunch, Device, LaunchConfig, SingleStream, Stream, Tensor, api, load,
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime import (AsyncKernelLaunch, Device, LaunchConfig, SingleStream, Stream, Tensor, api, load,
                            load_module_from_ptx, use_device)
 
 PTX = """

@@ -19,9 +19,9 @@ from tilec.bench.libraries import CupyLibrary
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.rivals import function_of, read_rival
 from tilec.bench.statistics import median
-from tilec.errors import MissingError
-from tilec.runtime import _driver, load
-from tilec.runtime.memory import DeviceBuffer
+from tilec_runtime import _driver, load
+from tilec_runtime.errors import MissingError
+from tilec_runtime.memory import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tilec.errors import AliasError, ArgumentError, LaunchError, PlacementError, RequirementError
-from tilec.runtime import Stream, Tensor, current_device
+from tilec_runtime import Stream, Tensor, current_device
+from tilec_runtime.errors import AliasError, ArgumentError, LaunchError, PlacementError, RequirementError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 SIZE, TIMES = 4096, 4

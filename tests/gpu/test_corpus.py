@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from tests.corpus_projects import CORPORA, SAMPLES, Corpus, results
-from tilec import errors
-from tilec.bundle.read import Bundle
-from tilec.runtime import DeviceBuffer, Module, Stream, load
-from tilec.runtime._driver import driver
+from tilec_runtime import DeviceBuffer, Module, Stream, errors, load
+from tilec_runtime._driver import driver
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

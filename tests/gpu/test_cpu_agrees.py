@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilec.bundle.read import Bundle
 from tilec.frontends.base import ToolSearch
 from tilec.project import open_project
 from tilec.runner.cases import BoundCase, expand_cases
@@ -15,8 +14,9 @@ from tilec.runner.compare import compare, tolerance_for
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import make_inputs
 from tilec.runner.run import arguments_on
-from tilec.runtime.devices import driver_of
-from tilec.runtime.load import load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.devices import driver_of
+from tilec_runtime.load import load
 
 pytestmark = pytest.mark.gpu
 

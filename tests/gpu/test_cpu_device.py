@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tilec.errors import PlacementError, SchedulingError
+from tilec_runtime.errors import PlacementError, SchedulingError
 
 pytestmark = pytest.mark.gpu
 
@@ -15,7 +15,7 @@ def test_tensors_are_launched_on_where_they_live(package: Any, torch: Any) -> No
     on_cpu, on_gpu = package.load("cpu"), package.load(torch.device("cuda", 0))
     assert str(on_cpu["vector_add"]) == "<Launcher vector_add on the cpu device>"
     x, y, z = torch.randn(1003), torch.randn(1003).pin_memory(), torch.empty(1003)
-    from tilec.runtime import Stream
+    from tilec_runtime import Stream
 
     with Stream("cpu") as stream:
         on_cpu.vector_add(z, x, y, stream=stream)

@@ -1,4 +1,4 @@
-"""What `tilec.runtime.api` makes on a GPU has the bits that the cpu device makes, for every function and dtype."""
+"""What `tilec_runtime.api` makes on a GPU has the bits that the cpu device makes, for every function and dtype."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.api.creation_samples import CONVERTED, FILLED, RANDOM, every_bits
-from tilec.runtime import Tensor, api, use_device
-from tilec.runtime.ops.op import DeviceOp
+from tilec_runtime import Tensor, api, use_device
+from tilec_runtime.ops.op import DeviceOp
 
 pytestmark = pytest.mark.gpu
 
@@ -78,7 +78,7 @@ def test_tensors_that_are_there_are_filled():
 
 
 def test_a_gigabyte_of_random_numbers_ends_as_the_twin_does():
-    from tilec.runtime.kernels.philox import write_normal
+    from tilec_runtime.kernels.philox import write_normal
 
     count, tail = (1 << 28) + 3, 1024 + 3
     with use_device("cuda"):

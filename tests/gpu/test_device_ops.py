@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import DriverError, LaunchLimitError, OutOfMemoryError
-from tilec.runtime import (
+from tilec_runtime import (
     AsyncKernelLaunch,
     Device,
     DeviceOp,
@@ -23,8 +22,9 @@ from tilec.runtime import (
     with_context,
     zip_ops,
 )
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.tensors.tensor import Tensor
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DriverError, LaunchLimitError, OutOfMemoryError
+from tilec_runtime.tensors.tensor import Tensor
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.dispatch_cases import arguments, check_choice, cut
-from tilec.runtime import load
+from tilec_runtime import load
 
 pytestmark = pytest.mark.gpu
 

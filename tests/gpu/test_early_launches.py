@@ -10,13 +10,13 @@ import dataclasses
 import pytest
 
 from tests.runtime_samples import IMAGES, TENSOR, bundle_of, kernel, slot
-from tilec.bundle.read import Bundle
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Param
-from tilec.runtime import load
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.gpu.busy import Busy
-from tilec.runtime import Device, DeviceOp, SingleStream, Tensor, api, use_device
-from tilec.runtime.completion import COMPLETIONS
+from tilec_runtime import Device, DeviceOp, SingleStream, Tensor, api, use_device
+from tilec_runtime.completion import COMPLETIONS
 
 pytestmark = pytest.mark.gpu
 SIZE = 1 << 20

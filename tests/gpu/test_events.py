@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilec.errors import NoDeviceError
-from tilec.runtime import DeviceBuffer, Event, Stream
+from tilec_runtime import DeviceBuffer, Event, Stream
+from tilec_runtime.errors import NoDeviceError
 
 pytestmark = pytest.mark.gpu
 

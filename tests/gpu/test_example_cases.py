@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tilec import errors
-from tilec.bundle.read import Bundle
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec.project import open_project
@@ -17,8 +15,9 @@ from tilec.runner.cases import expand_cases
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_cases
-from tilec.runtime import Module, load
-from tilec.runtime._driver import driver
+from tilec_runtime import Module, errors, load
+from tilec_runtime._driver import driver
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.bundle.read import Bundle
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tilec.errors import NoDeviceError
+from tilec_runtime.errors import NoDeviceError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -102,7 +102,7 @@ def test_launches_run_in_the_order_of_their_stream_and_return_at_once(kernels, t
 
 
 def test_every_kind_of_stream(kernels, torch):
-    from tilec.runtime import Stream
+    from tilec_runtime import Stream
 
     x = randn(torch, 4096)
     side = torch.cuda.Stream()
@@ -212,7 +212,7 @@ COLD = """
 import sys
 sys.path.insert(0, {dist!r})
 import tilec_examples
-from tilec.runtime import DeviceBuffer, Stream
+from tilec_runtime import DeviceBuffer, Stream
 kernels = tilec_examples.load(0)
 stream = Stream(0)
 z, x, y = (DeviceBuffer((4096,), "f32", 0, stream) for _ in range(3))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.graph_contract import CHECKS, Rig
-from tilec.errors import BorrowError, DriverError, GraphCaptureError
-from tilec.runtime import CudaGraph, DeviceOp, ExecutionContext, Module, Stream, Tensor, load, with_context
-from tilec.runtime._driver import driver
+from tilec_runtime import CudaGraph, DeviceOp, ExecutionContext, Module, Stream, Tensor, load, with_context
+from tilec_runtime._driver import driver
+from tilec_runtime.errors import BorrowError, DriverError, GraphCaptureError
 
 pytestmark = pytest.mark.gpu
 

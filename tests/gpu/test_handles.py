@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.gpu.test_device_ops import PTX
-from tilec.runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Module, Stream, Tensor, api, load
+from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Module, Stream, Tensor, api, load
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 PARAMS = ("ptr", "u32", "f32")

@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of
-from tilec import errors
-from tilec.bundle.read import Bundle
-from tilec.runtime import DeviceBuffer, load
-from tilec.runtime._driver import driver
+from tilec_runtime import DeviceBuffer, errors, load
+from tilec_runtime._driver import driver
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

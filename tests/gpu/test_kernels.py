@@ -17,8 +17,8 @@ from tilec.runner.cases import expand_cases
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_cases
-from tilec.runtime import load
-from tilec.runtime._driver import driver
+from tilec_runtime import load
+from tilec_runtime._driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.errors import LaunchLimitError, NoDeviceError
-from tilec.runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, load_module_from_ptx
+from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, load_module_from_ptx
+from tilec_runtime.errors import LaunchLimitError, NoDeviceError
 
 pytestmark = pytest.mark.gpu
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from tests.gpu.busy import Busy
-from tilec.errors import ArgumentError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import Device, Module, Stream, Tensor, api
-from tilec.runtime.tensors.host import numpy_dtype
+from tilec_runtime import Device, Module, Stream, Tensor, api
+from tilec_runtime.errors import ArgumentError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
@@ -179,7 +179,7 @@ HOLD = {
 }
 END = """
 import sys
-from tilec.runtime import Device, Stream, Tensor, api
+from tilec_runtime import Device, Stream, Tensor, api
 from tests.gpu.busy import Busy
 stream = Stream(0)
 tensors = [api.ones((4, 8)).sync() for _ in range(20)]

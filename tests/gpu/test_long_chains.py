@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from tilec.errors import UseAfterMoveError
-from tilec.runtime import Stream, api
+from tilec_runtime import Stream, api
+from tilec_runtime.errors import UseAfterMoveError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 SIZE = 4096

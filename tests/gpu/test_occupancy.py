@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tilec.bundle.read import Bundle
 from tilec.inspection.container import open_container
 from tilec.inspection.occupancy import residency
-from tilec.model.arch import TargetKind
-from tilec.model.expr import parse
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.runtime import _driver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]

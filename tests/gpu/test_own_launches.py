@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import LaunchLimitError
-from tilec.runtime import AsyncKernelLaunch, Device, KernelFunction, LaunchConfig, api, load_module_from_ptx
+from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, LaunchConfig, api, load_module_from_ptx
+from tilec_runtime.errors import LaunchLimitError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 # The first thread of each block writes down what it was launched as, in 8 words at the block's number.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tilec.errors import LaunchLimitError, RequirementError, VariantError
-from tilec.runtime import Device, Partition, Stream, Tensor, use_device, zip_ops
+from tilec_runtime import Device, Partition, Stream, Tensor, use_device, zip_ops
+from tilec_runtime.errors import LaunchLimitError, RequirementError, VariantError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -124,7 +124,7 @@ def test_memory_is_where_it_was(package: Any, device: Device) -> None:
         with pytest.raises(RequirementError):
             package.vector_add(*tensors()[:2], tensors(COUNT - 1)[0]).sync()
 
-    from tilec.runtime.tensors.storage import Storage
+    from tilec_runtime.tensors.storage import Storage
 
     def alive() -> int:
         import gc

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import NoDeviceError
-from tilec.runtime import devices
+from tilec_runtime import devices
+from tilec_runtime.errors import NoDeviceError
 
 pytestmark = pytest.mark.gpu
 

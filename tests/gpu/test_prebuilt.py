@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec import errors
-from tilec.bundle.read import Bundle
-from tilec.runtime import load
+from tilec_runtime import errors, load
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -41,7 +40,7 @@ params.box = {}
 def write(root: Path) -> None:
     """The project: one kernel in every form that CUDA C++ gives, one in NVVM IR, and a tile kernel as bytecode and as machine code."""
     from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
-    from tilec.model.digest import sha256
+    from tilec_runtime.model.digest import sha256
 
     root.mkdir(parents=True, exist_ok=True)
     forms = {

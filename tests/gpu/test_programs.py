@@ -10,9 +10,9 @@ import pytest
 
 from tests.gpu.busy import Busy
 from tests.programs.programs import Program, as_wanted, carry_out
-from tilec.errors import NoDeviceError
-from tilec.runtime import Device, DeviceBuffer, Stream, Tensor
-from tilec.runtime.tensors.lease import Holder
+from tilec_runtime import Device, DeviceBuffer, Stream, Tensor
+from tilec_runtime.errors import NoDeviceError
+from tilec_runtime.tensors.lease import Holder
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 # Cycles of a busy loop on the device, before some launches: up to a millisecond.

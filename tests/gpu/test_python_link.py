@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec import errors
-from tilec.bundle.read import Bundle
-from tilec.runtime import load
+from tilec_runtime import errors, load
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

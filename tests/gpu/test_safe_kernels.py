@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilec.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
-from tilec.runtime import Tensor, use_device
+from tilec_runtime import Tensor, use_device
+from tilec_runtime.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec import errors
-from tilec.bundle.read import Bundle
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec.project import open_project
@@ -25,8 +23,9 @@ from tilec.runner.cases import expand_cases
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_cases
-from tilec.runtime import Module, load
-from tilec.runtime._driver import driver
+from tilec_runtime import Module, errors, load
+from tilec_runtime._driver import driver
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 
@@ -102,9 +101,9 @@ def test_strides_of_a_view(module: Module, torch: Any) -> None:
 OUTSIDE = """
 import sys
 import numpy as np
-from tilec.bundle.read import Bundle
-from tilec.errors import DeviceError
-from tilec.runtime import DeviceBuffer, Stream, load
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import DeviceError
+from tilec_runtime import DeviceBuffer, Stream, load
 
 module, stream = load(Bundle.open(sys.argv[1]), 0), Stream(0)
 counts, x = DeviceBuffer((64,), "i32", 0), DeviceBuffer.from_host(np.full(256, 64, np.int32), 0)

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec import errors
-from tilec.runtime import MemPool, Stream, Tensor, api, use_device, use_pool
-from tilec.runtime._driver import driver
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.seam import CopyKind
+from tilec_runtime import MemPool, Stream, Tensor, api, errors, use_device, use_pool
+from tilec_runtime._driver import driver
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.seam import CopyKind
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 SIZE = 1 << 20

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.model.dtype import DTYPES
-from tilec.runtime import CudaGraph, Device, Stream, Tensor, api, use_device
-from tilec.runtime._driver import driver
-from tilec.runtime.tensors.host import numpy_dtype
-from tilec.runtime.tensors.staging import CHUNK, CHUNKS
+from tilec_runtime import CudaGraph, Device, Stream, Tensor, api, use_device
+from tilec_runtime._driver import driver
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
+from tilec_runtime.tensors.staging import CHUNK, CHUNKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 BIG = (CHUNK * (CHUNKS + 3) + 12_340) // 4

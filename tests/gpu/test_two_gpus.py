@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilec.runtime import Device, SingleStream, api, use_device
+from tilec_runtime import Device, SingleStream, api, use_device
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

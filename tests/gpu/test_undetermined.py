@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.gpu.conftest import ROOT
-from tilec.bundle.read import Bundle
-from tilec.runtime import load
+from tilec_runtime import load
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

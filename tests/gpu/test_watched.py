@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from tests.gpu.conftest import ROOT
-from tilec.bundle.write import write_bundle
-from tilec.errors import Location, ToolchainError
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.runner.tools import find_outside_tool
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location, ToolchainError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.gpu
 WATCHED = ROOT / "tests" / "samples" / "watched"

@@ -23,7 +23,7 @@ from tests.programs.model import (
     unreadable,
     unwritable,
 )
-from tilec.errors import BorrowError, LaunchError, LaunchLimitError, UsageError, UseAfterMoveError
+from tilec_runtime.errors import BorrowError, LaunchError, LaunchLimitError, UsageError, UseAfterMoveError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilec.errors import AliasError, BorrowError, OwnershipError, RequirementError, UseAfterMoveError
+from tilec_runtime.errors import AliasError, BorrowError, OwnershipError, RequirementError, UseAfterMoveError
 
 
 class Wrong(NamedTuple):

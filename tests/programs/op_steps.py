@@ -11,9 +11,9 @@ from tests.programs.deferred import MOVES, Copy, Deferred, Once, element, first_
 from tests.programs.model import Handle, Kind, RefusedError, Wrong, unreadable, unwritable
 from tests.programs.tensor_steps import BYTES, contents, slot
 from tests.programs.world import SIZES, Numbers, World
-from tilec.errors import NestedExecutionError, UsageError, UsedOpError
-from tilec.runtime import DeviceOp, ExecutionContext, SharedTensor, Tensor, TensorMut, TensorView, empty, value, with_context, zip_ops
-from tilec.runtime.tensors.partition import Partition
+from tilec_runtime import DeviceOp, ExecutionContext, SharedTensor, Tensor, TensorMut, TensorView, empty, value, with_context, zip_ops
+from tilec_runtime.errors import NestedExecutionError, UsageError, UsedOpError
+from tilec_runtime.tensors.partition import Partition
 
 
 class MineError(Exception):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.programs import op_steps, running, tensor_steps
 from tests.programs.many import Program, carry_out_many
 from tests.programs.world import Numbers, Site, World
-from tilec.runtime import use_device
+from tilec_runtime import use_device
 
 # Seconds after which a program hangs.
 PATIENCE = 120.0

@@ -15,8 +15,8 @@ from tests.programs.deferred import Deferred
 from tests.programs.model import Wrong
 from tests.programs.world import Numbers, Pending, World
 from tests.waiting import PATIENCE
-from tilec.errors import SchedulingError, UsedOpError
-from tilec.runtime import SingleStream, Stream, StreamPoolRoundRobin, use_device, use_policy
+from tilec_runtime import SingleStream, Stream, StreamPoolRoundRobin, use_device, use_policy
+from tilec_runtime.errors import SchedulingError, UsedOpError
 
 
 class OwnPolicy:

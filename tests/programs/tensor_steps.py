@@ -12,8 +12,8 @@ from tests.programs.deferred import reached
 from tests.programs.model import MOVABLE, Handle, Kind, Wrong, dead, misfit, not_single, unmovable, unreadable, unwritable
 from tests.programs.world import SIZES, Numbers, World
 from tests.waiting import joined
-from tilec.errors import ArgumentError
-from tilec.runtime import Stream, Tensor
+from tilec_runtime import Stream, Tensor
+from tilec_runtime.errors import ArgumentError
 
 BYTES = (0x00, 0x3F, 0x40, 0x41)
 

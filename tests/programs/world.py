@@ -12,10 +12,10 @@ import numpy as np
 
 from tests.programs.deferred import MOVES, Copy, Deferred, Launch, handles_of, reached
 from tests.programs.model import Handle, Kind, Mem, RefusedError, Wrong, unreadable
-from tilec.errors import OwnershipError
-from tilec.runtime import Device, MemPool, Stream, Tensor
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.seam import DeviceDriver
+from tilec_runtime import Device, MemPool, Stream, Tensor
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import OwnershipError
+from tilec_runtime.seam import DeviceDriver
 
 SIZES = (16, 8)
 # Seconds after which something that was let go of has to be gone.

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bundle_samples import row
-from tilec.bundle.choose import Candidate, DeviceFacts, choose_image
-from tilec.model.arch import ARCHS, TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.jit import JitBy, JitFallback
+from tilec_runtime.bundle.choose import Candidate, DeviceFacts, choose_image
+from tilec_runtime.model.arch import ARCHS, TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitBy, JitFallback
 
 TARGETS = ["tileir"] + [
     f"{kind}_{cc[0]}{cc[1]}{suffix}"

@@ -7,15 +7,15 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.bundle.format import from_index, to_index
-from tilec.errors import Location
-from tilec.model.arch import ARCHS, Target
-from tilec.model.dtype import DTYPES
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.bundle.format import from_index, to_index
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import ARCHS, Target
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 NAMES = st.text(string.ascii_letters + "_äλ", min_size=1, max_size=8)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

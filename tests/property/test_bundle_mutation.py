@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bundle_samples import Sample, write_sample
-from tilec.bundle.format import from_index, to_index
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError
-from tilec.model.digest import canonical_json
+from tilec_runtime.bundle.format import from_index, to_index
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError
+from tilec_runtime.model.digest import canonical_json
 
 
 @functools.cache

@@ -9,14 +9,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.bundle import store
 from tilec.compiler.cache import Cache
 from tilec.compiler.keys import KeyMaker, explain_change
-from tilec.errors import Location
-from tilec.model.arch import Target
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import InputFile, Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 NAMES = st.sampled_from(["a", "b", "a b", "", "1:a", "é"])
 VALUES = st.one_of(

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.runtime.api.creation_samples import CONVERTED, numpy_dtype
-from tilec.errors import TensorError, UsageError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import api, use_device
+from tilec_runtime import api, use_device
+from tilec_runtime.errors import TensorError, UsageError
+from tilec_runtime.model.dtype import DTYPES
 
 MOST = 5000
 REAL = st.one_of(st.integers(-(2**70), 2**70), st.integers(-300, 300), st.floats(allow_nan=True, allow_infinity=True), st.floats(-100, 100))

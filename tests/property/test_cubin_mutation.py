@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cubin_samples import build_cubin
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import BundleError
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import BundleError
 
 WHOLE = build_cubin()
 

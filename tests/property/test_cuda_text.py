@@ -7,12 +7,12 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.errors import CompileError, Location
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_includes import includes
 from tilec.frontends._cuda_parse import find_kernels
 from tilec.frontends._cuda_tokens import lex
-from tilec.model.cpp import cut
+from tilec_runtime.errors import CompileError, Location
+from tilec_runtime.model.cpp import cut
 
 PIECES = st.sampled_from(
     [

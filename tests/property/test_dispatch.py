@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
 from tilec.build import BuildRequest, build
 from tilec.compiler.events import SilentObserver
-from tilec.errors import AliasError, LayoutError
-from tilec.runtime import Device, Module, load
+from tilec_runtime import Device, Module, load
+from tilec_runtime.errors import AliasError, LayoutError
 
 pytestmark = pytest.mark.toolchain
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec.bundle.codec import is_digest, is_name
-from tilec.errors import ExpressionError
-from tilec.model.expr_tree import _plain_words, _scan
+from tilec_runtime.bundle.codec import is_digest, is_name
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.expr_tree import _plain_words, _scan
 
 PIECES = (*"x_019. ()[],+-*/%<>=!&|'\"\t\n", "x.shape", ".size", ".ptr", "0x", "1_0", "1e", "and", "//", "==", "<=", "**", "é")
 

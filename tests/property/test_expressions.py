@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.errors import ExpressionError
-from tilec.model.expr import INT_BOUND, parse
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.expr import INT_BOUND, parse
 
 ENV: dict[str, Any] = {"a": 7, "b": -3, "zero": 0, "half": 0.5}
 LEAVES = st.one_of(st.sampled_from(list(ENV)), st.integers(0, 2**33).map(str), st.sampled_from(["0.25", "1e3", "True"]))

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tilec.frontends._tile_declare import declared
 from tilec.frontends._tile_entry import _copies
 from tilec.frontends._tile_modules import load
-from tilec.model.expr import parse
-from tilec.model.job import Source
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.job import Source
 
 pytestmark = pytest.mark.toolchain
 

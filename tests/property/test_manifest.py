@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.errors import ManifestError
 from tilec.manifest.load import load_text
+from tilec_runtime.errors import ManifestError
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "manifests"
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(SAMPLES.glob("*/*.toml"))]

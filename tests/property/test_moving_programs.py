@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.programs.programs import PROGRAMS, carry_out
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of
-from tilec.runtime import Device, Stream, Tensor, load
-from tilec.runtime.tensors.lease import Holder
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import Device, Stream, Tensor, load
+from tilec_runtime.tensors.lease import Holder
 
 
 class FakeSite:

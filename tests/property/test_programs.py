@@ -11,8 +11,8 @@ import pytest
 
 from tests.cpu_samples import device
 from tests.programs.programs import Program, as_wanted, carry_out
-from tilec.runtime import Device, Stream, Tensor
-from tilec.runtime.cpu_launch import CpuRun
+from tilec_runtime import Device, Stream, Tensor
+from tilec_runtime.cpu_launch import CpuRun
 
 # What a kernel is given that is to fail.
 FAIL = -666.0
@@ -71,7 +71,7 @@ def test_programs_give_what_they_give_one_step_at_a_time(site: CpuSite, program:
 
 def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, where storages forget to let streams wait."""
-    monkeypatch.setattr("tilec.runtime.tensors.storage.hold", lambda *_, **__: None)
+    monkeypatch.setattr("tilec_runtime.tensors.storage.hold", lambda *_, **__: None)
     site = CpuSite()
     launches: Program = [("tensor_steps.launch", n * 73 % 4096 | 512) for n in range(40)]
 
@@ -86,7 +86,7 @@ def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatc
 
 def test_the_programs_would_see_a_claim_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, where nothing that is released is."""
-    monkeypatch.setattr("tilec.runtime.tensors.lease.Lease._drop", lambda *_: None)
+    monkeypatch.setattr("tilec_runtime.tensors.lease.Lease._drop", lambda *_: None)
     monkeypatch.setattr("tests.programs.world.PATIENCE", 0.1)
     with pytest.raises(AssertionError, match="the view"):
         carry_out([("tensor_steps.view", 0), ("tensor_steps.release", 0)], CpuSite())

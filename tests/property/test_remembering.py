@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime_samples import ADD, GEMM, Array, bundle_of, fake_driver
-from tilec.errors import LaunchError
-from tilec.runtime import load
+from tilec_runtime import load
+from tilec_runtime.errors import LaunchError
 
 ADD_CALL = ("add", ({"ptr": 0x10000}, {"ptr": 0x20000}, {"ptr": 0x30000}, 1.5), {"shape": (64,), "dtype": "f32"})
 GEMM_CALL = ("gemm", ({"ptr": 0x10000}, {"ptr": 0x20000}, {"ptr": 0x30000}), {"shape": (64, 64), "dtype": "f16"})

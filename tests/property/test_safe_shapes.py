@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tilec.build import BuildRequest, build
 from tilec.compiler.events import SilentObserver
-from tilec.errors import RequirementError
-from tilec.runtime import Module, load, use_device
+from tilec_runtime import Module, load, use_device
+from tilec_runtime.errors import RequirementError
 
 pytestmark = pytest.mark.toolchain
 

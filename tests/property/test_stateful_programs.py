@@ -19,7 +19,7 @@ from tests.programs import tensor_steps
 from tests.programs.programs import WEIGHTS, Step, end, one_step, watched
 from tests.programs.world import Numbers, World
 from tests.property.test_programs import CpuSite
-from tilec.runtime import use_device
+from tilec_runtime import use_device
 
 _NUMBERS = st.integers(0, 8**4 - 1)
 

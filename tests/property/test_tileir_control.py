@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.unit.tileir.build import I32, TOKEN, Builder, program
-from tilec.tileir.execute import Options, execute
-from tilec.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
-from tilec.tileir.memory import Memory
-from tilec.tileir.program import Program
+from tilec_runtime.tileir.execute import Options, execute
+from tilec_runtime.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
+from tilec_runtime.tileir.memory import Memory
+from tilec_runtime.tileir.program import Program
 
 NAMES = ("a", "b", "c")
 BLOCKS = 7

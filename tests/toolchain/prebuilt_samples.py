@@ -13,10 +13,10 @@ from cuda.bindings import nvfatbin, nvrtc
 from tests.toolchain import tile_jobs
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.prebuilt import PrebuiltFrontend
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.signature import Param, ParamKind
 
 SCALE = """struct Box { float low, high; double extra; };
 extern "C" __global__ void __launch_bounds__(256) scale(float* y, const float* x, float s, int n, Box box) {

@@ -8,10 +8,10 @@ from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import SimtFrontend
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 KERNELS = '''import numpy as np
 from numba import cuda, float32, int32

@@ -10,9 +10,9 @@ import pytest
 
 from tests.toolchain import tile_jobs
 from tests.toolchain.cuda_jobs import compile_text
-from tilec.bundle.cubin import Cubin, read_cubin
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.bundle.cubin import Cubin, read_cubin
 
 pytestmark = pytest.mark.toolchain
 

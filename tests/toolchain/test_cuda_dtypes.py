@@ -10,8 +10,8 @@ import pytest
 from tests.toolchain.cuda_jobs import write
 from tilec.build import BuildRequest, build
 from tilec.compiler.events import SilentObserver
-from tilec.errors import BuildError, CompileError, ManifestError
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.errors import BuildError, CompileError, ManifestError
 
 pytestmark = pytest.mark.toolchain
 

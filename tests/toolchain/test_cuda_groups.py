@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError
 from tilec.frontends import _cuda_program, _cuda_ptxas
 from tilec.frontends._cuda_nvrtc import Nvrtc
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda import CudaFrontend
 from tilec.inspection import dump
-from tilec.model.arch import Target
-from tilec.model.image import Image
-from tilec.model.job import Job, Member, Option, Source
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import Job, Member, Option, Source
 
 pytestmark = pytest.mark.toolchain
 

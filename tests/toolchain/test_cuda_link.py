@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job, write
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError, Location, ToolchainError, UsageError
 from tilec.frontends import _cuda_link, _nvjitlink, _tools, base
 from tilec.frontends._cuda_nvrtc import Nvrtc, Program
 from tilec.frontends._nvjitlink import Outcome, kind_of
 from tilec.frontends.base import ToolSearch
-from tilec.model.job import InputFile, Job, Member, Option, Source
-from tilec.model.kernel import ToolInfo
-from tilec.model.link import Prototype
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError, Location, ToolchainError, UsageError
+from tilec_runtime.model.job import InputFile, Job, Member, Option, Source
+from tilec_runtime.model.kernel import ToolInfo
+from tilec_runtime.model.link import Prototype
 
 pytestmark = pytest.mark.toolchain
 

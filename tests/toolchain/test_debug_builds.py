@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.toolchain import cuda_jobs, tile_jobs
-from tilec.bundle.cubin import section
 from tilec.inspection.variables import variables
-from tilec.model.image import Image
+from tilec_runtime.bundle.cubin import section
+from tilec_runtime.model.image import Image
 
 pytestmark = pytest.mark.toolchain
 

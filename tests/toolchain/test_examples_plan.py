@@ -13,12 +13,12 @@ import pytest
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
 from tilec.frontends.base import ToolSearch
-from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.plan import Plan
 from tilec.project import open_project
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.reference import References
 from tilec.runner.run import run_case
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 pytestmark = pytest.mark.toolchain
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
 from tilec.compiler.fatbin import write_fatbin
-from tilec.errors import CompileError, UsageError
 from tilec.frontends._tools import require
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
+from tilec_runtime.errors import CompileError, UsageError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
 
 pytestmark = pytest.mark.toolchain
 

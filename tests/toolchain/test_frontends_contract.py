@@ -11,11 +11,11 @@ import pytest
 from tilec.frontends.base import Frontend, ToolSearch
 from tilec.frontends.cuda import CudaFrontend
 from tilec.frontends.tile import TileFrontend
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Options, Source, Variant
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import Param, ParamKind
 from tilec.testing import contract
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Options, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
 

@@ -14,7 +14,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import machine_code
 from tilec.inspection.mix import Mix, mix
 from tilec.inspection.sass import Instruction, instructions
-from tilec.model.arch import Version
+from tilec_runtime.model.arch import Version
 
 pytestmark = pytest.mark.toolchain
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.jit_samples import ptx_bundle, ptx_scale
 from tests.runtime_samples import Array, fake_driver
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError
-from tilec.model.jit import JitBy
-from tilec.runtime import load
-from tilec.runtime._nvjitlink import LinkError, NvJitLink
+from tilec_runtime import load
+from tilec_runtime._nvjitlink import LinkError, NvJitLink
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.jit import JitBy
 
 pytestmark = pytest.mark.toolchain
 

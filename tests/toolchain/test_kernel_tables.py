@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tilec.build import BuildRequest, plan_only
-from tilec.bundle.tuning import read_record
 from tilec.compiler.events import SilentObserver
-from tilec.model.kernel import KernelInfo
-from tilec.model.table import look_up, same_point
-from tilec.model.tuning import TuningRecord
+from tilec_runtime.bundle.tuning import read_record
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.table import look_up, same_point
+from tilec_runtime.model.tuning import TuningRecord
 
 pytestmark = pytest.mark.toolchain
 

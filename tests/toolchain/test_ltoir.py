@@ -15,18 +15,18 @@ from tests.toolchain.prebuilt_samples import FILL_LL, SCALE_PARAMS, SEARCH, fatb
 from tests.toolchain.prebuilt_samples import frontend as prebuilt_frontend
 from tests.toolchain.prebuilt_samples import job as prebuilt_job
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
-from tilec.bundle.cubin import CubinKernel, read_cubin
 from tilec.compiler.fatbin import write_fatbin
-from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _ltoir, _nvjitlink
 from tilec.frontends._tools import require
-from tilec.model.image import Image
-from tilec.model.jit import JitBy
-from tilec.model.job import Member
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.runtime import load
-from tilec.runtime._nvjitlink import Form, NvJitLink
+from tilec_runtime import load
+from tilec_runtime._nvjitlink import Form, NvJitLink
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.jit import JitBy
+from tilec_runtime.model.job import Member
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
 

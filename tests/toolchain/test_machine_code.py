@@ -10,14 +10,14 @@ import pytest
 
 from tests.toolchain.cuda_jobs import compile_text
 from tests.toolchain.prebuilt_samples import fatbin
-from tilec.errors import BundleError, CompileError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.code import image_codes
 from tilec.inspection.container import describe, open_code
 from tilec.inspection.dump import machine_code
 from tilec.inspection.mix import mix
 from tilec.inspection.sass import Instruction, instructions
-from tilec.model.image import Image
+from tilec_runtime.errors import BundleError, CompileError
+from tilec_runtime.model.image import Image
 
 pytestmark = pytest.mark.toolchain
 

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from scripts.build_kernels import BUNDLE, built
-from tilec.bundle.read import Bundle
+from tilec_runtime.bundle.read import Bundle
 
 pytestmark = pytest.mark.toolchain
 

@@ -18,13 +18,13 @@ from tests.toolchain.prebuilt_samples import (
     source,
     tile_made,
 )
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError
 from tilec.frontends.prebuilt import PrebuiltFrontend
-from tilec.model.job import Source
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
 from tilec.testing import contract
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, scalar, tensor, write
-from tilec.model.dtype import DTYPES
-from tilec.tileir import read_module
-from tilec.tileir.text import render
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tileir import read_module
+from tilec_runtime.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 
@@ -144,7 +144,7 @@ def test_a_promise_leaves_no_check(tile, tmp_path):
 def test_the_language_says_what_is_missing_without_cuda_tile(tmp_path):
     code = (
         "import sys\nsys.modules['cuda.tile'] = None\nsys.modules.pop('cuda', None)\n"
-        "from tilec.errors import ToolchainError\n"
+        "from tilec_runtime.errors import ToolchainError\n"
         "try:\n    import tilec.lang\nexcept ToolchainError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120)

@@ -10,8 +10,8 @@ import pytest
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.safety import Checks
-from tilec.model.signature import Assumption
+from tilec_runtime.model.safety import Checks
+from tilec_runtime.model.signature import Assumption
 
 pytestmark = pytest.mark.toolchain
 

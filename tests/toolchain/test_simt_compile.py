@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tests.toolchain.simt_jobs import ADD, FILES, KERNELS, Z, frontend, job, scalar, tensor, write
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError
 from tilec.frontends._simt_entry import NAMES
 from tilec.frontends.simt import SimtFrontend
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import AbiSlot
 from tilec.testing import contract
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.simt_jobs import COMMON, frontend, job, scalar, tensor, write
-from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _simt_api as api
-from tilec.model.job import Source
-from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")

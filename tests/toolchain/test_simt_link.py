@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job, write
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError
-from tilec.model.image import Image
-from tilec.model.job import Job, Source
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import Job, Source
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")

@@ -9,8 +9,8 @@ import pytest
 
 from tilec import build
 from tilec.compiler.events import SilentObserver
-from tilec.errors import CompileError
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.errors import CompileError
 
 pytestmark = pytest.mark.toolchain
 

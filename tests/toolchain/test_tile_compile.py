@@ -13,16 +13,16 @@ import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
 from tilec.build import BuildRequest, plan_only
-from tilec.bundle.cubin import read_cubin
 from tilec.compiler.events import SilentObserver
-from tilec.errors import BundleError, CompileError, ToolchainError
 from tilec.frontends import _run, _sass, _tile_api, _tile_compile
 from tilec.frontends._tile_toolchain import files_digest
 from tilec.frontends._tools import find_tool
-from tilec.model.arch import ARCHS, Target, TargetKind
-from tilec.model.digest import sha256
-from tilec.model.dtype import DTYPES
-from tilec.model.signature import AbiSlot, Assumption
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import BundleError, CompileError, ToolchainError
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.signature import AbiSlot, Assumption
 
 pytestmark = pytest.mark.toolchain
 

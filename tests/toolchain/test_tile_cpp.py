@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import write
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import CompileError, Location, UsageError
 from tilec.frontends._tile_strings import with_strings
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import TileFrontend
-from tilec.model.arch import Target, TargetKind
-from tilec.model.job import Job, KernelSpec, Option, Source, Variant
-from tilec.model.kernel import AxisValue
-from tilec.tileir.read import read_module
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import CompileError, Location, UsageError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.job import Job, KernelSpec, Option, Source, Variant
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.tileir.read import read_module
 
 pytestmark = pytest.mark.toolchain
 

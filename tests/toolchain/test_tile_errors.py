@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors, write
-from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _tile_api
-from tilec.model.arch import Target
-from tilec.model.job import Source
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain
 

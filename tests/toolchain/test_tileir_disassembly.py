@@ -18,15 +18,15 @@ from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
-from tilec.errors import TileIRError
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import TargetKind
-from tilec.tileir.ir import Loc, Module, Version
-from tilec.tileir.ops import OPS
-from tilec.tileir.read import read_module
-from tilec.tileir.text import render
+from tilec_runtime.errors import TileIRError
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.tileir.ir import Loc, Module, Version
+from tilec_runtime.tileir.ops import OPS
+from tilec_runtime.tileir.read import read_module
+from tilec_runtime.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 

@@ -25,15 +25,15 @@ from tests.toolchain.triton_jobs import (
     tensor,
     write,
 )
-from tilec.bundle.cubin import read_cubin
 from tilec.frontends import _triton_api as api
 from tilec.frontends.triton import TritonFrontend
-from tilec.model.arch import Target
-from tilec.model.dtype import DTYPES
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import AxisValue, KernelDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind, joined_abi
 from tilec.testing import contract
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind, joined_abi
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.toolchain.triton_jobs import ADD_ABI, ADD_PARAMS, FAST, dot_job, frontend, job, scalar, slot, tensor, write
-from tilec.errors import CompileError
 from tilec.frontends._triton_bind import mapped
-from tilec.model.job import Job, Source
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.tensormap import TensorMap
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.tensormap import TensorMap
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

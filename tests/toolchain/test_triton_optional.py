@@ -9,10 +9,10 @@ import pytest
 
 from tests.toolchain.test_triton_same_code import by_triton, same_tools  # noqa: F401 - a fixture
 from tests.toolchain.triton_jobs import frontend, job, ptr, scalar, slot, tensor, write
-from tilec.errors import CompileError
 from tilec.frontends._sass import _section
-from tilec.model.job import Job
-from tilec.model.signature import Assumption
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.signature import Assumption
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

@@ -16,8 +16,8 @@ from tilec.frontends._sass import _section
 from tilec.frontends._tile_modules import load
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Variant
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Variant
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

@@ -6,7 +6,7 @@ import numpy as np
 import sample
 from typing_extensions import assert_type
 
-from tilec.runtime import (
+from tilec_runtime import (
     DeviceBuffer,
     DeviceOp,
     LazyLauncher,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_type
 
-from tilec.runtime import (
+from tilec_runtime import (
     CudaGraph,
     Device,
     DeviceFuture,

@@ -8,7 +8,7 @@ import numpy as np
 import sample
 from typing_extensions import assert_type
 
-from tilec.runtime import DeviceBuffer, Explanation, Launcher, Stream
+from tilec_runtime import DeviceBuffer, Explanation, Launcher, Stream
 
 
 class Foreign:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sample
 
-from tilec.runtime import DeviceBuffer, DeviceOp, SharedTensor, Tensor, value, zip_ops
+from tilec_runtime import DeviceBuffer, DeviceOp, SharedTensor, Tensor, value, zip_ops
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of, image, slot
 from tilec.assemble import _over_budget, _with_images, never_compiled
-from tilec.errors import CompileError
 from tilec.manifest.types import Budget
-from tilec.model.arch import Target
-from tilec.model.image import Resources
-from tilec.model.jit import JitFallback
-from tilec.model.job import Variant
-from tilec.model.kernel import VariantInfo
-from tilec.model.signature import AbiSlot
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.job import Variant
+from tilec_runtime.model.kernel import VariantInfo
+from tilec_runtime.model.signature import AbiSlot
 
 SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tilec import errors
-from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
+from tilec_runtime import errors
+from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
 
 # `|  `- ExpressionError           2   what it is about`: what stands before the name says how deep.
 _LINE = re.compile(r"^([|` -]*)(\w+Error) +(\d)   (.+)$")

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.model.expr import parse
-from tilec.model.signature import AbiSlot
-from tilec.runtime import api, use_device
+from tilec_runtime import api, use_device
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.signature import AbiSlot
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 try:

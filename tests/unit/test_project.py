@@ -10,13 +10,13 @@ import pytest
 
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compiler.cache import Cache
-from tilec.errors import Location, ManifestError, MissingError, ToolchainError
 from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
-from tilec.model.job import InputFile, Source
-from tilec.model.kernel import KernelDecl, ToolInfo
 from tilec.project import declare, may_select, open_project
+from tilec_runtime.errors import Location, ManifestError, MissingError, ToolchainError
+from tilec_runtime.model.job import InputFile, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 
 def problems(root: Path) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tilec.values import value_class
+from tilec_runtime.values import value_class
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -156,7 +156,7 @@ def test_what_is_no_value_class_is_refused() -> None:
 
 
 def test_defining_values_imports_and_compiles_nothing() -> None:
-    code = "import sys; from tilec.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
+    code = "import sys; from tilec_runtime.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
     code += "print(A(1), 'dataclasses' in sys.modules)"
     root = str(Path(__file__).resolve().parents[2])
     done = subprocess.run([sys.executable, "-Sc", code], cwd=root, capture_output=True, text=True, timeout=60, check=False)

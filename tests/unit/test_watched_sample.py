@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilec.bundle.read import Bundle
 from tilec.frontends.base import ToolSearch
-from tilec.model.digest import sha256
 from tilec.project import open_project
 from tilec.runner.cases import expand_cases
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.model.digest import sha256
 
 WATCHED = Path(__file__).parents[1] / "samples" / "watched"
 

@@ -15,8 +15,8 @@ from tilec.bench.ceilings import NO_TORCH, ceilings_json, measure_ceilings, read
 from tilec.bench.libraries import open_library
 from tilec.bench.work import Ceilings
 from tilec.compiler.child import own_command
-from tilec.errors import MissingError, TilecError
-from tilec.runtime.devices import driver_of, find_device
+from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.errors import MissingError, TilecError
 
 PATIENCE = 300  # seconds, most of which importing torch may take
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import numpy as np
 
 from tilec.bench.measure import Clock, ClockReading
-from tilec.errors import MissingError
-from tilec.model.dtype import DTYPES
+from tilec_runtime.errors import MissingError
+from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks
-    from tilec.runtime.seam import DeviceInfo
+    from tilec_runtime.seam import DeviceInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[Mapping[str, Any]], Any]

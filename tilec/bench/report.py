@@ -11,7 +11,7 @@ from tilec.bench.gate import Change
 from tilec.bench.measure import Measurement
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import NO_RATES, NO_WORK, Ceilings, Rates, Work
-from tilec.errors import TilecError
+from tilec_runtime.errors import TilecError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

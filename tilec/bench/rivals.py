@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from tilec.errors import CaseError, Location
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.suggest import did_you_mean
 
 # What tensors a rival takes, by the word in front of the colon: kernels of Triton are launched with those of torch.
 LIBRARIES = {"torch": "torch", "triton": "torch", "cupy": "cupy", "numpy": "numpy"}

@@ -14,9 +14,9 @@ from tilec import __version__
 from tilec.bench.gate import LIMIT, Change, settled
 from tilec.bench.report import CaseBench, Setting, setting_json
 from tilec.bench.rivals import LIBRARIES
-from tilec.bundle.atomic import atomic_write
-from tilec.errors import UsageError
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.bundle.atomic import atomic_write
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.suggest import did_you_mean
 
 SCHEMA, KIND = 1, "tilec-bench"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from tilec.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,8 +16,8 @@ import click
 
 from tilec.cli.settings import Settings
 from tilec.cli.style import echo, style
-from tilec.errors import UsageError
-from tilec.foreign import CONTROLS
+from tilec_runtime.errors import UsageError
+from tilec_runtime.foreign import CONTROLS
 
 if TYPE_CHECKING:
     from rich.console import Console

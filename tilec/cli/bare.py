@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tilec
 from tilec.compiler.child import own_command
-from tilec.errors import TilecError
+from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
@@ -66,9 +66,9 @@ def _launch(bare: Bare, told: dict[str, Any]) -> None:
     from tilec.project import open_project
     from tilec.runner.cases import fitting_cases, small_case
     from tilec.runner.device import ApartDevice, ModuleDevice
-    from tilec.runtime import _driver
-    from tilec.runtime.load import load
-    from tilec.runtime.memory import DeviceBuffer
+    from tilec_runtime import _driver
+    from tilec_runtime.load import load
+    from tilec_runtime.memory import DeviceBuffer
 
     bundle = open_container(Path(bare.bundle)).bundle
     built = {kernel.name: kernel for kernel in bundle.info.kernels}

@@ -18,13 +18,13 @@ from tilec.bench.saved import Saved, held_against
 from tilec.bench.statistics import median
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.cli.bench_place import Place, Timed
-from tilec.errors import CaseError, ExpressionError, Location, MissingError, TilecError
-from tilec.model import expr
-from tilec.model.digest import canonical_json, sha256
 from tilec.runner.cases import BoundCase
 from tilec.runner.counting import require_countable
 from tilec.runner.inputs import Value, environment, make_inputs
 from tilec.runner.reference import References
+from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingError, TilecError
+from tilec_runtime.model import expr
+from tilec_runtime.model.digest import canonical_json, sha256
 
 # What a launch costs the host: so many samples, as long as the device does not take longer than this for all of them.
 HOST_SAMPLES, HOST_SECONDS = 15, 0.5

@@ -10,11 +10,11 @@ import click
 from tilec.bench.page import Report, render
 from tilec.bench.report import CaseBench, RivalResult, Setting
 from tilec.bench.work import Ceilings
-from tilec.bundle.atomic import atomic_write
 from tilec.cli.app import App
 from tilec.cli.bench_show import change_text, half_width, host_text, rate_text, ratio_text, share_text
 from tilec.cli.tables import bytes_text, plural
 from tilec.cli.tune_show import time_text
+from tilec_runtime.bundle.atomic import atomic_write
 
 HEADS = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max", "variant", "held against")
 

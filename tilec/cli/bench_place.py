@@ -18,17 +18,17 @@ from tilec.bench.libraries import Call, Contender, Library, open_library
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
 from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
-from tilec.errors import MissingError
 from tilec.runner.chains import ChainModule, device_of
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Value
 from tilec.runner.run import arguments_on
+from tilec_runtime.errors import MissingError
 
 if TYPE_CHECKING:
-    from tilec.model.kernel import VariantInfo
     from tilec.runner.cases import BoundCase
-    from tilec.runtime.load import Module
-    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.load import Module
+    from tilec_runtime.model.kernel import VariantInfo
+    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 
 class Timed(Protocol):

@@ -14,20 +14,20 @@ from tilec.cli.run_results import skipped_lines
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
 from tilec.cli.taken import taken
-from tilec.errors import TilecError
 from tilec.inspection.occupancy import residency
-from tilec.model.arch import TargetKind
 from tilec.runner.chains import axes_of
 from tilec.runner.inputs import planned_inputs
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.arch import TargetKind
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
     from tilec.cli.cases import Opened
-    from tilec.errors import NoDeviceError
     from tilec.manifest.types import Manifest
-    from tilec.model.image import ImageInfo
-    from tilec.model.kernel import KernelInfo, VariantInfo
     from tilec.runner.cases import BoundCase
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.errors import NoDeviceError
+    from tilec_runtime.model.image import ImageInfo
+    from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 
 WIDTH = 80  # where nothing says how wide the terminal is

@@ -14,8 +14,6 @@ from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
-from tilec.bundle.atomic import atomic_write, output_error
-from tilec.bundle.place import private_root
 from tilec.cli.app import App
 from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.cli.bench_html import write_report
@@ -28,11 +26,13 @@ from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.cli.tables import fitted, terminal_width
 from tilec.compiler.state import WorkDir
-from tilec.errors import NoDeviceError, UsageError
 from tilec.runner.overrides import parse_overrides
 from tilec.runner.selection import parse_expression
 from tilec.runner.sweeps import Sweep, parse_sweep, refused_point, settings_at
-from tilec.runtime.load import load
+from tilec_runtime.bundle.atomic import atomic_write, output_error
+from tilec_runtime.bundle.place import private_root
+from tilec_runtime.errors import NoDeviceError, UsageError
+from tilec_runtime.load import load
 
 if TYPE_CHECKING:
     from tilec.cli.bench import Given
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tilec.manifest.types import Manifest
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
-    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
 FOLDER = "bench"  # in .tilec

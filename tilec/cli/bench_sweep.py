@@ -10,12 +10,12 @@ from tilec.bench.report import CaseBench, Point
 from tilec.bench.series import Group, Line, groups_of
 from tilec.cli.tables import cells, shorten, terminal_width
 from tilec.cli.tune_show import time_text
-from tilec.errors import LaunchError
+from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
-    from tilec.model.kernel import KernelInfo
     from tilec.runner.cases import BoundCase
     from tilec.runner.sweeps import Sweep
+    from tilec_runtime.model.kernel import KernelInfo
 
 # Columns of the longest bar, and of what stands before it.
 BAR, LABEL, VALUE = 30, 24, 12

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilec.build import BuildRequest
     from tilec.compiler.keys import Change
     from tilec.compiler.stamp import Untouched
-    from tilec.model.job import Job
+    from tilec_runtime.model.job import Job
 
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 
@@ -32,7 +32,7 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     words = _words(ctx, param, values)
     for word in words:
         if word not in EMIT:
-            from tilec.model.suggest import did_you_mean
+            from tilec_runtime.model.suggest import did_you_mean
 
             raise click.BadParameter(f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}", ctx, param)
     return words

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilec.cli.app import App, examples, json_option
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.compiler.cache import Cache

@@ -12,14 +12,14 @@ import click
 from tilec.cli.app import App
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
-    from tilec.errors import UsageError
     from tilec.manifest.types import Kernel, Manifest
-    from tilec.model.kernel import KernelInfo
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
     from tilec.runner.overrides import Override
     from tilec.runner.selection import Expression
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.errors import UsageError
+    from tilec_runtime.model.kernel import KernelInfo
 
 NO_CASES = "there are no cases to run"
 CASES_SHOWN = 20
@@ -90,8 +90,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
     Raises:
         UsageError: there is no such kernel, or no case.
     """
-    from tilec.errors import UsageError
-    from tilec.model.suggest import did_you_mean
+    from tilec_runtime.errors import UsageError
+    from tilec_runtime.model.suggest import did_you_mean
 
     chains = [chain.name for chain in manifest.chains] if wish.chains else []
     known = [*(kernel.name for kernel in manifest.kernels), *chains]
@@ -113,8 +113,8 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
 
 def _check_cases(manifest: Manifest, wish: Wish) -> None:
     """Refuse names of cases that none of the kernels has: what is built says no more of them, and beside others nobody would miss them."""
-    from tilec.errors import UsageError
-    from tilec.model.suggest import did_you_mean
+    from tilec_runtime.errors import UsageError
+    from tilec_runtime.model.suggest import did_you_mean
 
     holders = [(kernel.name, kernel.cases) for kernel in manifest.kernels]
     holders += [(chain.name, chain.cases) for chain in manifest.chains if wish.chains]
@@ -132,7 +132,7 @@ def require_no_chain(manifest: Manifest, name: str) -> None:
     Raises:
         UsageError: it is one.
     """
-    from tilec.errors import UsageError
+    from tilec_runtime.errors import UsageError
 
     for chain in manifest.chains:
         if chain.name == name:
@@ -167,8 +167,8 @@ def open_bundle(
     Raises:
         UsageError: targets to build for, and a bundle that is built.
     """
-    from tilec.errors import UsageError
     from tilec.inspection.container import open_container
+    from tilec_runtime.errors import UsageError
 
     if bundle:
         if targets and how is None:  # else they are the device's own
@@ -188,7 +188,7 @@ def open_bundle(
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
     """What the last build of the whole project wrote, if nothing was touched since and the device can use it."""
     from tilec.cli.build import untouched
-    from tilec.model.arch import TargetKind
+    from tilec_runtime.model.arch import TargetKind
 
     if cpu and all(target.kind is not TargetKind.TILEIR for target in project.manifest.targets.default):
         return None
@@ -225,8 +225,8 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
     from tilec import build
     from tilec.cli import progress
     from tilec.cli.build import make_request
-    from tilec.errors import ToolchainError
     from tilec.plan.tuning import PASSED_OVER
+    from tilec_runtime.errors import ToolchainError
 
     observer = progress.make_observer(app)
     try:
@@ -261,9 +261,9 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
     Raises:
         UsageError: there are none, or they do not have what is to be changed of them.
     """
-    from tilec.errors import UsageError
     from tilec.runner.cases import unbuilt_cases
     from tilec.runner.selection import select_cases
+    from tilec_runtime.errors import UsageError
 
     assert manifest is not None
     built = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
@@ -297,8 +297,8 @@ def _of_chains(
     Raises:
         UsageError: a chain is named, and a kernel of it is not in the bundle.
     """
-    from tilec.errors import UsageError
     from tilec.runner.chains import fitting_chain_cases
+    from tilec_runtime.errors import UsageError
 
     for chain in manifest.chains if wish.chains else ():
         if wish.kernels and chain.name not in wish.kernels:
@@ -329,9 +329,9 @@ def absence(opened: Opened, case: BoundCase) -> str:
 
 def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
-    from tilec.errors import CaseError, UsageError
     from tilec.runner.cases import expand_cases, fitting_cases
     from tilec.runner.overrides import overridden
+    from tilec_runtime.errors import CaseError, UsageError
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
     if wish.overrides and chosen:
@@ -347,9 +347,9 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
 
 
 def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
-    from tilec.errors import UsageError
-    from tilec.model.suggest import did_you_mean
     from tilec.runner.selection import unknown_words
+    from tilec_runtime.errors import UsageError
+    from tilec_runtime.model.suggest import did_you_mean
 
     if not bound:
         return UsageError(NO_CASES, fix=ADD_CASE)
@@ -366,9 +366,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:
-    from tilec.errors import MissingError, UsageError
-    from tilec.model.suggest import did_you_mean
     from tilec.runner.arguments import bind_arguments, parse_argument, parse_axis
+    from tilec_runtime.errors import MissingError, UsageError
+    from tilec_runtime.model.suggest import did_you_mean
 
     name = wish.kernels[0]
     if name in opened.absent or opened.bundle is None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tilec.build import BuildRequest
-    from tilec.errors import Diagnostic
     from tilec.plan import Plan
+    from tilec_runtime.errors import Diagnostic
 
 
 @click.command(
@@ -53,7 +53,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     from tilec.cli.failures import diagnostic_json
     from tilec.cli.tables import plural
     from tilec.compiler.events import SilentObserver
-    from tilec.errors import BuildError, ManifestError
+    from tilec_runtime.errors import BuildError, ManifestError
 
     words = tuple(word.strip() for value in targets for word in value.split(",") if word.strip())
     request = make_request(app, targets=words)
@@ -115,7 +115,7 @@ def _require_fitting(plan: Plan) -> None:
     Raises:
         ManifestError: with every problem of all of them.
     """
-    from tilec.errors import ManifestError
+    from tilec_runtime.errors import ManifestError
 
     problems = (*_chain_problems(plan), *_case_problems(plan))
     if problems:
@@ -127,8 +127,8 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
     manifest = plan.manifest
     if not manifest.chains:
         return []
-    from tilec.errors import CaseError, Diagnostic
     from tilec.runner.chains import chain_cases
+    from tilec_runtime.errors import CaseError, Diagnostic
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
     problems = []
@@ -143,10 +143,10 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
 
 def _case_problems(plan: Plan) -> list[Diagnostic]:
     """Cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
-    from tilec.errors import CaseError, Diagnostic
-    from tilec.model.kernel import VariantInfo
     from tilec.runner.cases import expand_cases
     from tilec.runner.counting import require_countable
+    from tilec_runtime.errors import CaseError, Diagnostic
+    from tilec_runtime.model.kernel import VariantInfo
 
     manifest, problems = plan.manifest, []
     for kernel in plan.kernels:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tilec.cli.app import App
-from tilec.errors import TilecError
+from tilec_runtime.errors import TilecError
 
 MOST_MANIFEST = 4 << 20  # bytes; whoever waits for a key to be pressed does not wait for more
 MOST_WORDS = 2000
@@ -92,7 +92,7 @@ def input_names(ctx: click.Context) -> list[str]:
 
 def known_targets(ctx: click.Context) -> list[str]:
     """Targets of the manifest and its groups first, then all that there are."""
-    from tilec.model.arch import ARCHS
+    from tilec_runtime.model.arch import ARCHS
 
     numbers = [f"{cc[0]}{cc[1]}{suffix}" for cc, arch in ARCHS.items() for suffix in ("", *_suffixes(arch))]
     own: list[str] = []
@@ -104,7 +104,7 @@ def known_targets(ctx: click.Context) -> list[str]:
 
 def architectures(_ctx: click.Context) -> list[str]:
     """Devices that `inspect --why` can be asked about."""
-    from tilec.model.arch import ARCHS
+    from tilec_runtime.model.arch import ARCHS
 
     return [*(f"sm_{major}{minor}" for major, minor in ARCHS), "cuda:0", "cpu"]
 

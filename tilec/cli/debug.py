@@ -14,7 +14,7 @@ from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, profiles
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.cli.style import style
-from tilec.errors import ToolchainError, UsageError
+from tilec_runtime.errors import ToolchainError, UsageError
 
 if TYPE_CHECKING:
     from tilec.cli.bare import Bare

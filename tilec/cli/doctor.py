@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilec.bundle.choose import JIT_VARIABLE
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
-from tilec.model.driver import required_driver
+from tilec_runtime.bundle.choose import JIT_VARIABLE
+from tilec_runtime.model.driver import required_driver
 
 if TYPE_CHECKING:
     from tilec.frontends.base import ToolSearch
@@ -50,8 +50,8 @@ def command(app: App, prefer: str | None) -> int:
 
 def _search(app: App) -> ToolSearch:
     """Where the project at hand looks for tools, and which versions it takes; without a sound project, the usual places and any version."""
-    from tilec.errors import UsageError
     from tilec.project import open_project
+    from tilec_runtime.errors import UsageError
 
     try:
         return open_project(app.manifest_path(), app.settings.search).search
@@ -113,8 +113,8 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
 
 def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
     """The tools that watch launches from outside: by what they serve, name, path (empty for none), and how to get it."""
-    from tilec.errors import ToolchainError
     from tilec.runner.tools import find_outside_tool
+    from tilec_runtime.errors import ToolchainError
 
     found = {}
     for use, name in (("profile", "ncu"), ("debug", "cuda-gdb"), ("sanitize", "compute-sanitizer")):

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec.cli.style import style
-from tilec.errors import Diagnostic, Location
+from tilec_runtime.errors import Diagnostic, Location
 
 if TYPE_CHECKING:
     from tilec.runner.compute_sanitizer import Site
     from tilec.runner.gpu_findings import CheckedCase, GpuFinding
     from tilec.runner.sanitize import CaseFindings
-    from tilec.tileir.check.findings import Finding
-    from tilec.tileir.ir import Loc
+    from tilec_runtime.tileir.check.findings import Finding
+    from tilec_runtime.tileir.ir import Loc
 
 FOUND = 86  # exit code of commands that check, where there are findings
 SourceLine = Callable[[str, int], str]

@@ -14,14 +14,14 @@ from tilec.cli.inspect_code import difference, print_instructions, share_text
 from tilec.cli.inspect_html import check_html, write_html
 from tilec.cli.style import echo, style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, table, terminal_width
-from tilec.errors import UsageError
-from tilec.model.arch import TargetKind
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.arch import TargetKind
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Code
     from tilec.inspection.report import Report
-    from tilec.model.image import ImageInfo
-    from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
+    from tilec_runtime.model.image import ImageInfo
+    from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
 IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256")
 
@@ -198,7 +198,7 @@ def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_
 def _safety(app: App, found: Report) -> None:
     """What is known of each kernel's safety, by how it is made sure of."""
     from tilec.inspection.safety import safety_report, to_json
-    from tilec.model.safety import Checks, Guarantee
+    from tilec_runtime.model.safety import Checks, Guarantee
 
     if app.json:
         app.document("safety", to_json(found))
@@ -350,7 +350,7 @@ def _image_row(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> li
 
 
 def _driver(image: ImageInfo) -> str:
-    from tilec.model.driver import branch_of_cuda
+    from tilec_runtime.model.driver import branch_of_cuda
 
     branch = branch_of_cuda(image.cuda)
     return f"{branch}+" if branch else f"CUDA {image.cuda[0]}.{image.cuda[1]}"

@@ -50,8 +50,8 @@ def difference(app: App, old: Code, new: Code, select: str, *, code: bool, deny_
 
 def print_instructions(app: App, bundle: Images, found: Report) -> None:
     """What the machine code of each cubin in a report consists of."""
-    from tilec.errors import UsageError
     from tilec.inspection.code import image_codes, to_json
+    from tilec_runtime.errors import UsageError
 
     codes = []
     for one in image_codes(bundle, found.info, app.settings.search):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.tables import bytes_text, plural
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.inspection.container import Code
@@ -42,9 +42,9 @@ def write_html(app: App, opened: Code, found: Report, path: Path, sources: Path)
     """
     import dataclasses
 
-    from tilec.bundle.atomic import Stage
     from tilec.inspection.html import render
     from tilec.inspection.page import make_page
+    from tilec_runtime.bundle.atomic import Stage
 
     shown = dataclasses.replace(found, path=app.show(found.path))
     page = make_page(opened.bundle, shown, app.settings.search, sources, on_image=lambda name: app.pass_by(f"reading the code of {name}"))

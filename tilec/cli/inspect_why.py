@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import TEXT_LEAST, cells, hanging, plural, terminal_width
-from tilec.errors import BundleError, MissingError, UsageError
+from tilec_runtime.errors import BundleError, MissingError, UsageError
 
 if TYPE_CHECKING:
-    from tilec.bundle.choose import Candidate, Choice
     from tilec.inspection.why import Why
-    from tilec.model.kernel import VariantInfo
-    from tilec.runtime.prepare import Explanation
-    from tilec.runtime.seam_types import DeviceInfo
+    from tilec_runtime.bundle.choose import Candidate, Choice
+    from tilec_runtime.model.kernel import VariantInfo
+    from tilec_runtime.prepare import Explanation
+    from tilec_runtime.seam_types import DeviceInfo
 
 TINTS = {"takes": "green", "could take": "", "passes over": "yellow", "cannot take": "yellow", "leaves": ""}
 SHOWN = 8
@@ -63,7 +63,7 @@ def find_place(app: App, name: str, driver: str) -> DeviceInfo:
     known = pretended(name, driver)
     if known is not None:
         return known
-    from tilec.runtime.devices import driver_of, find_device
+    from tilec_runtime.devices import driver_of, find_device
 
     if name == "cpu" and driver:
         raise UsageError("--driver: the cpu device has none", fix="leave it out")

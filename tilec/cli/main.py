@@ -21,7 +21,7 @@ import tilec
 from tilec.cli.app import App, add_global_options, examples, global_options
 from tilec.cli.settings import read_settings
 from tilec.cli.style import echo
-from tilec.errors import TilecError
+from tilec_runtime.errors import TilecError
 
 # In the order in which a project meets them; a command's module is imported when it is called. Each holds a `command`.
 COMMANDS = {
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         """Find the command, or say which one may have been meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:  # while it is completed, it is not there yet
-            from tilec.model.suggest import nearest
+            from tilec_runtime.model.suggest import nearest
 
             close = nearest(name, COMMANDS)
             hint = f"did you mean `{close}`?" if close else f"commands are {', '.join(COMMANDS)}"

@@ -16,7 +16,7 @@ import click
 import tilec
 from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
-from tilec.errors import OutputError, TilecError, UsageError
+from tilec_runtime.errors import OutputError, TilecError, UsageError
 
 KINDS = {"tile": ("common", "tile"), "cuda": ("common", "cuda"), "mixed": ("common", "tile", "cuda")}
 # A tile kernel runs on any machine.

@@ -18,16 +18,16 @@ from tilec.cli.bare import PLAIN, Bare
 from tilec.cli.cases import How, Wish, chosen_cases, open_bundle, open_project, require_no_chain
 from tilec.cli.chosen import bundle_options
 from tilec.cli.complete import completes, gpus, whole_cases
-from tilec.errors import MissingError, NoDeviceError, TilecError, UsageError
+from tilec_runtime.errors import MissingError, NoDeviceError, TilecError, UsageError
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
     from tilec.manifest.types import Manifest
-    from tilec.model.image import ImageInfo
-    from tilec.model.kernel import VariantInfo
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
-    from tilec.runtime.seam import DeviceInfo
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.model.image import ImageInfo
+    from tilec_runtime.model.kernel import VariantInfo
+    from tilec_runtime.seam import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +105,8 @@ def check_case(project: Project, name: str) -> Wish:
     Raises:
         UsageError: there is no such case, or the name is that of several kernels' or of none.
     """
-    from tilec.model.suggest import did_you_mean
     from tilec.runner.cases import unbuilt_cases
+    from tilec_runtime.model.suggest import did_you_mean
 
     kernels = {kernel.name: kernel for kernel in project.manifest.kernels}
     every = [f"{kernel.name}/{case.name}" for kernel in kernels.values() for case in kernel.cases]
@@ -212,8 +212,8 @@ def gpu_of(name: str, work: str) -> DeviceInfo:
     Raises:
         UsageError: it is no name of one. NoDeviceError: it is not there; `work` is what needs it.
     """
-    from tilec.runtime import _driver
-    from tilec.runtime.devices import find_device
+    from tilec_runtime import _driver
+    from tilec_runtime.devices import find_device
 
     if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdecimal()):
         raise UsageError(f"--device: {name!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N")

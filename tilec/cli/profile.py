@@ -11,7 +11,7 @@ import click
 from tilec.cli.app import App, SecondsRange, examples, json_option, named_or_empty
 from tilec.cli.one_case import Asked, Watched, bare_launch, case_option, environment, watched_case
 from tilec.cli.style import style
-from tilec.errors import MissingError, OutputError, TilecError, UsageError
+from tilec_runtime.errors import MissingError, OutputError, TilecError, UsageError
 
 if TYPE_CHECKING:
     from tilec.cli.bare import Bare

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilec.errors import ToolchainError
+from tilec_runtime.errors import ToolchainError
 
 if TYPE_CHECKING:
     from tilec.cli.one_case import Watched

@@ -13,7 +13,7 @@ from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import plural, shorten
 from tilec.compiler.events import Done, Failed, Observer, Outcome, SilentObserver
-from tilec.foreign import printable
+from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import echo
-from tilec.errors import MissingError, NoDeviceError, UsageError
+from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
     from tilec.manifest.types import Manifest
     from tilec.runner.sanitize import Watch
-    from tilec.runtime.cpu_launch import CpuRun
-    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.cpu_launch import CpuRun
+    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU, ALL = "auto", "cpu", "all"
 DEVICES = "take auto, cpu, cuda, cuda:N for the GPU number N, or (for `tilec run`) all"
@@ -145,8 +145,8 @@ def _named(text: str) -> str:
 
 
 def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, DeviceInfo]:
-    from tilec.runtime import _driver
-    from tilec.runtime.devices import find_device as facts_of
+    from tilec_runtime import _driver
+    from tilec_runtime.devices import find_device as facts_of
 
     try:
         driver = _driver.driver()
@@ -162,9 +162,9 @@ def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple
 
 
 def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, DeviceInfo]:
-    from tilec.runtime.cpu_driver import CPU as DEVICE
-    from tilec.runtime.cpu_driver import CpuDriver
-    from tilec.runtime.cpu_launch import CpuOptions, execute_run
+    from tilec_runtime.cpu_driver import CPU as DEVICE
+    from tilec_runtime.cpu_driver import CpuDriver
+    from tilec_runtime.cpu_launch import CpuOptions, execute_run
 
     def show(text: str) -> None:
         app.wipe()

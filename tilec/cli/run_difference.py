@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilec.cli.tables import Cell, columns, table
-from tilec.model.dtype import DTYPES
+from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tilec.runner.difference import Bin, Element

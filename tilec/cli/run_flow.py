@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tilec.runner.inputs import Array
     from tilec.runner.run import CaseResult, RunReport, Save
     from tilec.runner.sanitize import CaseFindings
-    from tilec.runtime.jit import Compiled
-    from tilec.runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.jit import Compiled
+    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
 
@@ -151,7 +151,7 @@ def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
 def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDevice | None:
     """What is run, on its device; None where that is nothing."""
     from tilec.runner.device import ModuleDevice
-    from tilec.runtime.load import load
+    from tilec_runtime.load import load
 
     return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
 
@@ -174,8 +174,8 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
     Raises:
         UsageError: there is none of this name, or more than one.
     """
-    from tilec.errors import UsageError
     from tilec.runner.selection import select_cases
+    from tilec_runtime.errors import UsageError
 
     found = select_cases(cases, (name,))
     exact = tuple(case for case in found if case.name == name) or found
@@ -187,10 +187,10 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
 
 def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase, cpu: CpuWish, traced: list[str]) -> int:
     """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
-    from tilec.errors import MissingError
     from tilec.runner.cases import small_case
     from tilec.runner.inputs import make_inputs
     from tilec.runner.run import arguments_on
+    from tilec_runtime.errors import MissingError
 
     absent = opened.absent.get(case.kernel, "")
     reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
@@ -272,7 +272,7 @@ def _check_place(app: App, save: str) -> None:
     """
     import tempfile
 
-    from tilec.errors import OutputError
+    from tilec_runtime.errors import OutputError
 
     folder = app.path(save)
     try:
@@ -293,7 +293,7 @@ def _saver(app: App, folder: Path) -> Save:
     """Writes outputs, each whole or not at all: a run that is interrupted leaves no half of one."""
     import numpy as np
 
-    from tilec.bundle.atomic import atomic_write
+    from tilec_runtime.bundle.atomic import atomic_write
 
     def save(case: BoundCase, name: str, array: Array) -> None:
         path = folder / f"{case.name.replace('/', '.')}.{name}.npy"

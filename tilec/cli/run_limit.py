@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.cli.app import App
 from tilec.compiler.child import own_command
-from tilec.errors import TilecError
+from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase

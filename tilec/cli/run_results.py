@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.runner.sanitize import CaseFindings
-    from tilec.runtime.jit import Compiled
-    from tilec.runtime.seam_types import DeviceInfo
+    from tilec_runtime.jit import Compiled
+    from tilec_runtime.seam_types import DeviceInfo
 
 TINTS = {
     "passed": ("ok", "green"),

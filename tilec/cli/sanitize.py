@@ -43,7 +43,7 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     words = [word.strip() for value in values for word in value.split(",")]
     for word in words:
         if word not in (*TOOLS, ALL):
-            from tilec.model.suggest import did_you_mean
+            from tilec_runtime.model.suggest import did_you_mean
 
             raise click.BadParameter(
                 f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}", ctx, param
@@ -159,7 +159,7 @@ def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[st
     Raises:
         UsageError: there is one.
     """
-    from tilec.errors import UsageError
+    from tilec_runtime.errors import UsageError
 
     wrong, other = (of_gpu, "cuda") if device == "cpu" else (of_cpu, "cpu")
     for option, value in wrong.items():

@@ -15,7 +15,6 @@ from tilec.cli.bare import APART, UNSET
 from tilec.cli.findings import FOUND
 from tilec.cli.one_case import Watched, bare_of, environment, gpu_of, own_targets, read_told, told_error
 from tilec.cli.style import style
-from tilec.errors import MissingError, TilecError
 from tilec.runner.compute_sanitizer import Log, Record, Tool, read_log, read_report, tool_command
 from tilec.runner.gpu_findings import (
     CHECKED,
@@ -29,6 +28,7 @@ from tilec.runner.gpu_findings import (
     weaknesses,
     with_examples,
 )
+from tilec_runtime.errors import MissingError, TilecError
 
 if TYPE_CHECKING:
     from tilec.cli.cases import Opened, Wish
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tilec.manifest.types import Manifest
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
-    from tilec.runtime.seam import DeviceInfo
+    from tilec_runtime.seam import DeviceInfo
 
 NOTHING_TO_CHECK = 3
 TAIL = 6  # lines of a tool's own words in a message

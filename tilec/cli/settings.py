@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.bundle.place import cache_root, shared_root
-from tilec.errors import UsageError
+from tilec_runtime.bundle.place import cache_root, shared_root
+from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from tilec.frontends.base import ToolSearch

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tilec.foreign import printable
+from tilec_runtime.foreign import printable
 
 # Begins each of tilec's own sequences until it is printed. The number is made anew in each process: no text of a bundle, a manifest or a
 # compiler can hold it, so that whatever else begins a sequence is escaped. Terminals and `click.unstyle` read it as one more parameter.

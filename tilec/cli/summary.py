@@ -10,7 +10,7 @@ from tilec.cli.app import App
 from tilec.cli.failures import diagnostic_json, diagnostic_text
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
-from tilec.errors import Diagnostic
+from tilec_runtime.errors import Diagnostic
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult

@@ -6,17 +6,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilec.errors import TilecError
-from tilec.model.signature import ParamKind
 from tilec.runner.cases import small_case
 from tilec.runner.inputs import planned_inputs
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.signature import ParamKind
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
-    from tilec.model.kernel import KernelInfo, VariantInfo
     from tilec.runner.cases import BoundCase
     from tilec.runner.run import CaseResult
-    from tilec.runtime.seam_types import DeviceInfo
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+    from tilec_runtime.seam_types import DeviceInfo
 
 
 def taken(bundle: Bundle, info: KernelInfo, inputs: Mapping[str, Any], chosen: Mapping[str, Any], device: DeviceInfo) -> VariantInfo | None:

@@ -9,11 +9,11 @@ from tilec.cli.build import make_request
 from tilec.cli.style import style
 from tilec.cli.tune_flow import Wish, folder_of, open_kernel, record_path
 from tilec.cli.tune_show import Display
-from tilec.errors import UsageError
 from tilec.tune.candidates import Facts, Foundry
 from tilec.tune.record import code_of, confirmed, read_old, write_record
 from tilec.tune.scratch import scratch
 from tilec.tune.space import Point
+from tilec_runtime.errors import UsageError
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:

@@ -15,15 +15,11 @@ from tilec.cli.build import make_request
 from tilec.cli.cases import require_no_chain
 from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
 from tilec.compiler.state import WorkDir
-from tilec.errors import MissingError, NoDeviceError, UsageError
 from tilec.manifest.types import Kernel, Manifest
-from tilec.model.inside import contained
-from tilec.model.suggest import did_you_mean
 from tilec.plan.tuning import cases_digest
 from tilec.project import Project, open_project
 from tilec.runner.cases import BoundCase
 from tilec.runner.reference import References
-from tilec.runtime.seam_types import DeviceInfo
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
 from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit
@@ -37,6 +33,10 @@ from tilec.tune.targets import target_for
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready, Setup
 from tilec.tune.workplace import Workplace
+from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.seam_types import DeviceInfo
 
 FOLDER = "tune"  # in .tilec
 
@@ -219,8 +219,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         UsageError: they are not alike, or one is named twice.
         NoDeviceError: one is not there.
     """
-    from tilec.runtime.devices import devices as gpus
-    from tilec.runtime.devices import driver_of, find_device
+    from tilec_runtime.devices import devices as gpus
+    from tilec_runtime.devices import driver_of, find_device
 
     try:
         if not names or tuple(names) in (("auto",), ("cuda",)):

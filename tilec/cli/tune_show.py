@@ -14,15 +14,15 @@ from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
 from tilec.compiler.events import Outcome
-from tilec.errors import UsageError
 from tilec.manifest.types import Budget, Kernel
-from tilec.model.tuning import Status, TuningRecord
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.prune import cost_of, identity, refusal
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial, to_line
 from tilec.tune.wire import Ready
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.tuning import Status, TuningRecord
 
 SHOWN = 8  # candidates of a case; --verbose shows all
 TINTS = {

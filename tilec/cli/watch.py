@@ -15,7 +15,7 @@ import click
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, project_kernels, whole_cases
 from tilec.cli.style import style
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
 NOT_AGAIN = ("watch", "new", "clean", "debug", "tune", "cache", "completion", "schema", "doctor")
@@ -192,7 +192,7 @@ def _check(words: tuple[str, ...]) -> None:
         UsageError: it is no command, or not one of those.
     """
     from tilec.cli.main import COMMANDS
-    from tilec.model.suggest import did_you_mean
+    from tilec_runtime.model.suggest import did_you_mean
 
     able = _able()
     if not words or words[0] in able:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from tilec.errors import CacheError
-from tilec.model.digest import sha256
+from tilec_runtime.errors import CacheError
+from tilec_runtime.model.digest import sha256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

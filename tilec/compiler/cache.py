@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilec.bundle import store
-from tilec.bundle.place import exposed_folders, private_root
-from tilec.bundle.store import DamagedError, ExposedError
 from tilec.compiler.blob import Blob
 from tilec.compiler.codec import decoder, encode
-from tilec.errors import Diagnostic
-from tilec.model.digest import canonical_json, sha256
-from tilec.model.image import Image, ImageInfo
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle import store
+from tilec_runtime.bundle.place import exposed_folders, private_root
+from tilec_runtime.bundle.store import DamagedError, ExposedError
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.digest import canonical_json, sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.signature import AbiSlot
 
 DEFAULT_MAX_BYTES = 2 << 30
 _IMAGES, _RECORDS = store.KINDS[:2]

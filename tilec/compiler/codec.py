@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar, Union
 
-from tilec.model.arch import Target
+from tilec_runtime.model.arch import Target
 
 T = TypeVar("T")
 Decode = Callable[[Any], Any]

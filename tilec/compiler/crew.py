@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tilec.compiler import wire
 from tilec.compiler.process import WorkerProcess, kill_all
-from tilec.errors import CompileError, TilecError, ToolchainError
+from tilec_runtime.errors import CompileError, TilecError, ToolchainError
 
 _NONE = ""  # an affinity to nothing
 _START_LIMIT = 60.0  # seconds for a worker to import what it needs

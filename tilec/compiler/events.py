@@ -6,9 +6,9 @@ import dataclasses
 from typing import Protocol
 
 from tilec.compiler.blob import Blob
-from tilec.errors import Diagnostic, TilecError
-from tilec.model.image import ImageInfo
-from tilec.model.signature import AbiSlot
+from tilec_runtime.errors import Diagnostic, TilecError
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.signature import AbiSlot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

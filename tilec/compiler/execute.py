@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, final
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Observer, Outcome
 from tilec.compiler.schedule import Timings
-from tilec.errors import CacheError, CompileError, TilecError
 from tilec.frontends.base import ToolSearch
-from tilec.model.digest import sha256
-from tilec.model.job import Job, Source
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.errors import CacheError, CompileError, TilecError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
 
 if TYPE_CHECKING:  # what drives workers is imported when the first of them is needed: an up-to-date build needs none
     from tilec.compiler import wire

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.errors import CompileError, ToolchainError, UsageError
-from tilec.model.arch import Target, TargetKind
-from tilec.model.image import ImageInfo
+from tilec_runtime.errors import CompileError, ToolchainError, UsageError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import ImageInfo
 
 # Compressed entries are unreadable to drivers that are older than their method, so nothing is compressed.
 _OPTIONS = ["-compress=false", "-host=linux"]

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from tilec.bundle import store
+from tilec_runtime.bundle import store
 
 
 class KeyLock:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec.bundle.atomic import write_if_changed
-from tilec.errors import OutputError, ToolchainError, UsageError
-from tilec.model.inside import contained
-from tilec.model.kernel import ToolInfo
+from tilec_runtime.bundle.atomic import write_if_changed
+from tilec_runtime.errors import OutputError, ToolchainError, UsageError
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.kernel import ToolInfo
 
 NAME = "tilec.lock"
 _HEAD = """# The tools this project was last built with, and the images they gave; written by `tilec build`. Commit it:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tilec import __version__
-from tilec.bundle.format import draft_index
 from tilec.compiler import own
 from tilec.compiler.cache import Cache
 from tilec.manifest.types import Manifest
-from tilec.model.digest import canonical_json
-from tilec.model.inside import contained
-from tilec.model.kernel import BundleInfo
+from tilec_runtime.bundle.format import draft_index
+from tilec_runtime.model.digest import canonical_json
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.kernel import BundleInfo
 
 _VERSION = 2
 

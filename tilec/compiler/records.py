@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilec.compiler.cache import Cache
 from tilec.compiler.codec import decode, encode
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.model.kernel import KernelDecl
 
 
 def load_declarations(cache: Cache, key: str) -> tuple[KernelDecl, ...] | None:

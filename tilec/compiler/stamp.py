@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__
-from tilec.bundle import store
-from tilec.bundle.place import exposure
 from tilec.compiler import own
-from tilec.model.digest import sha256
+from tilec_runtime.bundle import store
+from tilec_runtime.bundle.place import exposure
+from tilec_runtime.model.digest import sha256
 
 if TYPE_CHECKING:
     from tilec.compiler.cache import Cache

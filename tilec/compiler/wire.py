@@ -9,12 +9,12 @@ import struct
 from collections.abc import Mapping
 
 from tilec.compiler.blob import Blob
-from tilec.errors import Diagnostic, TilecError
 from tilec.frontends.base import ToolSearch
-from tilec.model.image import ImageInfo
-from tilec.model.job import Job, Source
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import AbiSlot
+from tilec_runtime.errors import Diagnostic, TilecError
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
 
 _LENGTH = struct.Struct("<Q")
 

@@ -25,13 +25,13 @@ from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache, Entry, index_row
 from tilec.compiler.keylock import KeyLock
 from tilec.compiler.keys import inputs_digest
-from tilec.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import Frontend
-from tilec.model.digest import sha256
-from tilec.model.image import Image
-from tilec.model.job import InputFile, Job
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job
+from tilec_runtime.model.kernel import KernelDecl
 
 _LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from tilec.bundle.cubin import CubinParam
-from tilec.errors import CompileError, Diagnostic
 from tilec.frontends._ptx import EntryParam
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle.cubin import CubinParam
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
 
 # Beyond this the compiler aligns a parameter's address in the constant bank: its offset then depends on where an architecture's begin.
 _BANK_ALIGN = 16

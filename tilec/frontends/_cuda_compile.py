@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tilec.bundle.cubin import CubinKernel
-from tilec.errors import BundleError, CompileError
 from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_mangled, _cuda_ptxas, _cuda_symbol, _ltoir, _ptx, _sass
 from tilec.frontends._cuda_groups import Programs
 from tilec.frontends._cuda_program import Asked, Made, ProgramCompiler
-from tilec.model.arch import Version
-from tilec.model.cpp import cut
-from tilec.model.digest import sha256
-from tilec.model.driver import cuda_of_ptx_isa
-from tilec.model.image import Image, ImageInfo, Resources
-from tilec.model.job import Member
+from tilec_runtime.bundle.cubin import CubinKernel
+from tilec_runtime.errors import BundleError, CompileError
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.cpp import cut
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa
+from tilec_runtime.model.image import Image, ImageInfo, Resources
+from tilec_runtime.model.job import Member
 
 
 class Compiler:

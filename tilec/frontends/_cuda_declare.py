@@ -6,12 +6,12 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _cuda_symbol
 from tilec.frontends._cuda_options import read_options
 from tilec.frontends._cuda_parse import SIMT, Found, find_kernels
-from tilec.model.cpp import cut
-from tilec.model.job import Job, Source
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.cpp import cut
+from tilec_runtime.model.job import Job, Source
 
 _TOGETHER = 16
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilec.errors import Diagnostic, Location
+from tilec_runtime.errors import Diagnostic, Location
 
 _EDG = re.compile(
     r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)$"

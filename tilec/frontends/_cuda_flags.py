@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.errors import UsageError
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.suggest import did_you_mean
 
 _BOTH = ("nvrtc", "nvcc")
 _NVRTC = ("nvrtc",)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _ptx
 from tilec.frontends._nvjitlink import Piece
-from tilec.model.link import LinkKind
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.link import LinkKind
 
 if TYPE_CHECKING:
     from tilec.frontends._cuda_program import Asked, Made

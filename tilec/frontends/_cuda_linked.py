@@ -7,7 +7,6 @@ import importlib
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from tilec.errors import CompileError, Diagnostic, LinkError, Location, ToolchainError
 from tilec.frontends import _cuda_includes, base
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvcc import compile_ltoir
@@ -17,10 +16,11 @@ from tilec.frontends._cuda_prototypes import check
 from tilec.frontends._nvjitlink import Piece, kind_of
 from tilec.frontends._run import command_line
 from tilec.frontends.base import LinkedFrontend, ToolSearch
-from tilec.model.digest import sha256
-from tilec.model.inside import contained
-from tilec.model.job import InputFile, Source
-from tilec.model.link import LinkEntry, LinkKind
+from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location, ToolchainError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.job import InputFile, Source
+from tilec_runtime.model.link import LinkEntry, LinkKind
 
 if TYPE_CHECKING:
     from tilec.frontends._cuda_program import Asked

@@ -8,11 +8,11 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.errors import CompileError, Diagnostic
 from tilec.frontends import _cuda_types
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue, KernelDecl
-from tilec.model.signature import AbiSlot, Param
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.signature import AbiSlot, Param
 
 _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
 

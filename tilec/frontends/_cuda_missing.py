@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends._cuda_diagnostics import missing_header
 from tilec.frontends._cuda_includes import logical_lines, without_comments
+from tilec_runtime.errors import Diagnostic, Location
 
 _DIRECTIVE = re.compile(r"[ \t\f\v]*(?:#|%:)[ \t\f\v]*(\w+)[ \t\f\v]*(.*)")
 _NAME = re.compile(r'<([^>\n]+)>|"([^"\n]+)"')

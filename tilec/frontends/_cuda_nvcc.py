@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from tilec.errors import ToolchainError, UsageError
 from tilec.frontends import _ptx
 from tilec.frontends._cuda_diagnostics import MARK_FILE
 from tilec.frontends._cuda_nvrtc import HERE
 from tilec.frontends._cuda_options import unspeakable
 from tilec.frontends._digests import DigestTable
 from tilec.frontends._run import command_line, run_tool
-from tilec.model.job import InputFile
+from tilec_runtime.errors import ToolchainError, UsageError
+from tilec_runtime.model.job import InputFile
 
 _MARK = "tilec_entry"
 _PATH_LENGTH = 200

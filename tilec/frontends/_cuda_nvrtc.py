@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from tilec.errors import ToolchainError
+from tilec_runtime.errors import ToolchainError
 
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CWD = threading.Lock()

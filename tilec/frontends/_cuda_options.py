@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import PurePosixPath
 
-from tilec.errors import UsageError
 from tilec.frontends._cuda_flags import OptionError, read_flags
-from tilec.model.job import Option, Options
-from tilec.model.link import LinkEntry, entries
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.job import Option, Options
+from tilec_runtime.model.link import LinkEntry, entries
 
 _COMPILERS = ("nvrtc", "nvcc")
 _STANDARDS = ("c++14", "c++17", "c++20", "c++23")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_types
 from tilec.frontends._cuda_tokens import Token
-from tilec.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.kernel import AxisValue, ParamDecl
 
 _DROPPED = {
     "volatile",

@@ -7,10 +7,10 @@ import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 
-from tilec.errors import Location
 from tilec.frontends._cuda_params import Scope, parameters, split, template_parameter
 from tilec.frontends._cuda_tokens import Lexed, Token, lex
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.errors import Location
+from tilec_runtime.model.kernel import KernelDecl
 
 SIMT, TILE = "__global__", "__tile_global__"
 """What marks a kernel: of CUDA C++, and of CUDA Tile C++."""

@@ -7,8 +7,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic
 from tilec.frontends import _cuda_includes, _cuda_link, _cuda_link_errors, _cuda_ptxas, _cuda_symbol, _ptx
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_linked import LinkedFiles
@@ -20,9 +18,11 @@ from tilec.frontends._cuda_pch import HEADERS
 from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
-from tilec.model.arch import TargetKind, Version, dotted
-from tilec.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
-from tilec.model.job import Job
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic
+from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.job import Job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends import _cuda_link_errors
 from tilec.frontends._cuda_tokens import Token, lex
-from tilec.model.cpp import dtype_of
-from tilec.model.link import LinkKind, Prototype
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.cpp import dtype_of
+from tilec_runtime.model.link import LinkKind, Prototype
 
 if TYPE_CHECKING:
     from tilec.frontends._cuda_program import Asked

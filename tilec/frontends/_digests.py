@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tilec.bundle import store
-from tilec.bundle.place import exposure
-from tilec.model.digest import canonical_json
+from tilec_runtime.bundle import store
+from tilec_runtime.bundle.place import exposure
+from tilec_runtime.model.digest import canonical_json
 
 _KIND, _NAME = store.KINDS[1], hashlib.sha256(b"facts about tools").hexdigest()
 

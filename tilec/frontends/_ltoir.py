@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from tilec.errors import ToolchainError
 from tilec.frontends._nvjitlink import Piece, link_ltoir
 from tilec.frontends._tools import Tool
+from tilec_runtime.errors import ToolchainError
 
 # What flags for arithmetic mean to the linker, which generates the code: it does not find them in LTO-IR.
 _ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import ToolchainError
 from tilec.frontends._run import run_tool
+from tilec_runtime.errors import ToolchainError
 
 _FIX = "pip install 'tilec[build]'"
 # Fixed words of nvJitLink, where it is asked for PTX of code that holds none.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilec.bundle.cubin import CubinParam
-from tilec.model.dtype import DTYPES
-from tilec.model.job import Job
-from tilec.model.kernel import AxisValue, ParamDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.bundle.cubin import CubinParam
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 
 def slots(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends._prebuilt_declare import opened_cubin
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault
 from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
 from tilec.frontends._prebuilt_tools import Opener
-from tilec.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

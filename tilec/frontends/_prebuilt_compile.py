@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilec.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _ltoir, _prebuilt_abi, _ptx, _sass
 from tilec.frontends._prebuilt_choose import Member, choose, members, passed_over
 from tilec.frontends._prebuilt_files import FileKind, fault, prebuilt_files
@@ -14,12 +12,14 @@ from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
 from tilec.frontends._prebuilt_tools import Opener
 from tilec.frontends._tile_assemble import assemble as assemble_tile
-from tilec.model.arch import TargetKind, Version, dotted
-from tilec.model.digest import sha256
-from tilec.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import Job
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.signature import AbiSlot
 
 _TILE_CUDA: Version = (13, 0)
 

@@ -7,15 +7,15 @@ import keyword
 import re
 from collections.abc import Sequence
 
-from tilec.bundle.cubin import Cubin, CubinKernel, read_cubin
-from tilec.errors import BundleError, Location
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault, prebuilt_files
 from tilec.frontends._prebuilt_ptx import PtxEntry, PtxParam, read_ptx
 from tilec.frontends._prebuilt_tile import TileEntry, read_tile
 from tilec.frontends._prebuilt_tools import Opener
-from tilec.model.arch import TargetKind
-from tilec.model.job import Source
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, Location
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 _GIVES = {
     FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),

@@ -7,7 +7,7 @@ import re
 
 from tilec.frontends import _ptx
 from tilec.frontends._prebuilt_files import fault
-from tilec.model.arch import Target, Version
+from tilec_runtime.model.arch import Target, Version
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+[af]?)\b", re.MULTILINE)

@@ -1,13 +1,13 @@
-"""What Tile IR bytecode declares; the reader of `tilec.tileir` is imported when a kernel comes as bytecode."""
+"""What Tile IR bytecode declares; the reader of `tilec_runtime.tileir` is imported when a kernel comes as bytecode."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tilec.errors import TileIRError
 from tilec.frontends._prebuilt_files import Prebuilt, fault
-from tilec.model.arch import Version
-from tilec.model.dtype import DTYPES
+from tilec_runtime.errors import TileIRError
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.dtype import DTYPES
 
 # Tile IR's names of element types, where they differ from tilec's; integers have no sign in it.
 _DTYPES = {"i1": "bool", "f8e4m3fn": "f8e4m3", "f8e8m0fnu": "f8e8m0", "f4e2m1fn": "f4e2m1"}
@@ -36,8 +36,8 @@ def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
     Raises:
         CompileError: it is damaged, of an unknown version, or has no entry point that takes addresses and numbers.
     """
-    from tilec.tileir.ir import Pointer, Scalar, Tile
-    from tilec.tileir.read import read_module
+    from tilec_runtime.tileir.ir import Pointer, Scalar, Tile
+    from tilec_runtime.tileir.read import read_module
 
     try:
         module = read_module(file.data)

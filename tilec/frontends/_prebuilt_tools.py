@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import CompileError, ToolchainError
 from tilec.frontends import _tools
 from tilec.frontends._ltoir import level
 from tilec.frontends._nvjitlink import Piece, link_ltoir
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault
 from tilec.frontends._run import command_line, run_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, Version
+from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.arch import Target, Version
 
 _NEEDS_ARCH = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
 _PLACE = re.compile(r"\((\d+), (\d+)\)")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from tilec.model.arch import Version
+from tilec_runtime.model.arch import Version
 
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.MULTILINE)
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"((?:\\.|[^"\\])*)"', re.MULTILINE)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilec.frontends._digests import file_sha256
-from tilec.model.digest import sha256
-from tilec.model.job import InputFile
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import InputFile
 
 # The digest of a file that is not there: when it appears, it is another one.
 GONE = ""

@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tilec.errors import ToolchainError
+from tilec_runtime.errors import ToolchainError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from tilec.bundle.cubin import CubinKernel
-from tilec.errors import BundleError
-from tilec.model.image import Resources
+from tilec_runtime.bundle.cubin import CubinKernel
+from tilec_runtime.errors import BundleError
+from tilec_runtime.model.image import Resources
 
 # Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the width of a memory access in bits 73 to 75.
 _STL = 0x387

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilec.errors import ToolchainError
 from tilec.frontends import _simt_text as text
 from tilec.frontends._cuda_nvrtc import HERE
 from tilec.frontends._ptx import relative_files
@@ -23,8 +22,9 @@ from tilec.frontends._simt_bounds import checked, stop_on_error
 from tilec.frontends._simt_entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends._simt_merged import merged
 from tilec.frontends._simt_readonly import refused
-from tilec.model.arch import Version
 from tilec.simt import Kernel, Options
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
 
 # The versions that this file was written against: part of what it uses is private, and moves from one minor version to the next.
 TESTED: Version = (0, 30)

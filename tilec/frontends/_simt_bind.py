@@ -6,15 +6,15 @@ import dataclasses
 import re
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic
 from tilec.frontends._simt_declare import HELP, Declared, alignment_of
 from tilec.frontends._simt_entry import NAMES, Argument, Scalar, Struct, View
-from tilec.model.dtype import DTYPES
-from tilec.model.job import Job
-from tilec.model.kernel import AxisValue, ParamDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.suggest import did_you_mean
 from tilec.simt import ByValue, Constant
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _MOST_RANK = 3

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilec.bundle.cubin import CubinKernel, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _ltoir, _ptx, _simt_device, _simt_link
 from tilec.frontends import _simt_api as api
 from tilec.frontends._nvjitlink import Piece
@@ -21,14 +19,16 @@ from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import TargetKind, dotted
-from tilec.model.digest import sha256
-from tilec.model.driver import cuda_of_ptx_isa
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import Job, Source
-from tilec.model.kernel import KernelDecl
-from tilec.model.link import Prototype
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic
+from tilec_runtime.model.arch import TargetKind, dotted
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.link import Prototype
+from tilec_runtime.model.suggest import did_you_mean
 
 # What the driver brings to every module.
 _DRIVER_HAS = frozenset({"vprintf", "malloc", "free", "__assertfail"})

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location, TilecError
 from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_entry import NAMES
 from tilec.frontends._simt_function import captured
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
-from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
+from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
+from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
 
 HELP = "simt.Ref[T], simt.Mut[T, 2], simt.Struct[…], simt.Const[int], or the dtype of a scalar (float32, T)"
 _FORMS = {Access.READ: False, Access.WRITE: True}

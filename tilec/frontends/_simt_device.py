@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _simt_api as api
 from tilec.frontends import _simt_text as text
 from tilec.frontends._simt_declare import Declared, Reader
@@ -15,11 +14,12 @@ from tilec.frontends._simt_entry import Argument, Scalar, View
 from tilec.frontends._simt_errors import kernel_error
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.link import Prototype
-from tilec.model.suggest import did_you_mean
 from tilec.simt import Array, Axis, Constant
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.link import Prototype
+from tilec_runtime.model.suggest import did_you_mean
 
 _C = {
     "bool": "bool",

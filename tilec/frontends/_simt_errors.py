@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _simt_api as api
 from tilec.frontends._simt_declare import Declared
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _PLACES = re.compile(r'File "([^"\n]+)", line (\d+)|\bat ([^\s()]+) \((\d+)\)')

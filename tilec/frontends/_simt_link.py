@@ -6,11 +6,11 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.errors import ToolchainError
 from tilec.frontends import _simt_text as text
 from tilec.frontends._cuda_nvrtc import Folders, Program, compile_nowhere, load
 from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._tools import Tool
+from tilec_runtime.errors import ToolchainError
 
 # What numba calls for `cuda.cg.this_grid().sync()` is CUDA's device runtime; the same is in CUDA's headers, which declare these names
 # with other types. Cooperative groups with type traits of their own: nothing here needs libcu++, reading which takes ten times as long.

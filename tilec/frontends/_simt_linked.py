@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes
 from tilec.frontends._cuda_diagnostics import read_log
 from tilec.frontends._cuda_nvrtc import Folders, Program, compile_nowhere, inside, load
 from tilec.frontends._nvjitlink import Piece
 from tilec.frontends._run import command_line
 from tilec.frontends._tools import Tool
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.link import LinkEntry, LinkKind, entries
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.link import LinkEntry, LinkKind, entries
 
 _STD = "c++17"
 _MOST_KEPT = 16

@@ -8,7 +8,7 @@ from tilec.frontends import _simt_api as api
 from tilec.frontends import _tile_toolchain as python
 from tilec.frontends._tools import locate, require
 from tilec.frontends.base import ToolSearch
-from tilec.model.kernel import ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers")
 LINKER = "libnvJitLink"  # of several modules of LTO-IR

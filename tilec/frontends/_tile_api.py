@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilec.errors import ToolchainError
-from tilec.model.arch import Version
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
 
 # Bytecode versions that cuda.tile writes, oldest first; and those that it writes without a target.
 BYTECODES: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))

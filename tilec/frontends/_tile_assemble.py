@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilec.errors import CompileError, Diagnostic
 from tilec.frontends._run import Completed, command_line, run_tool
 from tilec.frontends._tile_errors import tileiras_diagnostics
-from tilec.model.arch import Target
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.arch import Target
 
 # Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4 under address-space randomization: an
 # f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16 matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of

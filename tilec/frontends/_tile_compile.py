@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.bundle.cubin import CubinKernel, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._sass import resources
 from tilec.frontends._tile_assemble import assemble
@@ -19,12 +17,14 @@ from tilec.frontends._tile_signature import Bound, bind, did_you_mean, symbol_of
 from tilec.frontends._tile_toolchain import find
 from tilec.frontends._tools import Tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import TargetKind, Version
-from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import Job, Source
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
 
 # The oldest CUDA release whose driver launches tile cubins.
 OLDEST_CUDA: Version = (13, 0)
@@ -181,8 +181,8 @@ def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mappi
 
 def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
     """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode at no place of the source."""
-    from tilec.tileir.read import too_large_tile
-    from tilec.tileir.types import MAX_ELEMENTS
+    from tilec_runtime.tileir.read import too_large_tile
+    from tilec_runtime.tileir.types import MAX_ELEMENTS
 
     extents = too_large_tile(bytecode)
     if not extents:

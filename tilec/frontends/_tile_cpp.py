@@ -7,8 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.bundle.cubin import CubinParam, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_abi, _cuda_declare, _cuda_includes, _cuda_symbol, _prebuilt_abi, _ptx, _tools
 from tilec.frontends._cuda_diagnostics import MARK_FILE, read_log
 from tilec.frontends._cuda_link_errors import readable
@@ -24,11 +22,13 @@ from tilec.frontends._tile_assemble import assemble
 from tilec.frontends._tile_compile import OLDEST_CUDA
 from tilec.frontends._tile_strings import with_strings
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind, Version
-from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.bundle.cubin import CubinParam, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target, TargetKind, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl
 
 SUFFIXES = (".cu", ".cuh")
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary")

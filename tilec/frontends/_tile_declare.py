@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_safe_declare import SafeKernel, declare_safe
 from tilec.frontends._tile_signature import FunctionParam
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 # Calls of cuda.tile whose first argument is written to.
 _WRITES = ("store", "store_advanced_indexing", "scatter")

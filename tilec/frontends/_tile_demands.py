@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.errors import Diagnostic, ExpressionError, Location
 from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, SafeParam
-from tilec.model import expr
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, ExpressionError, Location
+from tilec_runtime.model import expr
+from tilec_runtime.model.suggest import did_you_mean
 
 
 def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:

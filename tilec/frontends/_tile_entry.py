@@ -10,16 +10,16 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_bodies import methods_of
 from tilec.frontends._tile_misuse import FIELDS
 from tilec.frontends._tile_proof import UNCHECKED
 from tilec.frontends._tile_safe import Access, SafeParam
 from tilec.frontends._tile_safe_declare import Compiled, SafeKernel
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue
-from tilec.model.safety import Checks
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.safety import Checks
 
 # Parts of what kernels hold, wherever they are written; methods, where they are called.
 _PRIVATE = re.compile(rf"\b({'|'.join(FIELDS)})\b|\.\s*({'|'.join(UNCHECKED.values())})\b")

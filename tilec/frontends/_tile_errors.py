@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from tilec.errors import CompileError, Diagnostic, Location, TilecError
 from tilec.frontends import _tile_api as api
-from tilec.model.job import Source
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.suggest import did_you_mean
 
 IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_bodies import Body, scope_of
 from tilec.frontends._tile_calls import Followed, in_branches
@@ -13,7 +12,8 @@ from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_proof import UNCHECKED, broadcast_axes
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
 from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.suggest import did_you_mean
 
 # Attributes that hold what the language keeps from kernels, and those that only proven accesses become.
 FIELDS = ("_tl_array", "_tl_divisors", "_tl_index", "_tl_tile", "_tl_first", "_tl_strip", "_tl_of", "_tl_number", "_tl_axis", "_tl_single")

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends._reads import digests, is_installed
 from tilec.frontends._tile_errors import ImportFailure, import_error
 from tilec.frontends._tile_inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
 from tilec.frontends._tile_reads import watched
-from tilec.model.job import InputFile, Source
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.job import InputFile, Source
 
 _lock = threading.RLock()
 _loaded: dict[tuple[str, str], LoadedModule] = {}

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_alike
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_bodies import Body
@@ -29,8 +28,9 @@ from tilec.frontends._tile_values import (
     limit_of,
     size_text,
 )
-from tilec.model.alike import Alike
-from tilec.model.safety import Fact, Guarantee
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.alike import Alike
+from tilec_runtime.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.
 UNCHECKED = {"load_tile": "_loadtile", "load_tile_like": "_loadtile_like", "store": "_stow", "load": "_got", "store_tile": "_storetile"}

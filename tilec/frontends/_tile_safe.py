@@ -10,12 +10,12 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.errors import Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.suggest import did_you_mean
 
 
 class Access(enum.Enum):

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_alike import of_outputs
 from tilec.frontends._tile_bodies import Bodies, Body, scope_of
@@ -21,9 +20,10 @@ from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_acces
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, Access, SafeParam, signature_of
 from tilec.frontends._tile_signature import FunctionParam
 from tilec.frontends._tile_values import Values, parameters
-from tilec.model.alike import unstated
-from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl
-from tilec.model.safety import Fact, Guarantee, Region, Safety
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.alike import unstated
+from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
+from tilec_runtime.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
 

@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _tile_api as api
-from tilec.model.dtype import DTYPES, DType
-from tilec.model.job import Job
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
-from tilec.model.suggest import nearest
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.dtype import DTYPES, DType
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.suggest import nearest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tilec.errors import ToolchainError
 from tilec.frontends._digests import actual_rows
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Version
-from tilec.model.digest import sha256
-from tilec.model.kernel import ToolInfo
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.kernel import ToolInfo
 
 # tileiras loads libnvvm and starts ptxas, both from its own toolkit.
 TOOLS = ("tileiras", "ptxas", "libnvvm")

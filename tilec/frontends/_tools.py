@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tilec.errors import TilecError, ToolchainError, UsageError
 from tilec.frontends._digests import DigestTable, actual_rows
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.errors import TilecError, ToolchainError, UsageError
 
 used: set[str] = set()
 """Every tool that this process was given: a build remembers their file status."""

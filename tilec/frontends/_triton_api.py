@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
-from tilec.errors import ToolchainError
-from tilec.model.arch import Version
-from tilec.model.tensormap import TensorMap
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.tensormap import TensorMap
 
 # The versions that this file was written against: what it uses is private, and moves from one minor version to the next.
 TESTED: Version = (3, 9)

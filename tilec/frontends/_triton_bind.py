@@ -7,17 +7,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.errors import CompileError, Diagnostic, ExpressionError, Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._triton_declare import DESCRIPTOR, HOW, Declared
 from tilec.frontends._triton_facts import Facts
-from tilec.model import expr
-from tilec.model.dtype import DTYPES
-from tilec.model.job import Job
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.suggest import did_you_mean
-from tilec.model.tensormap import GRANULE, MOST_RANK, TensorMap
+from tilec_runtime.errors import CompileError, Diagnostic, ExpressionError, Location
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.tensormap import GRANULE, MOST_RANK, TensorMap
 
 _ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")

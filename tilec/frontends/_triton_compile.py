@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilec.bundle.cubin import CubinKernel, read_cubin
-from tilec.errors import BundleError, CompileError, Diagnostic
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import line_of
@@ -16,15 +14,17 @@ from tilec.frontends._triton_bind import Bound, bind, mapped
 from tilec.frontends._triton_declare import Declared, declared
 from tilec.frontends._triton_errors import kernel_error, native_diagnostics
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import TargetKind, Version
-from tilec.model.digest import sha256
-from tilec.model.driver import cuda_of_ptx_isa, ptx_isa_of_cuda
-from tilec.model.expr import DESCRIPTOR
-from tilec.model.image import Image, ImageInfo
-from tilec.model.job import Job, Source
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import SCRATCH
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic
+from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa, ptx_isa_of_cuda
+from tilec_runtime.model.expr import DESCRIPTOR
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import SCRATCH
+from tilec_runtime.model.suggest import did_you_mean
 
 # From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target has.
 EXACT: Version = (9, 0)

@@ -8,12 +8,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilec.errors import Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._triton_writes import Function, resolver, written
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.errors import Location
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
 HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'

@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._triton_declare import HOW, Declared
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.suggest import did_you_mean
 
 _PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)

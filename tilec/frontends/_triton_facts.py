@@ -7,12 +7,12 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from tilec.errors import ExpressionError
-from tilec.model.dtype import DTYPES
-from tilec.model.expr_tree import parse_tree
-from tilec.model.job import Variant
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr_tree import parse_tree
+from tilec_runtime.model.job import Variant
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 _MOST = 2**62
 

@@ -6,7 +6,7 @@ from tilec.frontends import _tile_toolchain as python
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tools import require
 from tilec.frontends.base import ToolSearch
-from tilec.model.kernel import ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from tilec.errors import Diagnostic
-from tilec.model.arch import Target, TargetKind
-from tilec.model.image import Image
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.kernel import KernelDecl, ToolInfo
-from tilec.model.link import Prototype
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.link import Prototype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends import _cuda_includes, _tools
 from tilec.frontends._cuda_options import CudaOptions, read_options
 from tilec.frontends._digests import DigestTable
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind
-from tilec.model.image import Image
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 if TYPE_CHECKING:
     from tilec.frontends._cuda_groups import Programs

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilec.errors import CompileError
 from tilec.frontends._tile_inputs import closure
 from tilec.frontends._triton_toolchain import toolchain
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind
-from tilec.model.image import Image
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 if TYPE_CHECKING:
     from tilec.frontends._triton_compile import Compiler

@@ -13,11 +13,11 @@ from tilec.inspection.mix import PADDING, Mix, mix
 from tilec.inspection.occupancy import block_of, residency
 from tilec.inspection.report import Images, image_id
 from tilec.inspection.sass import instructions
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec.model.occupancy import WARP, Occupancy
-from tilec.model.signature import ParamKind
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.occupancy import WARP, Occupancy
+from tilec_runtime.model.signature import ParamKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,11 +13,11 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from tilec.bundle import limits
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.report import Images, Report
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError
 
 SUFFIX = ".tilec"
 MAX_MEMBER = 4 << 30

@@ -9,9 +9,9 @@ from typing import Any
 from tilec.inspection.diff_launchers import Change, launcher_changes
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Report, image_id, spills
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

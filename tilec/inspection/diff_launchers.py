@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tilec.inspection.report import param_text
-from tilec.model.arch import ARCHS, Version
-from tilec.model.driver import required_driver
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.model.arch import ARCHS, Version
+from tilec_runtime.model.driver import required_driver
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

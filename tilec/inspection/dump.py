@@ -10,16 +10,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.bundle.cubin import entry_index
-from tilec.errors import BundleError, ToolchainError, UsageError
 from tilec.frontends._run import run_tool
 from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.report import Images, image_id
 from tilec.inspection.tileir import tileir_text
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.bundle.cubin import entry_index
+from tilec_runtime.errors import BundleError, ToolchainError, UsageError
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.suggest import did_you_mean
 
 _ENTRY = re.compile(
     r"^[ \t]*(?:// \.(?:globl|weak)[^\n]*\n)?(?:\.(?:visible|weak)[ \t]+)?\.entry[ \t]+(?P<name>[\w$%]+)[^{};]*\{", re.MULTILINE

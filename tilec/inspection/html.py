@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from tilec.inspection.page import Page, PageImage
 from tilec.inspection.report import assumption_text, hints_text, rule_text, signature, spills, table_text
-from tilec.model.driver import branch_of_cuda
-from tilec.model.kernel import KernelInfo
 from tilec.stubs.pages import page_environment, page_policy, page_style
 from tilec.stubs.render import templates
+from tilec_runtime.model.driver import branch_of_cuda
+from tilec_runtime.model.kernel import KernelInfo
 
 Amount: TypeAlias = Callable[[int | None], str]
 

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilec.bundle.cubin import is_for_linking, is_host_code, read_cubin
-from tilec.errors import BundleError, Location, UsageError
 from tilec.frontends import _sass
 from tilec.frontends._prebuilt_declare import declared, opened_cubin
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, kind_of
@@ -16,12 +14,14 @@ from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import read_tile
 from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import ARCHS, Target, TargetKind
-from tilec.model.digest import sha256
-from tilec.model.driver import cuda_of_ptx_isa
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelDecl, KernelInfo, LaunchInfo, PackageInfo, ParamDecl, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.bundle.cubin import is_for_linking, is_host_code, read_cubin
+from tilec_runtime.errors import BundleError, Location, UsageError
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelDecl, KernelInfo, LaunchInfo, PackageInfo, ParamDecl, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 # How a report calls each kind of file.
 NAMES = {FileKind.PTX: "PTX", FileKind.CUBIN: "cubin", FileKind.FATBIN: "fatbin", FileKind.TILEIR: "Tile IR"}

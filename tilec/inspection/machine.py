@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__
-from tilec.bundle.place import exposure
-from tilec.errors import TilecError
 from tilec.frontends._tools import ToolReport, survey
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import ARCHS, Version
-from tilec.model.driver import ptx_isa_of_cuda
+from tilec_runtime.bundle.place import exposure
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.arch import ARCHS, Version
+from tilec_runtime.model.driver import ptx_isa_of_cuda
 
 if TYPE_CHECKING:
-    from tilec.runtime._driver import Driver
+    from tilec_runtime._driver import Driver
 
 # Without these nothing can be built; the rest serves single options.
 NEEDED = {
@@ -158,7 +158,7 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
         cache_dir: the cache's directory, None where it is off.
         driver: starts the driver; default the real one.
     """
-    from tilec.runtime.native import absence  # commands that build load no launcher
+    from tilec_runtime.native import absence  # commands that build load no launcher
 
     return Machine(
         tilec=__version__,
@@ -179,7 +179,7 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
 
 def to_json(machine: Machine) -> dict[str, Any]:
     """The machine as JSON values."""
-    from tilec.tileir.read import NEWEST, OLDEST  # here: it brings NumPy along
+    from tilec_runtime.tileir.read import NEWEST, OLDEST  # here: it brings NumPy along
 
     driver = machine.driver
     return {
@@ -243,7 +243,7 @@ def _driver(start: Callable[[], Driver] | None) -> DriverReport:
 
 
 def _real_driver() -> Driver:
-    from tilec.runtime._driver import driver
+    from tilec_runtime._driver import driver
 
     return driver()
 

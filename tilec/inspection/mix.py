@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilec.inspection.banks import conflicts
 from tilec.inspection.sass import Instruction
-from tilec.model.arch import Version
+from tilec_runtime.model.arch import Version
 
 # Classes in the order in which they are shown; opcodes by their beginnings, the longest that fits decides.
 CLASSES: dict[str, tuple[str, ...]] = {

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tilec.errors import TileIRError, ToolchainError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.code import cubin_mix, may_be_double
 from tilec.inspection.dump import Form, NotTextError, in_short, machine_code, ptx_text
@@ -18,11 +17,12 @@ from tilec.inspection.mix import Mix
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, Report, image_id, spills
 from tilec.inspection.tileir import source_lines
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.occupancy import Occupancy
-from tilec.tileir.read import read_module
+from tilec_runtime.errors import TileIRError, ToolchainError
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.occupancy import Occupancy
+from tilec_runtime.tileir.read import read_module
 
 FORMS = {form.kind: form for form in Form}
 

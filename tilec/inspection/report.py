@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
-from tilec.errors import UsageError
-from tilec.model.driver import branch_of_cuda
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec.model.signature import Assumption, Param, ParamKind
-from tilec.model.suggest import did_you_mean
-from tilec.model.table import DispatchRule, TuningTable
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.driver import branch_of_cuda
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.table import DispatchRule, TuningTable
 
 
 class Images(Protocol):

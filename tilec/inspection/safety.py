@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilec.inspection.report import Report, assumption_text
-from tilec.model.kernel import KernelInfo
-from tilec.model.safety import Checks, Fact, Guarantee
-from tilec.model.signature import ParamKind
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.safety import Checks, Fact, Guarantee
+from tilec_runtime.model.signature import ParamKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

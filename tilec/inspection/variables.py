@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from tilec.bundle.cubin import section
-from tilec.errors import BundleError
+from tilec_runtime.bundle.cubin import section
+from tilec_runtime.errors import BundleError
 
 _FUNCTION, _PARAMETER, _VARIABLE = 0x2E, 0x05, 0x34
 _NAME, _CONSTANT = 0x03, 0x21  # attribute DW_AT_name; form DW_FORM_implicit_const, whose value stands in the abbreviation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-from tilec.errors import ToolchainError
 from tilec.lang.axes import Axis as Axis
 from tilec.lang.axes import DTypeAxis as DTypeAxis
 from tilec.lang.axes import SizeAxis as SizeAxis
@@ -13,6 +12,7 @@ from tilec.lang.axes import size as size
 from tilec.lang.kernel import Kernel as Kernel
 from tilec.lang.kernel import kernel as kernel
 from tilec.lang.kernel import preconditions as preconditions
+from tilec_runtime.errors import ToolchainError
 
 try:
     import cuda.tile  # noqa: F401 - says early, and in words, what is missing

@@ -9,7 +9,7 @@ from tilec.manifest import keys
 from tilec.manifest.locate import Path
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Input, Tolerance
-from tilec.model.expr import parse
+from tilec_runtime.model.expr import parse
 
 if TYPE_CHECKING:
     from tilec.manifest.kernels import Scope

@@ -13,7 +13,7 @@ from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Operand, Step
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.model.suggest import did_you_mean
 
 FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
 

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tilec.errors import Diagnostic, LinkError
 from tilec.manifest.locate import render
 from tilec.manifest.types import Case, Kernel, Manifest
-from tilec.model.inside import contained
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, LinkError
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.suggest import did_you_mean
 
 
 def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:

@@ -10,18 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.errors import ExpressionError
 from tilec.manifest import keys, values
 from tilec.manifest.cases import read_cases
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable, Rule
-from tilec.model.dtype import DTYPES
-from tilec.model.expr import parse
-from tilec.model.job import Options
-from tilec.model.kernel import AxisValue
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.job import Options
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]
 Axes = dict[str, tuple[AxisValue, ...]]

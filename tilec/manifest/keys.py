@@ -5,8 +5,8 @@ from __future__ import annotations
 from tilec.manifest import types, values
 from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Text
 from tilec.manifest.tables import Key, Names, Table
-from tilec.model.jit import JitFallback
-from tilec.model.signature import ParamKind
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.signature import ParamKind
 
 EDITION = 1
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import Diagnostic, Location, ManifestError
 from tilec.manifest import keys, values
 from tilec.manifest.chains import read_chains
 from tilec.manifest.kernels import Languages, options_of, read_kernel
@@ -16,8 +15,9 @@ from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int
 from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
-from tilec.model.jit import JitFallback
-from tilec.model.job import Options
+from tilec_runtime.errors import Diagnostic, Location, ManifestError
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.job import Options
 
 SIZE_LIMIT = 16 * 2**20
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {

@@ -6,7 +6,7 @@ import bisect
 import re
 from typing import TYPE_CHECKING
 
-from tilec.errors import Location
+from tilec_runtime.errors import Location
 
 if TYPE_CHECKING:
     from tilec.manifest.scan import Scanner

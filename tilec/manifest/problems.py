@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilec.errors import Diagnostic, ExpressionError, ManifestError
 from tilec.manifest.locate import Locator, Path, render
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, ExpressionError, ManifestError
+from tilec_runtime.model.suggest import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tilec.errors import ExpressionError
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
-from tilec.model.expr import parse, parse_abi
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.expr import parse, parse_abi
 
 BAD: Any = type("Bad", (), {"__repr__": lambda _self: "BAD"})()
 """What `read` gives for a value that was reported."""

@@ -9,7 +9,7 @@ from typing import Any
 from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems
 from tilec.manifest.shapes import BAD, Shape, mismatch
-from tilec.model.suggest import nearest
+from tilec_runtime.model.suggest import nearest
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.manifest.locate import Locator
-from tilec.model.arch import Target
-from tilec.model.jit import JitFallback
-from tilec.model.job import Options
-from tilec.model.kernel import AxisValue
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.job import Options
+from tilec_runtime.model.kernel import AxisValue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

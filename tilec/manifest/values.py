@@ -6,11 +6,11 @@ import keyword
 import re
 import sys
 
-from tilec.model.arch import ARCHS, Target
-from tilec.model.driver import BRANCHES
-from tilec.model.dtype import DTYPES
-from tilec.model.link import LinkEntry
-from tilec.model.suggest import nearest
+from tilec_runtime.model.arch import ARCHS, Target
+from tilec_runtime.model.driver import BRANCHES
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.link import LinkEntry
+from tilec_runtime.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"

@@ -5,17 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.errors import Diagnostic, ManifestError, UsageError
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest, Profile
-from tilec.model.arch import Target
-from tilec.model.driver import cuda_of_branch, ptx_isa_of_cuda
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
-from tilec.model.safety import Checks
-from tilec.model.signature import Param
-from tilec.model.suggest import did_you_mean
-from tilec.model.table import DispatchRule, TuningTable
 from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_names, check_shared
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
@@ -23,6 +14,15 @@ from tilec.plan.params import Resolver, abi_of_args
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, misread, newer_tools, shipped_table, space_digest, winners
+from tilec_runtime.errors import Diagnostic, ManifestError, UsageError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.driver import cuda_of_branch, ptx_isa_of_cuda
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
+from tilec_runtime.model.safety import Checks
+from tilec_runtime.model.signature import Param
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.table import DispatchRule, TuningTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

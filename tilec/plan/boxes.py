@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.errors import ExpressionError
-from tilec.model import expr
-from tilec.model.dtype import DTYPES
-from tilec.model.signature import Param, ParamKind
-from tilec.model.tensormap import GRANULE, MOST_RANK
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.tensormap import GRANULE, MOST_RANK
 
 
 def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:

@@ -6,19 +6,19 @@ import contextlib
 import math
 from collections.abc import Collection, Sequence
 
-from tilec.errors import ExpressionError
 from tilec.manifest.types import Input, Kernel
-from tilec.model import expr
-from tilec.model.arch import ARCHS, Target, TargetKind
-from tilec.model.cpp import cut
-from tilec.model.dtype import DTYPES
-from tilec.model.job import Job, Variant
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import Param, ParamKind
-from tilec.model.table import same_point
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+from tilec_runtime.model.cpp import cut
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job, Variant
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.table import same_point
 
 _LONGEST_ID = 240  # with a suffix it has to fit into the 255 bytes of a file's name
 _CLUSTERS = (9, 0)  # compute capability from which on blocks form clusters

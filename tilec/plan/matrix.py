@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tilec.errors import ExpressionError
 from tilec.manifest.types import AssumeSet, Kernel
-from tilec.model import expr
-from tilec.model.job import Variant
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import Assumption, Param, ParamKind
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.job import Variant
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 
 Point = tuple[tuple[str, AxisValue], ...]
 # A set of assumptions: its part of the variant's id, and the facts.

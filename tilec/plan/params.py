@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.errors import ExpressionError
 from tilec.manifest.types import Kernel, ParamTable
-from tilec.model import expr
-from tilec.model.cpp import cut, dtype_of
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import KernelDecl, ParamDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.suggest import did_you_mean
-from tilec.model.tensormap import ALIGN, SIZE
 from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.cpp import cut, dtype_of
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.tensormap import ALIGN, SIZE
 
 DESCRIBED = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
 _PLACE = re.compile(r"\{([^{}]*)\}")

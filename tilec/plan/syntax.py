@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.errors import Diagnostic, ExpressionError, Location
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
-from tilec.model import expr
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import Diagnostic, ExpressionError, Location
+from tilec_runtime.model import expr
+from tilec_runtime.model.suggest import did_you_mean
 
 _DECORATORS = {"tile": "@ct.kernel", "triton": "@triton.jit", "simt": "@cuda.jit"}
 _Path = tuple[str | int, ...]

@@ -8,11 +8,11 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tilec.errors import UsageError
 from tilec.manifest.types import Kernel, Manifest, Override
-from tilec.model.arch import Target, TargetKind
-from tilec.model.kernel import KernelDecl
-from tilec.model.suggest import nearest
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.suggest import nearest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

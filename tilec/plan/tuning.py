@@ -9,17 +9,17 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tilec.bundle.tuning import problem_at
-from tilec.errors import Diagnostic, ExpressionError
 from tilec.manifest.types import Kernel, Manifest
-from tilec.model import expr
-from tilec.model.arch import Target
-from tilec.model.digest import canonical_json, sha256
-from tilec.model.job import InputFile, Source, Variant
-from tilec.model.kernel import ToolInfo
-from tilec.model.signature import Param, ParamKind
-from tilec.model.table import Point, TuningTable, same_point
-from tilec.model.tuning import TunedDevice, TuningRecord, table_of
+from tilec_runtime.bundle.tuning import problem_at
+from tilec_runtime.errors import Diagnostic, ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import canonical_json, sha256
+from tilec_runtime.model.job import InputFile, Source, Variant
+from tilec_runtime.model.kernel import ToolInfo
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.table import Point, TuningTable, same_point
+from tilec_runtime.model.tuning import TunedDevice, TuningRecord, table_of
 
 # Of a tuning file, where a build of what is not shipped goes on without it: what a command that runs kernels shows of its notes.
 PASSED_OVER = "is passed over, a build would refuse it"

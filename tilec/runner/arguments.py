@@ -7,15 +7,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.errors import CaseError, UsageError
 from tilec.manifest.types import Case, Input
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.model.literal import axis_text, read_axis_value, read_number
-from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, bind
 from tilec.runner.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 from tilec.runner.inputs import DISTRIBUTIONS
+from tilec_runtime.errors import CaseError, UsageError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.literal import axis_text, read_axis_value, read_number
+from tilec_runtime.model.suggest import did_you_mean
 
 _TENSOR = re.compile(r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?")
 _FORMS = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"

@@ -6,13 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.errors import CaseError, Location
 from tilec.manifest.locate import Locator, Path
 from tilec.manifest.types import Bench, Case, Input, Kernel, Operand, Tolerance
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 
 Axes = tuple[tuple[str, AxisValue], ...]
 # (parameter, dtype, path) of arrays that are read from files; the dtype is empty where the file does not say it.

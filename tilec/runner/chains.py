@@ -6,21 +6,21 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from tilec.errors import CaseError, KernelCacheError, LaunchError, Location, NoImageError, TilecError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
-from tilec.model.digest import sha256
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
-from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, BoundStep, keys_of
 from tilec.runner.inputs import Array
 from tilec.runner.run import Device
+from tilec_runtime.errors import CaseError, KernelCacheError, LaunchError, Location, NoImageError, TilecError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from tilec.runtime.launch import Launcher
-    from tilec.runtime.load import Module
+    from tilec_runtime.launch import Launcher
+    from tilec_runtime.load import Module
 
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilec.manifest.types import Tolerance
-from tilec.model.dtype import BY_NUMPY
 from tilec.runner.ulps import UNKNOWN, Array, apart, ulps
+from tilec_runtime.model.dtype import BY_NUMPY
 
 # Elements that are widened at one time: it bounds the memory that comparing large outputs takes.
 CHUNK = 1 << 20

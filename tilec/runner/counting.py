@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilec.errors import CaseError, ExpressionError
-from tilec.model.dtype import DTYPES
-from tilec.model.expr import parse
-from tilec.model.signature import AbiSlot
 from tilec.runner.cases import BoundCase
 from tilec.runner.inputs import planned_inputs
-from tilec.runtime.packing import WIDER
+from tilec_runtime.errors import CaseError, ExpressionError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.signature import AbiSlot
+from tilec_runtime.packing import WIDER
 
 
 def require_countable(case: BoundCase) -> None:

@@ -18,9 +18,9 @@ from typing import IO, Any, final
 import numpy as np
 from numpy.lib import format as npy
 
-from tilec.errors import UsageError
-from tilec.model.dtype import BY_NUMPY, DTYPES, DType
-from tilec.model.suggest import did_you_mean
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
+from tilec_runtime.model.suggest import did_you_mean
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

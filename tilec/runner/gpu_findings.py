@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tilec.errors import TilecError
-from tilec.model.dtype import DTYPES
 from tilec.runner.cases import BoundCase
 from tilec.runner.compute_sanitizer import NOWHERE, Log, Place, Record, Site, Tool
 from tilec.runner.device import APART
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.dtype import DTYPES
 
 CHECKED: dict[Tool, str] = {
     Tool.MEMCHECK: "memcheck: accesses outside of all memory that is allocated, and misaligned ones",

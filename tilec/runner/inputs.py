@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from tilec.errors import CaseError, ExpressionError, MissingError
 from tilec.manifest.types import Input
-from tilec.model import expr
-from tilec.model.dtype import BY_NUMPY, DTYPES, DType
-from tilec.model.kernel import AxisValue
 from tilec.runner.cases import BoundCase
 from tilec.runner.files import FORMS, UnfitError, parse_place, read_array
+from tilec_runtime.errors import CaseError, ExpressionError, MissingError
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES, DType
+from tilec_runtime.model.kernel import AxisValue
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Value = Array | int | float | bool

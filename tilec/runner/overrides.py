@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.errors import UsageError
 from tilec.manifest.types import Case, Input, Kernel
-from tilec.model.dtype import DTYPES
-from tilec.model.kernel import KernelInfo
-from tilec.model.literal import read_number
-from tilec.model.signature import Param, ParamKind
-from tilec.model.suggest import did_you_mean
 from tilec.runner.arguments import parse_axis, read_tensor
 from tilec.runner.cases import Files
 from tilec.runner.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.literal import read_number
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
 
 _SHAPE = re.compile(r"\[([^\]]*)\]")
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tilec.errors import CaseError, Location
-from tilec.model.dtype import DTYPES
-from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase
 from tilec.runner.inputs import Array, Value
+from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.suggest import did_you_mean
 
 Function = Callable[..., Any]
 

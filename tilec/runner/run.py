@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from tilec.errors import DeviceError, TilecError
 from tilec.manifest.types import Tolerance
-from tilec.model.dtype import DTYPES, DType
 from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import Comparison, compare, tolerance_for
 from tilec.runner.counting import require_countable
 from tilec.runner.difference import Difference, difference_of
 from tilec.runner.inputs import Array, Value, make_inputs
 from tilec.runner.reference import References
+from tilec_runtime.errors import DeviceError, TilecError
+from tilec_runtime.model.dtype import DTYPES, DType
 
 
 class Device(Protocol):

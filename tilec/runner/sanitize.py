@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilec.errors import FaultError, TilecError
 from tilec.runner.cases import BoundCase, BoundStep, small_case
 from tilec.runner.chains import device_of
 from tilec.runner.compare import compare, differing, tolerance_for
@@ -19,16 +18,17 @@ from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Array, make_inputs
 from tilec.runner.run import Device, arguments_on
 from tilec.runner.undetermined import Comparison, Fills
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.runtime.load import load
-from tilec.tileir.check.checker import Checker
-from tilec.tileir.check.findings import Finding, FindingKind
-from tilec.tileir.execute import DEFAULT
-from tilec.tileir.ir import Loc
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError, TilecError
+from tilec_runtime.load import load
+from tilec_runtime.tileir.check.checker import Checker
+from tilec_runtime.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.tileir.execute import DEFAULT
+from tilec_runtime.tileir.ir import Loc
 
 if TYPE_CHECKING:
-    from tilec.bundle.read import Bundle
+    from tilec_runtime.bundle.read import Bundle
 
 CHECKED = (
     "races between blocks (plain accesses that meet without an atomic that orders them)",

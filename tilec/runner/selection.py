@@ -8,9 +8,9 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from tilec.errors import UsageError
-from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.suggest import did_you_mean
 
 _TOKEN = re.compile(r"([()]|[^\s()]+)")
 _OPERATORS = ("and", "or", "not")

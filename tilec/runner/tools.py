@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.errors import ToolchainError
 from tilec.frontends._tools import wheel_programs
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.errors import ToolchainError
 
 # Where installers put them beside PATH; the last by name is the newest.
 _PLACES: dict[str, tuple[str, ...]] = {

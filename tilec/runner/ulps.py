@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilec.model.dtype import BY_NUMPY
+from tilec_runtime.model.dtype import BY_NUMPY
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

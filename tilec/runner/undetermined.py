@@ -12,16 +12,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilec.errors import FaultError
 from tilec.runner.cases import BoundCase
 from tilec.runner.compare import differing
 from tilec.runner.inputs import Array, make_inputs
 from tilec.runner.run import Device, arguments_on
-from tilec.tileir.check.findings import Finding, FindingKind
-from tilec.tileir.faults import coordinates, location
-from tilec.tileir.frame import Frame, Grid
-from tilec.tileir.ir import Op
-from tilec.tileir.undetermined import TURNS, Site, Undetermined
+from tilec_runtime.errors import FaultError
+from tilec_runtime.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.tileir.faults import coordinates, location
+from tilec_runtime.tileir.frame import Frame, Grid
+from tilec_runtime.tileir.ir import Op
+from tilec_runtime.tileir.undetermined import TURNS, Site, Undetermined
 
 _Outcome = Mapping[str, Array] | FaultError
 

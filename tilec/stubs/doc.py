@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
 from tilec.stubs.text import paragraph, prose
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 # A docstring lists this many variants; `tilec inspect` lists them all.
 MOST_VARIANTS = 12

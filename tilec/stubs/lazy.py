@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.model.kernel import AxisValue, KernelInfo
-from tilec.model.signature import Param, ParamKind
 from tilec.stubs.doc import op_doc
 from tilec.stubs.text import WIDTH, bracketed, function_head, literal, subscripted, tuple_text, unique
 from tilec.stubs.types import chosen, keywords, param_type, signature
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,11 +19,11 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from tilec.bundle.read import Bundle
 from tilec.compiler.outputs import Output, place_of
-from tilec.errors import TilecError
 from tilec.manifest.types import Manifest
-from tilec.model.digest import sha256
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.digest import sha256
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")

@@ -13,22 +13,22 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec.bundle.atomic import Stage, output_error
-from tilec.bundle.format import index_digest
-from tilec.bundle.write import write_bundle
 from tilec.compiler.events import Done
 from tilec.compiler.fatbin import write_fatbin
 from tilec.compiler.outputs import Output, place_of
-from tilec.errors import Diagnostic, ManifestError, OutputError
 from tilec.manifest.types import Manifest
-from tilec.model.arch import TargetKind
-from tilec.model.digest import sha256
-from tilec.model.inside import contained
-from tilec.model.kernel import BundleInfo
 from tilec.plan import Plan
 from tilec.stubs.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
 from tilec.stubs.render import render_package
 from tilec.stubs.wheel import wheel_name, write_wheel
+from tilec_runtime.bundle.atomic import Stage, output_error
+from tilec_runtime.bundle.format import index_digest
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Diagnostic, ManifestError, OutputError
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.kernel import BundleInfo
 
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))

@@ -6,10 +6,10 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.errors import ToolchainError
-from tilec.model.kernel import BundleInfo
 from tilec.stubs.marks import signed
 from tilec.stubs.view import package_view
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.kernel import BundleInfo
 
 if TYPE_CHECKING:
     from jinja2 import Template

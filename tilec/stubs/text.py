@@ -8,7 +8,7 @@ import keyword
 import textwrap
 from collections.abc import Collection, Sequence
 
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 # Lines that fit are not touched by a formatter of any width from here up; longer ones are exploded, with a trailing comma.
 WIDTH = 100

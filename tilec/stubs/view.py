@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.model.kernel import BundleInfo, KernelInfo
-from tilec.model.signature import Param
 from tilec.stubs.doc import entry, launcher_doc
 from tilec.stubs.lazy import LazyView, lazy_view
 from tilec.stubs.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
 from tilec.stubs.types import chosen, param_type, signature
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+from tilec_runtime.model.signature import Param
 
 # What the module's text names besides kernels.
 _MODULE_NAMES = frozenset({"Module", "OnDevice", "Package", "TYPE_CHECKING", "annotations", "load", "_tilec_package_"})
@@ -131,8 +131,8 @@ def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
     runtime = [name for name in _RUNTIME if name in always or name in text]
     return [
         *([*imported("typing", typing, indent=4), ""] if typing else []),
-        *imported("tilec.runtime", runtime, indent=4),
-        "from tilec.runtime import Module as Loaded",
+        *imported("tilec_runtime", runtime, indent=4),
+        "from tilec_runtime import Module as Loaded",
     ]
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from tilec.bundle.archive import ArchiveWriter
-from tilec.bundle.atomic import Stage, atomic_write
-from tilec.errors import OutputError
-from tilec.model.kernel import PackageInfo
 from tilec.stubs.marks import normalise_name, record_digest
+from tilec_runtime.bundle.archive import ArchiveWriter
+from tilec_runtime.bundle.atomic import Stage, atomic_write
+from tilec_runtime.errors import OutputError
+from tilec_runtime.model.kernel import PackageInfo
 
 _REQUIRES_PYTHON = ">=3.10"
 # PEP 440, in the spellings that it allows and that `normalise_version` turns into its own one.

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tilec.compiler.events import Outcome
-from tilec.errors import CompileError, Diagnostic, Location
 from tilec.frontends._run import run_tool
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target, TargetKind
-from tilec.model.image import Image, ImageInfo, Resources
-from tilec.model.job import InputFile, Job, Source
-from tilec.model.kernel import KernelDecl, ParamDecl, ToolInfo
-from tilec.model.signature import AbiSlot
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image, ImageInfo, Resources
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec_runtime.model.signature import AbiSlot
 
 _KERNEL = re.compile(r"kernel\s+(\w+)\s*(?:\(([^)]*)\))?")
 _INCLUDE = re.compile(r'include\s+"([^"]+)"')

@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilec.errors import MissingError
-from tilec.model.kernel import AxisValue
 from tilec.tune.search import Ask
 from tilec.tune.space import Point
+from tilec_runtime.errors import MissingError
+from tilec_runtime.model.kernel import AxisValue
 
 # Proposals in a row that are no new candidate before the next of a random order is taken.
 _TRIES = 32

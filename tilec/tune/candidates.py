@@ -9,19 +9,19 @@ from typing import Protocol
 
 from tilec.assemble import bundle_info
 from tilec.build import BuildRequest
-from tilec.bundle.write import write_bundle
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Observer, SilentObserver
 from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import KeyMaker, inputs_digest
 from tilec.compiler.state import WorkDir
-from tilec.errors import UsageError
 from tilec.manifest.types import Kernel
-from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
-from tilec.model.tuning import size_expressions
 from tilec.plan import Plan, make_plan
 from tilec.project import Project, declare, digest_of, open_project
 from tilec.tune.space import Point
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.tuning import size_expressions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

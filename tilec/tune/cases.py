@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.errors import CaseError, ExpressionError, UsageError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
-from tilec.model import expr
-from tilec.model.kernel import KernelInfo
-from tilec.model.suggest import did_you_mean
 from tilec.runner.cases import BoundCase, expand_cases, small_case
 from tilec.runner.counting import require_countable
 from tilec.runner.inputs import make_inputs, planned_inputs
 from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
 from tilec.tune.worker import write_expected
+from tilec_runtime.errors import CaseError, ExpressionError, UsageError
+from tilec_runtime.model import expr
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.suggest import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.bundle.atomic import atomic_write
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError, ManifestError, OutputError, TilecError, UsageError
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
-from tilec.model.arch import Target
-from tilec.model.kernel import KernelInfo, ToolInfo, VariantInfo
 from tilec.tune.candidates import Facts, Made, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
+from tilec_runtime.bundle.atomic import atomic_write
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError, ManifestError, OutputError, TilecError, UsageError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
 
 VERSION = 1
 SUFFIX = ".tune"

@@ -10,8 +10,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tilec.errors import OutputError, UsageError
 from tilec.tune.trial import Trial, from_line, to_line
+from tilec_runtime.errors import OutputError, UsageError
 
 VERSION = 2
 

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from tilec.bench.clocks import Clocks, uuid_of
 from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import ClockReading
-from tilec.model.kernel import VariantInfo
 from tilec.runner.cases import BoundCase
-from tilec.runtime.load import Module
-from tilec.runtime.seam import DeviceDriver, DeviceInfo
 from tilec.tune.wire import MeterSpec
+from tilec_runtime.load import Module
+from tilec_runtime.model.kernel import VariantInfo
+from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 
 class Timed(Protocol):

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 
-from tilec.errors import ExpressionError
 from tilec.manifest.types import Budget
-from tilec.model import expr
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.occupancy import Occupancy, occupancy
 from tilec.tune.space import Point
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.occupancy import Occupancy, occupancy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.errors import OutputError
+from tilec_runtime.errors import OutputError
 
 
 @contextlib.contextmanager

@@ -9,9 +9,7 @@ from typing import Protocol
 
 from tilec.bench.measure import MeasureOptions
 from tilec.bench.statistics import Comparison, Verdict, compare_pairs
-from tilec.errors import MissingError, TilecError
 from tilec.manifest.types import Budget
-from tilec.model.kernel import KernelInfo, VariantInfo
 from tilec.tune import wire
 from tilec.tune.candidates import Candidates, Made
 from tilec.tune.log import TrialLog
@@ -20,6 +18,8 @@ from tilec.tune.space import Point, Space, at_point
 from tilec.tune.study import Study
 from tilec.tune.trial import Trial
 from tilec.tune.workplace import StoppedError, Workplace
+from tilec_runtime.errors import MissingError, TilecError
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 # Seconds between looks at the clock while workers are at work and there is nothing to compile.
 _LOOK = 0.2

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilec.errors import CaseError, ExpressionError
-from tilec.model import expr
-from tilec.model.kernel import AxisValue, KernelInfo
 from tilec.runner.cases import Axes, BoundCase, said_axes
+from tilec_runtime.errors import CaseError, ExpressionError
+from tilec_runtime.model import expr
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
 
 Point = Axes
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
-from tilec.model.tuning import Status
 from tilec.tune.space import Point, point_of
+from tilec_runtime.model.tuning import Status
 
 Range = tuple[int, int]
 

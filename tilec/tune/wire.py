@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.bench.measure import Measurement, MeasureOptions
-from tilec.errors import TilecError
-from tilec.model.tuning import Status
 from tilec.runner.cases import BoundCase
-from tilec.runtime.seam_types import DeviceInfo
+from tilec_runtime.errors import TilecError
+from tilec_runtime.model.tuning import Status
+from tilec_runtime.seam_types import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,20 +20,20 @@ from typing import Any
 import numpy as np
 
 from tilec.bench.measure import measure, measure_pair
-from tilec.bundle.read import Bundle
 from tilec.compiler import wire as frames
-from tilec.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
-from tilec.model.dtype import DTYPES
-from tilec.model.tuning import Status
 from tilec.runner.cases import BoundCase, small_case
 from tilec.runner.compare import compare, tolerance_for
 from tilec.runner.device import ModuleDevice
 from tilec.runner.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.runner.run import arguments_on
-from tilec.runtime.devices import driver_of, find_device
-from tilec.runtime.load import Module, load
 from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
+from tilec_runtime.load import Module, load
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.tuning import Status
 
 # What holds for one variant says nothing of another.
 _UNALIKE = "it was checked with the extents of small, which take another variant"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilec.runtime.package import OnDevice, Package
+from tilec_runtime.package import OnDevice, Package
 
 if TYPE_CHECKING:
     from typing import Literal, TypeVar
 
-    from tilec.runtime import (
+    from tilec_runtime import (
         DeviceLike,
         Launcher,
         LazyLaunch,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StructLike,
         TensorLike,
     )
-    from tilec.runtime import Module as Loaded
+    from tilec_runtime import Module as Loaded
 
     _T1 = TypeVar("_T1", bound=TensorLike)
     _T2 = TypeVar("_T2", bound=TensorLike)

@@ -22,8 +22,8 @@ from tilec.bench.ceilings import (
     read_ceilings,
 )
 from tilec.bench.work import NO_RATES, Work, amount_of, rates_of
-from tilec.errors import MissingError
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime.errors import MissingError
 
 DEVICE = Ceilings(copy=4e12, products={"bf16": 800e12})
 

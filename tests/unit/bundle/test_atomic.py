@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import names_in
-from tilec.bundle.atomic import atomic_write, output_error, write_if_changed
-from tilec.errors import OutputError
+from tilec_runtime.bundle.atomic import atomic_write, output_error, write_if_changed
+from tilec_runtime.errors import OutputError
 
 
 def test_replaces_the_file_at_the_end(tmp_path: Path) -> None:

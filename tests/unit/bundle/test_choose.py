@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.bundle_samples import row
-from tilec.bundle.choose import DeviceFacts, choose_image, require_image
-from tilec.errors import NoImageError
-from tilec.model.arch import ARCHS, Target, Version
-from tilec.model.image import ImageInfo
-from tilec.model.jit import JitBy, JitFallback
+from tilec_runtime.bundle.choose import DeviceFacts, choose_image, require_image
+from tilec_runtime.errors import NoImageError
+from tilec_runtime.model.arch import ARCHS, Target, Version
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitBy, JitFallback
 
 CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
 ALLOW = 'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from tests.cubin_samples import Attribute, build_cubin
-from tilec.bundle.cubin import read_cubin
-from tilec.errors import BundleError
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import BundleError
 
 
 def test_a_kernel() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, write_sample
-from tilec.bundle import limits
-from tilec.bundle.archive import ArchiveWriter, Member
-from tilec.bundle.format import to_index
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError
-from tilec.model.kernel import BundleInfo
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.archive import ArchiveWriter, Member
+from tilec_runtime.bundle.format import to_index
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError
+from tilec_runtime.model.kernel import BundleInfo
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,17 @@ import typing
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.bundle import limits
-from tilec.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
-from tilec.errors import BundleError, Location
-from tilec.model.arch import Target
-from tilec.model.digest import canonical_json
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec.model.signature import Assumption, Param, ParamKind
-from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.format import SCHEMA_VERSION, from_index, images_of, to_index
+from tilec_runtime.errors import BundleError, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import canonical_json
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 
 EMPTY = BundleInfo(package=PackageInfo(name="p", version="1", module="p"))
 

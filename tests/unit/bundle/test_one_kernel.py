@@ -11,10 +11,10 @@ import pytest
 
 from tests.bundle_samples import Sample, write_sample
 from tests.unit.bundle.test_damaged import archive_of, members_of
-from tilec.bundle.format import SCHEMA_VERSION, to_index
-from tilec.bundle.read import Bundle
-from tilec.errors import BundleError
-from tilec.model.digest import canonical_json
+from tilec_runtime.bundle.format import SCHEMA_VERSION, to_index
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BundleError
+from tilec_runtime.model.digest import canonical_json
 
 INFO = Sample().info()
 FIRST, SECOND = (kernel.name for kernel in INFO.kernels)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import names_in
-from tilec.bundle.atomic import Stage, atomic_write
-from tilec.errors import OutputError
+from tilec_runtime.bundle.atomic import Stage, atomic_write
+from tilec_runtime.errors import OutputError
 
 
 def test_nothing_is_in_place_before_everything_is_written(tmp_path: Path) -> None:

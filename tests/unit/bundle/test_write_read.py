@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, fake_bytes, names_in, row, write_sample
-from tilec.bundle import archive
-from tilec.bundle.read import Bundle
-from tilec.bundle.write import write_bundle
-from tilec.errors import BundleError, OutputError
+from tilec_runtime.bundle import archive
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import BundleError, OutputError
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_opening_reads_no_image(tmp_path: Path) -> None:
 
 def test_the_load_path_is_light() -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import tilec.bundle.read, tilec.bundle.choose;"
+        "import sys; sys.path.insert(0, sys.argv[1]); import tilec_runtime.bundle.read, tilec_runtime.bundle.choose;"
         "print(sorted({'zipfile', 'shutil', 'tempfile', 'csv', 'numpy', 'cuda'} & set(sys.modules)))"
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(Path(archive.__file__).parents[2])]

@@ -21,7 +21,7 @@ from tilec.cli import bench_run
 from tilec.cli.bench import Percent
 from tilec.cli.bench_run import Files, measure_cases
 from tilec.cli.bench_show import host_text, ratio_text
-from tilec.errors import OutputError, UsageError
+from tilec_runtime.errors import OutputError, UsageError
 
 AGAINST = BENCH + ', against = ["numpy:add(x, y)", "torch:add(x, y)"]'
 CASES = (("4k", 4096, AGAINST), ("bare", 1003, BENCH))

@@ -15,12 +15,12 @@ from tests.bench_samples import BENCH, CASE, HEAD
 from tests.runtime_samples import ADD, IMAGES
 from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
-from tilec.bundle.write import write_bundle
 from tilec.cli import bench_place
-from tilec.errors import MissingError, NoDeviceError
-from tilec.model.kernel import BundleInfo, PackageInfo
-from tilec.runtime import _driver
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import MissingError, NoDeviceError
+from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 
 EACH = 50e-6  # seconds of a launch
 

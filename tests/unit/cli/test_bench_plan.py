@@ -13,12 +13,12 @@ from tests.runtime_samples import TENSOR, bundle_of, image, kernel
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.cases import Opened
 from tilec.manifest.load import load_text
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Assumption, Param
-from tilec.model.table import DispatchRule
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.chains import chain_cases
 from tilec.runner.inputs import planned_inputs
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param
+from tilec_runtime.model.table import DispatchRule
 
 NONE = Assumption(param="b", absent=True)
 SCALE = kernel(

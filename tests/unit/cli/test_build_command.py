@@ -12,12 +12,12 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.compiler.keys import Change
 from tilec.compiler.outputs import Output
-from tilec.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
-from tilec.model.arch import Target
-from tilec.model.image import Resources
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import Assumption
+from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import Assumption
 
 
 def result(project: Path, **kwargs: object) -> SimpleNamespace:

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.watched_project import IMAGE, INFO, driver, write_debug_bundle, write_project, write_tool
-from tilec.bundle.write import write_bundle
-from tilec.runtime import _driver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
 
 SHEET = [
     "scale/some on Fake H200, stops in scale",
@@ -144,9 +144,9 @@ def test_command_lines_that_are_off(debug, folder: Path, args: tuple[str, ...], 
 
 
 def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
-    from tilec.errors import ToolchainError
     from tilec.frontends.base import ToolSearch
     from tilec.runner.tools import find_outside_tool
+    from tilec_runtime.errors import ToolchainError
 
     search = ToolSearch(path="/nowhere", cuda_home=str(tmp_path / "home"))
     for place in ("opt/nvidia/nsight-compute/2025.1.0/ncu", "opt/nvidia/nsight-compute/2025.3.1/ncu", "home/bin/ncu"):

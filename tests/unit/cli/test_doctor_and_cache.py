@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.errors import NoDeviceError, ToolchainError
 from tilec.frontends._tools import Tool, ToolReport
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import machine
+from tilec_runtime.errors import NoDeviceError, ToolchainError
 
 PACKAGE = machine._package  # as it is, where a test has another in its place
 
@@ -66,7 +66,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version=""))
     monkeypatch.setattr(machine, "_real_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
-    monkeypatch.setattr("tilec.runtime.native.CORE", None)
+    monkeypatch.setattr("tilec_runtime.native.CORE", None)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0"))
     monkeypatch.setattr(machine, "_real_driver", lambda: driver)
-    monkeypatch.setattr("tilec.runtime.native.CORE", object())
+    monkeypatch.setattr("tilec_runtime.native.CORE", object())
 
 
 def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_cache_info_gc_and_clear(cli, tmp_path: Path) -> None:
 
 
 def test_a_cache_that_others_can_change_is_told_and_can_be_emptied(cli, full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.bundle.place._told", set())
+    monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
     root, env = tmp_path / "cache", {"TILEC_CACHE_DIR": "cache"}
     fill(root)
     root.chmod(0o777)

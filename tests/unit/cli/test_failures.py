@@ -5,7 +5,7 @@ import pytest
 
 from tilec.cli import failures
 from tilec.cli.style import echo
-from tilec.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
+from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
 
 
 def text(exc: TilecError, **kwargs: object) -> str:

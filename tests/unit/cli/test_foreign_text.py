@@ -11,10 +11,10 @@ import pytest
 
 from tests.bundle_samples import Sample
 from tests.unit.cli.conftest import Cli
-from tilec.bundle.write import write_bundle
 from tilec.cli.style import echo, style
-from tilec.errors import BundleError, Location, TilecError
-from tilec.foreign import printable
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import BundleError, Location, TilecError
+from tilec_runtime.foreign import printable
 
 # A title, a cleared screen, a colour, an erased line, C1's form of the same, DEL, and text that runs backwards.
 NASTY = "\x1b]0;owned\x07 \x1b[2J \x1b[31mred\x1b[0m \rline \x9b2J \x7f \u202egnp\u2066 \x00"

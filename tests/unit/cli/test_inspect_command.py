@@ -13,11 +13,11 @@ import pytest
 
 from tests.bundle_samples import Sample, write_sample
 from tests.conftest import Golden, Terminal
-from tilec.bundle.write import write_bundle
-from tilec.model.arch import TargetKind
-from tilec.model.image import ImageInfo
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import BundleInfo
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import BundleInfo
 
 
 @pytest.fixture

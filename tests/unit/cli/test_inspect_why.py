@@ -10,10 +10,10 @@ import pytest
 from tests.conftest import Golden, Terminal
 from tests.runtime_samples import ADD, GEMM, IMAGES, STRUCT, fake_driver, image, kernel, slot
 from tests.unit.cli.conftest import Cli
-from tilec.bundle.write import write_bundle
-from tilec.model.kernel import BundleInfo, PackageInfo, VariantInfo
-from tilec.model.signature import Assumption, Param, ParamKind
-from tilec.runtime import _driver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "inspect"
 TENSORS = ("z=f32[4096]", "x=f32[4096]", "y=f32[4096]")
@@ -163,7 +163,7 @@ def test_messages(cli: Cli, bundle: Path, arguments: tuple[str, ...], code: int,
 
 
 def test_without_a_gpu_one_has_to_be_named(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilec.errors import NoDeviceError
+    from tilec_runtime.errors import NoDeviceError
 
     def none() -> None:
         raise NoDeviceError("no driver", cause="there is none")

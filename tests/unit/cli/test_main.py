@@ -13,7 +13,7 @@ import pytest
 import tilec
 from tilec.cli import main
 from tilec.cli.app import examples
-from tilec.errors import BundleError, NoDeviceError, TilecError, UsageError
+from tilec_runtime.errors import BundleError, NoDeviceError, TilecError, UsageError
 
 HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tilec.cli import new
-from tilec.errors import OutputError, TilecError
 from tilec.manifest.load import load
-from tilec.model.arch import Target
+from tilec_runtime.errors import OutputError, TilecError
+from tilec_runtime.model.arch import Target
 
 FILES = {
     "tile": ["kernels/vector_add.py"],

@@ -9,12 +9,12 @@ import pytest
 
 from tests.ncu_samples import RAW
 from tests.watched_project import IMAGE, INFO, driver, write_ncu, write_nvdisasm, write_project, write_tool
-from tilec.bundle.write import write_bundle
 from tilec.cli.bare import APART, UNSET, Bare, main
-from tilec.errors import DriverError, NoDeviceError
-from tilec.model.table import DispatchRule, TuningTable
 from tilec.runner.device import APART as APART_BYTES
-from tilec.runtime import _driver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import DriverError, NoDeviceError
+from tilec_runtime.model.table import DispatchRule, TuningTable
 
 SOURCE = """\
 "#","Address","Source","Warp Stall Sampling (All Samples)","stall_long_sb","stall_wait","stall_selected"

@@ -12,9 +12,9 @@ from tilec.cli.progress import LiveProgress, PlainProgress, Tally, layout
 from tilec.cli.settings import read_settings
 from tilec.compiler.blob import Blob
 from tilec.compiler.events import Done, Failed, SilentObserver
-from tilec.errors import CompileError
-from tilec.model.arch import Target
-from tilec.model.image import ImageInfo
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import ImageInfo
 
 
 def done(*, cached: bool = False, seconds: float = 0.25) -> Done:

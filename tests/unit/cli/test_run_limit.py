@@ -11,13 +11,13 @@ import pytest
 from tests.cpu_samples import ADD, device
 from tests.waiting import PATIENCE, joined
 from tilec.cli.run_limit import _result
-from tilec.errors import LaunchError
 from tilec.manifest.chains import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec.runner.chains import chain_cases, device_of
 from tilec.runner.device import ModuleDevice
-from tilec.runtime.cpu_launch import CpuRun
-from tilec.runtime.memory import DeviceBuffer
+from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.errors import LaunchError
+from tilec_runtime.memory import DeviceBuffer
 
 KERNEL = "kernel add, grid (1, 1, 1), block (1, 1, 1)"
 

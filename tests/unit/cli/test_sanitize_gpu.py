@@ -11,9 +11,9 @@ import pytest
 
 from tests.sanitizer_samples import CLEAN, SHOWN, TOLD, Y, log, options, precise, race, report, uninitialized, write_sanitizer
 from tests.watched_project import driver, write_project
-from tilec.bundle.read import Bundle
-from tilec.errors import NoDeviceError
-from tilec.runtime import _driver
+from tilec_runtime import _driver
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import NoDeviceError
 
 WATCHED = Path(__file__).parents[2] / "samples" / "watched"
 ONE = log("ERROR SUMMARY: 1 error")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tilec.cli.settings import parse_size, read_settings
-from tilec.errors import UsageError
+from tilec_runtime.errors import UsageError
 
 CWD = Path("/project")
 

@@ -51,8 +51,8 @@ def test_what_an_edit_may_change_is_imported_anew(tmp_path: Path, monkeypatch) -
     (tmp_path / "of_the_project.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("of_the_project")
-    found = installed(["of_the_project", "json", "tilec.errors", "__main__", "no_such_module", "sys"])
-    assert found == ["json", "tilec.errors"]
+    found = installed(["of_the_project", "json", "tilec_runtime.errors", "__main__", "no_such_module", "sys"])
+    assert found == ["json", "tilec_runtime.errors"]
     del sys.modules["of_the_project"]
 
 

@@ -28,9 +28,9 @@ from tilec.cli.main import run as tilec
 from tilec.cli.sanitize import sanitize as show_checked
 from tilec.runner.device import refusal_of
 from tilec.runner.sanitize import CaseFindings, SanitizeOptions
-from tilec.runtime import _driver
-from tilec.tileir.check.findings import Finding, FindingKind, Side
-from tilec.tileir.ir import Loc
+from tilec_runtime import _driver
+from tilec_runtime.tileir.check.findings import Finding, FindingKind, Side
+from tilec_runtime.tileir.ir import Loc
 
 tilec_run = test_run_command.tilec
 SHELLS = "/usr/bin:/bin"

@@ -15,12 +15,12 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.crew import Crew
 from tilec.compiler.execute import KeyedJob, Pool
 from tilec.compiler.keys import KeyMaker, inputs_digest
-from tilec.errors import Location
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.testing.fakes import FakeFrontend, MemoryObserver
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 FRONTENDS = {"fake": "tilec.testing.fakes:FakeFrontend"}
 PLACE = Location(file="k.fake", line=1, column=8)

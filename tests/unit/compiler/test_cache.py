@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.bundle import place as places
-from tilec.bundle import store
 from tilec.compiler.cache import Cache, Entry, index_row
-from tilec.errors import CacheError, Diagnostic, Location
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import Image, ImageInfo, Resources
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle import place as places
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import CacheError, Diagnostic, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo, Resources
+from tilec_runtime.model.signature import AbiSlot
 
 KEY = hashlib.sha256(b"key").hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()

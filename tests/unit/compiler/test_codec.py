@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tilec.bundle import store
 from tilec.compiler.codec import decode, decoder, encode
-from tilec.errors import Diagnostic, Location
-from tilec.model.arch import Target
-from tilec.model.image import ImageInfo, Resources
-from tilec.model.kernel import KernelDecl, ParamDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import ImageInfo, Resources
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 PLACE = Location(file="k.cu", line=1, column=2)
 VALUES = [

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE, ends
-from tilec.bundle import store
 from tilec.compiler import worker
 from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
@@ -21,12 +20,13 @@ from tilec.compiler.execute import KeyedJob
 from tilec.compiler.keys import inputs_digest
 from tilec.compiler.process import WorkerProcess
 from tilec.compiler.schedule import Timings, expected_seconds
-from tilec.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
 from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.job import Variant
 from tilec.testing.fakes import FakeFrontend, MemoryObserver
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Variant
 
 
 def error_of(outcome: Outcome) -> TilecError:
@@ -403,7 +403,7 @@ def test_no_room_anywhere_is_the_jobs_error(project) -> None:
 
 
 def _image(data: bytes):
-    from tilec.model.image import Image, ImageInfo
+    from tilec_runtime.model.image import Image, ImageInfo
 
     info = ImageInfo(target=Target.parse("sm_90"), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="s")
     return Image(info=info, data=data, abi=())

@@ -19,11 +19,11 @@ from pathlib import Path
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import SilentObserver
 from tilec.compiler.execute import KeyedJob, Pool
-from tilec.errors import Location
+from tilec_runtime.errors import Location
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl
 
 root = Path(sys.argv[1])
 options = (("hang", str(root / "pids")), ("only", "hang"))

@@ -19,8 +19,8 @@ from tilec.compiler.keylock import KeyLock
 from tilec.compiler.wire import Compile, Setup
 from tilec.compiler.worker import _Worker
 from tilec.frontends.base import ToolSearch
-from tilec.model.digest import sha256
-from tilec.model.job import Member
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import Member
 
 ONE, OTHER = sha256(b"one"), sha256(b"other")
 HOLDER = """
@@ -37,7 +37,7 @@ from pathlib import Path
 from tests.unit.compiler.conftest import Project
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done
-from tilec.model.digest import sha256
+from tilec_runtime.model.digest import sha256
 root, cache, counter = map(Path, sys.argv[1:4])
 root.mkdir()
 project = Project(root)

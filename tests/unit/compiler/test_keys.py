@@ -11,13 +11,13 @@ import pytest
 
 from tilec.compiler import keys
 from tilec.compiler.keys import EXEMPT, Change, KeyMaker, declaration_key, explain_change, recall
-from tilec.errors import Diagnostic, Location
-from tilec.model.alike import Alike
-from tilec.model.arch import Target
-from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
-from tilec.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
-from tilec.model.safety import Checks, Safety
-from tilec.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.alike import Alike
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
+from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
+from tilec_runtime.model.safety import Checks, Safety
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 TOOL = ToolInfo(name="nvrtc", version="13.4.92", digest="aa" * 32)
 INPUT = InputFile(name="kernels/add.cu", digest="bb" * 32)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tilec.compiler.lockfile import Pin, read_lock
-from tilec.errors import ToolchainError, UsageError
-from tilec.model.digest import sha256
-from tilec.model.kernel import ToolInfo
+from tilec_runtime.errors import ToolchainError, UsageError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.kernel import ToolInfo
 
 
 def tools(version: str = "13.4.92", digest: str = "ab" * 32) -> dict[str, list[ToolInfo]]:

@@ -12,12 +12,12 @@ import pytest
 from tilec.compiler import own
 from tilec.compiler.cache import Cache
 from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
-from tilec.errors import LinkError, Location
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Manifest, Package, Targets
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.kernel import BundleInfo, KernelInfo, PackageInfo
+from tilec_runtime.errors import LinkError, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo
 
 DRAFT = BundleInfo(package=PackageInfo(name="p", version="1", module="p"), kernels=())
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tilec.compiler.schedule import Timings, expected_seconds
-from tilec.model.arch import Target
-from tilec.model.job import Job, Variant
-from tilec.model.signature import Assumption
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, Variant
+from tilec_runtime.model.signature import Assumption
 
 ASSUME = (Assumption(param="a", shape=(16, 16), align=16),)
 GEMM, SMALL_GEMM = (("T", "f16"), ("BM", 128), ("BN", 128), ("BK", 64)), (("T", "f16"), ("BM", 64), ("BN", 64), ("BK", 64))

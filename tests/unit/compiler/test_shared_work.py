@@ -9,7 +9,7 @@ import pytest
 
 from tilec.compiler.events import Done
 from tilec.compiler.execute import KeyedJob
-from tilec.model.job import Job, Member
+from tilec_runtime.model.job import Job, Member
 
 
 def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) -> list[Job]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.waiting import PATIENCE
 from tilec.compiler.state import WorkDir
-from tilec.errors import OutputError
+from tilec_runtime.errors import OutputError
 
 
 def test_the_directory_is_invisible_to_git(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import ToolchainError
 from tilec.frontends._cuda_nvcc import host_parts
 from tilec.frontends._digests import DigestTable
+from tilec_runtime.errors import ToolchainError
 
 
 def gcc(folder: Path, answer: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import CompileError
 from tilec.frontends._cuda_includes import closure, includes, is_small, kernel_files
+from tilec_runtime.errors import CompileError
 
 
 def project(root: Path, files: dict[str, str]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.errors import CompileError, Location
 from tilec.frontends._cuda_mangled import check, parameter_types, pointed
-from tilec.model.kernel import KernelDecl, ParamDecl
-from tilec.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.errors import CompileError, Location
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 
 @pytest.mark.parametrize(

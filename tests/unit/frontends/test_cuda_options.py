@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from tilec.errors import UsageError
 from tilec.frontends._cuda_flags import OptionError
 from tilec.frontends._cuda_options import read_options
-from tilec.model.job import Option
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.job import Option
 
 
 def test_defaults() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.errors import CompileError
 from tilec.frontends._cuda_parse import find_kernels
-from tilec.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 
 def one(text: str) -> KernelDecl:

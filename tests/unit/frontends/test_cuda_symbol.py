@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.bundle.cubin import CubinParam
-from tilec.errors import CompileError
 from tilec.frontends._cuda_abi import check, derive
 from tilec.frontends._cuda_parse import Found, find_kernels
 from tilec.frontends._cuda_symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
 from tilec.frontends._ptx import EntryParam
-from tilec.model.cpp import cut
-from tilec.model.kernel import AxisValue
-from tilec.model.signature import AbiSlot
+from tilec_runtime.bundle.cubin import CubinParam
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.cpp import cut
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot
 
 
 def kernel(text: str) -> Found:

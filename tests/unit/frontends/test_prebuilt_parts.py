@@ -10,7 +10,6 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.cubin_samples import build_cubin
-from tilec.errors import CompileError
 from tilec.frontends import _prebuilt_abi
 from tilec.frontends._prebuilt_choose import choose, members
 from tilec.frontends._prebuilt_declare import declarations
@@ -18,9 +17,10 @@ from tilec.frontends._prebuilt_files import FileKind, Prebuilt, input_files, pre
 from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tools import Opener
 from tilec.frontends.base import ToolSearch
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.job import Source
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import Source
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 TRITON = (

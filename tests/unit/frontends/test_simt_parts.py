@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tilec import simt
-from tilec.errors import ToolchainError, UsageError
 from tilec.frontends import _simt_api as api
 from tilec.frontends import _simt_errors as errors
 from tilec.frontends import _simt_text as text
 from tilec.frontends._simt_function import with_constants
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.simt import SimtFrontend
-from tilec.model.arch import Target
+from tilec_runtime.errors import ToolchainError, UsageError
+from tilec_runtime.model.arch import Target
 
 FACTOR = 3
 

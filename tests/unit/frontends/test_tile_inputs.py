@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import CompileError
 from tilec.frontends import _tile_inputs
 from tilec.frontends._tile_inputs import closure
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import TileFrontend
-from tilec.model.job import Source
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.job import Source
 
 
 def names(root, files: dict[str, str], path: str = "kernels/k.py") -> list[str]:

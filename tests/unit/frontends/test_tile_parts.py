@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import CompileError, Location
 from tilec.frontends import _sass
 from tilec.frontends import _tile_api as api
 from tilec.frontends._tile_errors import characters, function_node, parameter_place, tileiras_diagnostics
 from tilec.frontends._tile_signature import FunctionParam, bind, symbol_of
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import TileFrontend
-from tilec.model.arch import Target, TargetKind
-from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec.model.kernel import KernelDecl
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.errors import CompileError, Location
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 HERE = Location(file="k.py", line=3)
 
@@ -51,7 +51,7 @@ def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
     (tmp_path / "k.py").write_text("import os\n")
     code = (
         "import sys\nfrom tilec.frontends.tile import TileFrontend\nfrom tilec.frontends.base import ToolSearch\n"
-        "from tilec.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
+        "from tilec_runtime.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
         "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba', 'tilec.frontends._tile_compile')\n"
         "print([m for m in heavy if m in sys.modules])"
     )

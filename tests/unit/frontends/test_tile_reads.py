@@ -12,8 +12,8 @@ import pytest
 from tilec.frontends._reads import GONE, digest_of, digests, is_environment, with_reads
 from tilec.frontends._tile_inputs import closure
 from tilec.frontends._tile_modules import load
-from tilec.model.digest import sha256
-from tilec.model.job import InputFile, Source
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.job import InputFile, Source
 
 OPEN = "from pathlib import Path\nHERE = Path(__file__).parent\n"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import ends
-from tilec.bundle import store
-from tilec.errors import ToolchainError, UsageError
 from tilec.frontends import _run, _tools
 from tilec.frontends._digests import DigestTable, file_sha256
 from tilec.frontends._run import run_tool
 from tilec.frontends._tile_toolchain import package
 from tilec.frontends._tools import check_range, find_tool, locate, require, survey
 from tilec.frontends.base import ToolSearch
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import ToolchainError, UsageError
 
 
 def script(path: Path, version: str) -> None:

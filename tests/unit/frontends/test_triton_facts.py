@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tilec.frontends._triton_facts import Facts
-from tilec.model.job import Variant
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.job import Variant
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 
 def tensor(name: str, rank: int = 2, **facts: Any) -> Param:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.errors import Location, ToolchainError
 from tilec.frontends import _triton_api as api
 from tilec.frontends import _triton_errors as errors
 from tilec.frontends._triton_errors import native_diagnostics
@@ -19,7 +18,8 @@ from tilec.frontends._triton_writes import Function, resolver
 from tilec.frontends._triton_writes import written as written_by
 from tilec.frontends.base import BUILTIN, ToolSearch
 from tilec.frontends.triton import TritonFrontend
-from tilec.model.arch import Target
+from tilec_runtime.errors import Location, ToolchainError
+from tilec_runtime.model.arch import Target
 
 
 @pytest.mark.parametrize(

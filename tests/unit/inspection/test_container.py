@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import write_sample
-from tilec.errors import BundleError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import container
 from tilec.inspection.container import describe, open_code, open_container
+from tilec_runtime.errors import BundleError
 
 
 def package(root: Path) -> Path:

@@ -12,10 +12,10 @@ from tests.bundle_samples import Sample, row
 from tilec.inspection.diff import compare, to_json
 from tilec.inspection.diff_launchers import launcher_changes
 from tilec.inspection.report import Report
-from tilec.model.image import Resources
-from tilec.model.jit import JitFallback
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, ToolInfo
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 KERNEL = Sample().kernel("rmsnorm")
 replace = dataclasses.replace

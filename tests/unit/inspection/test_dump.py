@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.bundle.read import Bundle
-from tilec.bundle.write import write_bundle
-from tilec.errors import BundleError, TileIRError, ToolchainError, UsageError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection import dump as module
 from tilec.inspection.dump import Form, dump, pick
 from tilec.inspection.tileir import tileir_text
-from tilec.model.arch import Target
-from tilec.model.image import ImageInfo
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import BundleError, TileIRError, ToolchainError, UsageError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import ImageInfo
 
 PTX = b".version 8.0\n.target sm_80\n.visible .entry k() { ret; }\n"
 SEARCH = ToolSearch()

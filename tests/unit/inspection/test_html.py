@@ -15,7 +15,7 @@ import pytest
 from tests.page_samples import HOSTILE, nvdisasm, page, sample
 from tilec.cli.tables import bytes_text
 from tilec.inspection.html import page_json, render
-from tilec.model.arch import Target
+from tilec_runtime.model.arch import Target
 
 VOID = {"meta", "link", "input"}
 

@@ -10,13 +10,13 @@ import pytest
 
 from tests.bundle_samples import write_sample
 from tests.cubin_samples import build_cubin
-from tilec.errors import BundleError, CompileError, UsageError
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt
 from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.container import Code, describe, open_code
 from tilec.inspection.diff import compare
 from tilec.inspection.report import signature
+from tilec_runtime.errors import BundleError, CompileError, UsageError
 
 NOWHERE = ToolSearch(path="")
 PTX = """\

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.page_samples import SOURCE, nvdisasm, page, sample
-from tilec.errors import BundleError
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.page import Page
+from tilec_runtime.errors import BundleError
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, write_sample
-from tilec.errors import BundleError, UsageError
 from tilec.inspection import report
 from tilec.inspection.container import describe, open_container
-from tilec.model.image import Resources
-from tilec.model.signature import Assumption, Param, ParamKind
+from tilec_runtime.errors import BundleError, UsageError
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 
 @pytest.fixture

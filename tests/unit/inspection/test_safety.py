@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from tests.bundle_samples import Sample
-from tilec.errors import Location
 from tilec.inspection.report import Report
 from tilec.inspection.safety import safety_report, to_json
-from tilec.model.safety import Checks, Fact, Guarantee, Region, Safety
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.errors import Location
+from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
+from tilec_runtime.model.signature import Param, ParamKind
 
 AT = Location(file="kernels/add.py", line=9, column=5)
 FACTS = (

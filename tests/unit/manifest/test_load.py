@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import ManifestError
 from tilec.manifest.load import load, load_text
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
-from tilec.model.arch import Target
-from tilec.model.jit import JitFallback
+from tilec_runtime.errors import ManifestError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.jit import JitFallback
 
 LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"

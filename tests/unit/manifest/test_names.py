@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import HEAD, TWICE
-from tilec.errors import ManifestError
 from tilec.manifest.load import load_text
+from tilec_runtime.errors import ManifestError
 
 LONG = "a" * 101
 

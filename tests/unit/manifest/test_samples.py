@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import ManifestError
 from tilec.manifest.load import load
+from tilec_runtime.errors import ManifestError
 
 LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"

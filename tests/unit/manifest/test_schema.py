@@ -12,12 +12,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tilec.errors import ManifestError
 from tilec.manifest import keys, types
 from tilec.manifest.load import load, load_text
 from tilec.manifest.schema import json_schema
 from tilec.manifest.shapes import Either, ListOf
 from tilec.manifest.tables import Table
+from tilec_runtime.errors import ManifestError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tilec.model.arch import ARCHS, Target, TargetKind, Version, is_soc
-from tilec.model.driver import cuda_of_ptx_isa
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind, Version, is_soc
+from tilec_runtime.model.driver import cuda_of_ptx_isa
 
 FORMS = [
     f"{kind}_{cc[0]}{cc[1]}{suffix}"

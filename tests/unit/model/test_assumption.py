@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.model.signature import Assumption
+from tilec_runtime.model.signature import Assumption
 
 FREE = (None, None, None)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.model.cpp import cut, dtype_of, plain
-from tilec.model.dtype import DTYPES
+from tilec_runtime.model.cpp import cut, dtype_of, plain
+from tilec_runtime.model.dtype import DTYPES
 
 
 def test_every_dtype_is_found_by_its_own_name() -> None:

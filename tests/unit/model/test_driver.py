@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.model.arch import Version
-from tilec.model.driver import (
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.driver import (
     BRANCHES,
     branch_of_cuda,
     cuda_of_branch,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import ExpressionError
-from tilec.model.expr import parse, parse_abi
-from tilec.model.suggest import did_you_mean, nearest
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.model.expr import parse, parse_abi
+from tilec_runtime.model.suggest import did_you_mean, nearest
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilec.errors import Location
-from tilec.model.kernel import KernelInfo
-from tilec.model.safety import Region, Safety
+from tilec_runtime.errors import Location
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.safety import Region, Safety
 
 WHERE = Location(file="k.py", line=1)
 CUT = Safety(regions=(Region(param="y", tile=("BM", "BN")), Region(param="z", tile=("64", "BN"), mapped=True)))

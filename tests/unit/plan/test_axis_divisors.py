@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilec.manifest.types import AssumeSet, Kernel, Matrix
-from tilec.model.signature import Param, ParamKind
 from tilec.plan.matrix import expand
+from tilec_runtime.model.signature import Param, ParamKind
 
 PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=2) for name in ("y", "x"))
 

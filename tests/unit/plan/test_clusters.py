@@ -6,7 +6,7 @@ import dataclasses
 
 from tests.unit.plan.test_plan import CUDA_DECL, cuda_kernel, launch, plan, problems, tile_kernel
 from tilec.manifest.types import Launch, Override
-from tilec.model.arch import Target
+from tilec_runtime.model.arch import Target
 
 
 def test_clusters_are_for_newer_targets() -> None:

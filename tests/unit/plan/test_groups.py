@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilec.errors import Location
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
-from tilec.model.arch import Target, TargetKind
-from tilec.model.job import Job, Member, Source
-from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.plan import LanguageFacts, Plan, make_plan
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.job import Job, Member, Source
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
 SCALE = KernelDecl(

@@ -7,7 +7,6 @@ import tracemalloc
 
 import pytest
 
-from tilec.errors import Location, ManifestError, UsageError
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import (
     AssumeSet,
@@ -25,10 +24,11 @@ from tilec.manifest.types import (
     Rule,
     Targets,
 )
-from tilec.model.arch import Target, TargetKind
-from tilec.model.job import Source
-from tilec.model.kernel import KernelDecl, ParamDecl
 from tilec.plan import LanguageFacts, Plan, make_plan
+from tilec_runtime.errors import Location, ManifestError, UsageError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 HERE = Location(file="k.py", line=3)
 HINTS = ("num_ctas", "occupancy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.plan.test_plan import cuda_kernel, launch, plan, problems
 from tilec.manifest.types import Override
-from tilec.model.arch import Target
+from tilec_runtime.model.arch import Target
 
 TARGETS = ("sm_80", "sm_90", "sm_120", "compute_80")
 

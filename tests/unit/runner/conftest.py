@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import DriverError, Location
 from tilec.manifest.types import Case, Input, Kernel
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
+from tilec_runtime.errors import DriverError, Location
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 
 def tensor(name: str, dtype: str = "T", rank: int = 1, **facts: Any) -> Param:

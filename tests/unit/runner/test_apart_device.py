@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.watched_project import ABI, scale, write_project
-from tilec.bundle.read import Bundle
 from tilec.runner.device import APART, BLOCK, ApartDevice, ModuleDevice
-from tilec.runtime.load import load
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.load import load
 
 
 class Packed(FakeDriver):

@@ -17,22 +17,22 @@ from tests.runtime_samples import image
 from tests.unit.runner.test_run_command import ABI, IMAGE, INFO, MANIFEST, Ran, scale
 from tests.unit.runner.test_run_command import REFERENCE as OF_SCALE
 from tilec.build import BuildRequest
-from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
-from tilec.errors import CaseError, RequirementError
 from tilec.manifest.chains import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
-from tilec.model.kernel import KernelInfo
-from tilec.model.signature import Param, ParamKind
 from tilec.project import open_project
 from tilec.runner.cases import BoundCase
 from tilec.runner.chains import ChainModule, chain_cases, device_of
 from tilec.runner.device import ModuleDevice
 from tilec.runner.reference import References
 from tilec.runner.run import run_case
-from tilec.runtime import _driver
-from tilec.runtime.memory import DeviceBuffer
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import CaseError, RequirementError
+from tilec_runtime.memory import DeviceBuffer
+from tilec_runtime.model.kernel import KernelInfo
+from tilec_runtime.model.signature import Param, ParamKind
 
 CHAIN = """
 [chain.both]

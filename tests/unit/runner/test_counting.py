@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, slot
-from tilec.errors import CaseError
 from tilec.manifest.types import Case, Input
-from tilec.model.kernel import VariantInfo
-from tilec.model.safety import Safety
 from tilec.runner.cases import BoundCase, bind, small_case
 from tilec.runner.counting import require_countable
+from tilec_runtime.errors import CaseError
+from tilec_runtime.model.kernel import VariantInfo
+from tilec_runtime.model.safety import Safety
 
 WIDE = tuple(slot("i64", s.expr) if s.expr == "z.shape[0]" else s for s in ADD_ABI)
 

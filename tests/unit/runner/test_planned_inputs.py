@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.runner.conftest import case, info, kernel, made, tensor
-from tilec.errors import CaseError
-from tilec.model.expr import parse
 from tilec.runner.cases import BoundCase, bind, expand_cases
 from tilec.runner.inputs import environment, make_inputs, planned_inputs
+from tilec_runtime.errors import CaseError
+from tilec_runtime.model.expr import parse
 
 
 def bound(*shape: object, dtype: str = "f32") -> BoundCase:

@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 
 from tests.conftest import Golden, Terminal
-from tilec.bundle.write import write_bundle
 from tilec.cli.main import run
-from tilec.errors import Location, NoDeviceError
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.model.table import DispatchRule
-from tilec.runtime import _driver
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import _driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.errors import Location, NoDeviceError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.table import DispatchRule
 
 ROOT = Path(__file__).parents[3]
 IMAGE = b"an image"

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import I32, PTR, program_of
-from tilec.bundle.write import write_bundle
 from tilec.cli.app import App
 from tilec.cli.main import run
-from tilec.errors import FaultError, Location, MissingError, NoDeviceError
-from tilec.model.arch import Target
-from tilec.model.digest import sha256
-from tilec.model.image import ImageInfo
-from tilec.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, ParamKind
-from tilec.runtime import _driver, cpu_driver
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import _driver, cpu_driver
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError, Location, MissingError, NoDeviceError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 IMAGE = b"an image"
 ABI = (

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.unit.runner.conftest import info, tensor
-from tilec.errors import UsageError
 from tilec.manifest.types import Input
-from tilec.model.signature import Param, ParamKind
 from tilec.runner.arguments import Argument, bind_arguments, parse_argument, parse_axis
 from tilec.runner.inputs import make_inputs
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.signature import Param, ParamKind
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
 ADD = info(tensor("z", out=True), tensor("x"), ALPHA, points=({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 4}))

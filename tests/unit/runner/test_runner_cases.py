@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.runner.conftest import case, info, kernel, made, tensor
-from tilec.errors import CaseError, Location
 from tilec.manifest.types import Input, Kernel, Matrix, ParamTable
-from tilec.model.signature import Param, ParamKind
-from tilec.model.table import DispatchRule, TuningTable
 from tilec.runner.cases import bind, expand_cases, unbuilt_cases
+from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.model.table import DispatchRule, TuningTable
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0)
 TWO = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})

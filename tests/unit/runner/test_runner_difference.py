@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilec.manifest.types import Tolerance
-from tilec.model.dtype import DTYPES
 from tilec.runner.difference import MOST_DECADES, Difference, difference_of
+from tilec_runtime.model.dtype import DTYPES
 
 CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tests.unit.runner.conftest import made
-from tilec.errors import CaseError, Location, MissingError
 from tilec.manifest.types import Input
-from tilec.model.dtype import DTYPES
-from tilec.model.signature import Param, ParamKind
 from tilec.runner.cases import BoundCase
 from tilec.runner.inputs import environment, facts_of, make_inputs, numpy_dtype, poisoned
+from tilec_runtime.errors import CaseError, Location, MissingError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.signature import Param, ParamKind
 
 
 def bound(*inputs: Input, **more: Any) -> BoundCase:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.unit.runner.conftest import case, info, kernel, made, tensor
-from tilec.errors import UsageError
 from tilec.manifest.types import Input
-from tilec.model.signature import Param, ParamKind
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.inputs import make_inputs
 from tilec.runner.overrides import overridden, parse_overrides
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.signature import Param, ParamKind
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
 COUNT = Param(name="n", kind=ParamKind.SCALAR, dtype="i32")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tests.unit.runner.conftest import FakeDevice, broken, case, info, kernel, made, tensor
-from tilec.errors import CaseError, Location
 from tilec.manifest.types import Tolerance
-from tilec.model.signature import Param, ParamKind
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.reference import References
 from tilec.runner.report import case_json
 from tilec.runner.run import CaseResult, run_case, run_cases
+from tilec_runtime.errors import CaseError, Location
+from tilec_runtime.model.signature import Param, ParamKind
 
 INFO = info(tensor("z", out=True), tensor("x"), tensor("y"), points=({"T": "f16"}, {"T": "f32"}))
 REFERENCES = """

@@ -13,23 +13,23 @@ from tests.cpu_samples import ADD, F32, I32, PTR
 from tests.runtime_samples import bundle_of
 from tests.unit.runner.conftest import case, kernel, made
 from tests.unit.tileir.build import TOKEN, Builder, program
-from tilec.errors import FaultError, Location
 from tilec.manifest.types import Tolerance
 from tilec.runner import sanitize
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.tileir.check.findings import Finding, FindingKind
-from tilec.tileir.execute import Options
-from tilec.tileir.frame import Frame, Launch
-from tilec.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
-from tilec.tileir.layout import LAYOUTS
-from tilec.tileir.limits import stopped
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.observe import Access, AccessKind
-from tilec.tileir.program import Program
-from tilec.tileir.undetermined import Garbage
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError, Location
+from tilec_runtime.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.tileir.execute import Options
+from tilec_runtime.tileir.frame import Frame, Launch
+from tilec_runtime.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.limits import stopped
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.observe import Access, AccessKind
+from tilec_runtime.tileir.program import Program
+from tilec_runtime.tileir.undetermined import Garbage
 
 TYPES = (PTR, PTR, PTR, I32, F32)
 Work = Callable[[CpuRun], None]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.errors import UsageError
 from tilec.runner.cases import BoundCase
 from tilec.runner.selection import MOST_NESTED, parse_expression, select_cases, unknown_words
+from tilec_runtime.errors import UsageError
 
 CASES = (
     BoundCase(name="gemm/4k[f16]", kernel="gemm", case="4k", variants=("gemm-f16-BM128", "gemm-f16-BM128-a16")),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.errors import UsageError
 from tilec.runner.sweeps import MOST, parse_sweep, refused_point, settings_at
+from tilec_runtime.errors import UsageError
 
 
 @pytest.mark.parametrize(

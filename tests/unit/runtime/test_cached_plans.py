@@ -10,11 +10,11 @@ import pytest
 from tests.runtime_samples import ADD, SCALAR, TENSOR, bundle_of, fake_driver, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
 from tests.waiting import joined
-from tilec.errors import AliasError, ArgumentError, BorrowError, DriverError, PlacementError, RequirementError, UseAfterMoveError
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Param
-from tilec.runtime import Module, Tensor, load
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Module, Tensor, load
+from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, DriverError, PlacementError, RequirementError, UseAfterMoveError
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
 
 # Launches before and after a change: the first misses, the others hit.
 TIMES = 2

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE, Gate, becomes, joined
-from tilec.runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
-from tilec.runtime import completion as module
-from tilec.runtime.completion import Completions
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.marks import Mark
+from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
+from tilec_runtime import completion as module
+from tilec_runtime.completion import Completions
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.marks import Mark
 
 CPU = -1
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.cpu_samples import device, failed, fails, later, ones
 from tests.waiting import Gate, becomes
-from tilec.errors import FaultError
-from tilec.runtime import Stream
-from tilec.runtime.cpu_driver import CpuDriver
+from tilec_runtime import Stream
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import FaultError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,7 +51,7 @@ def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
 def test_a_buffer_that_is_collected_last_of_all_is_quiet() -> None:
     code = """
 import builtins
-from tilec.runtime import DeviceBuffer, Stream
+from tilec_runtime import DeviceBuffer, Stream
 builtins.stream = Stream("cpu")
 builtins.buffer = DeviceBuffer((4,), "f32", "cpu", builtins.stream)
 """
@@ -108,7 +108,7 @@ from tests.runtime_samples import ADD, Array, loaded
 module, driver = loaded(ADD)
 module.add(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
 assert driver.launches
-print(sorted(name for name in sys.modules if name.startswith("tilec.tileir") or name.startswith("tilec.runtime.cpu")))
+print(sorted(name for name in sys.modules if name.startswith("tilec_runtime.tileir") or name.startswith("tilec_runtime.cpu")))
 """
     done = run_python(code)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
@@ -159,8 +159,8 @@ def test_a_process_that_ends_tells_of_failures_that_nobody_waited_for() -> None:
     code = """
 import numpy as np
 from tests.cpu_samples import device, later, ones
-from tilec.errors import FaultError
-from tilec.runtime import Stream
+from tilec_runtime.errors import FaultError
+from tilec_runtime import Stream
 def bad(run):
     raise FaultError(f"{run.kernel}: element 9 of z is outside", kernel=run.kernel)
 module, driver = device(bad)

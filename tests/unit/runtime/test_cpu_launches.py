@@ -13,7 +13,10 @@ import pytest
 from tests.cpu_samples import ADD, PTR, PythonKernels, add, device, ones
 from tests.runtime_samples import ADD_PARAMS, Array, bundle_of, image, kernel, slot
 from tests.unit.tileir.build import program
-from tilec.errors import (
+from tilec_runtime import DeviceBuffer, Stream, load
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
     BundleError,
@@ -25,12 +28,9 @@ from tilec.errors import (
     RequirementError,
     TileIRError,
 )
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Param, ParamKind
-from tilec.runtime import DeviceBuffer, Stream, load
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.tileir.ir import Scalar, Tile
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
+from tilec_runtime.tileir.ir import Scalar, Tile
 
 # --- what a launch gets ------------------------------------------------------------------------------------------------------------
 

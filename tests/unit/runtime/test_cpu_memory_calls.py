@@ -7,10 +7,10 @@ import pytest
 
 from tests.cpu_samples import device, later, ones
 from tests.waiting import Gate
-from tilec.errors import DriverError, FaultError
-from tilec.runtime.cpu_driver import POISON, CpuDriver
-from tilec.runtime.seam import CopyKind, PoolStats
 from tilec.testing.fake_driver import FakeDriver, FakeStep
+from tilec_runtime.cpu_driver import POISON, CpuDriver
+from tilec_runtime.errors import DriverError, FaultError
+from tilec_runtime.seam import CopyKind, PoolStats
 
 CPU = -1
 

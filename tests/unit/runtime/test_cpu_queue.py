@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.errors import DriverError
-from tilec.runtime import api, cpu_queue
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.cpu_queue import Mark, Queue
-from tilec.runtime.streams import Stream
+from tilec_runtime import api, cpu_queue
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_queue import Mark, Queue
+from tilec_runtime.errors import DriverError
+from tilec_runtime.streams import Stream
 
 
 def nothing(_: Callable[[], bool]) -> None:

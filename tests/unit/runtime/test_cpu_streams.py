@@ -15,11 +15,11 @@ import pytest
 from tests.cpu_samples import ADD, device, failed, fails, later, ones
 from tests.runtime_samples import bundle_of
 from tests.waiting import PATIENCE, joined
-from tilec.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
-from tilec.runtime import Device, DeviceBuffer, Event, Stream, load
-from tilec.runtime.cpu_driver import CPU, CpuDriver, cpu_driver
-from tilec.runtime.cpu_launch import CpuRun
-from tilec.runtime.devices import driver_of, find_device
+from tilec_runtime import Device, DeviceBuffer, Event, Stream, load
+from tilec_runtime.cpu_driver import CPU, CpuDriver, cpu_driver
+from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -132,7 +132,7 @@ def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
 def test_streams_that_are_none_of_the_device() -> None:
     module, driver = device()
     with pytest.raises(
-        SchedulingError, match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec.runtime.Stream"
+        SchedulingError, match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec_runtime.Stream"
     ):
         later(module, 0x77, ones(4), ones(4), ones(4))
     stream = Stream("cpu", driver=driver)

@@ -9,11 +9,11 @@ import pytest
 from tests.cpu_samples import device as cpu_device
 from tests.cpu_samples import later as later_launch
 from tests.cpu_samples import ones
-from tilec.errors import NoDeviceError, SchedulingError, UsageError
-from tilec.runtime import Device, Stream, api, load, use_device
-from tilec.runtime.devices import driver_of, ordinal_of
-from tilec.runtime.marks import Mark
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Device, Stream, api, load, use_device
+from tilec_runtime.devices import driver_of, ordinal_of
+from tilec_runtime.errors import NoDeviceError, SchedulingError, UsageError
+from tilec_runtime.marks import Mark
 
 CPU = -1
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, image, kernel, loaded, slot
-from tilec.bundle.format import from_index, to_index
-from tilec.errors import LayoutError, RequirementError, VariantError
-from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec.model.safety import Region, Safety
-from tilec.model.signature import Assumption, Param
-from tilec.model.table import DispatchRule, Point, TableDevice, TableEntry, TuningTable
-from tilec.runtime import Device, Module, Tensor, use_device
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Device, Module, Tensor, use_device
+from tilec_runtime.bundle.format import from_index, to_index
+from tilec_runtime.errors import LayoutError, RequirementError, VariantError
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.safety import Region, Safety
+from tilec_runtime.model.signature import Assumption, Param
+from tilec_runtime.model.table import DispatchRule, Point, TableDevice, TableEntry, TuningTable
 
 ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.shape[0]"), slot("i32", "x.shape[1]"), slot("i32", "x.stride[0]"))
 DIV16 = tuple(Assumption(param=name, shape=(1, 16), stride=(16, 1), align=16) for name in "zx")

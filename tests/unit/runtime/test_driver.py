@@ -10,11 +10,11 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tilec.errors import ContextLostError, DriverError, NoDeviceError
-from tilec.model.tensormap import TensorMap
-from tilec.runtime._driver import Driver
-from tilec.runtime.results import ADVICE, KERNEL_FAULTS, STICKY
-from tilec.runtime.seam import LaunchShape
+from tilec_runtime._driver import Driver
+from tilec_runtime.errors import ContextLostError, DriverError, NoDeviceError
+from tilec_runtime.model.tensormap import TensorMap
+from tilec_runtime.results import ADVICE, KERNEL_FAULTS, STICKY
+from tilec_runtime.seam import LaunchShape
 
 
 def test_facts_of_a_device():

@@ -9,8 +9,8 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tilec.errors import ContextLostError, DriverError
-from tilec.runtime._driver import Driver
+from tilec_runtime._driver import Driver
+from tilec_runtime.errors import ContextLostError, DriverError
 
 
 def test_with_several_devices_the_context_is_looked_at():

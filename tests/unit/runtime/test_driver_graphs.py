@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.driver_api import Api
-from tilec.errors import DriverError
-from tilec.runtime._driver import Driver
+from tilec_runtime._driver import Driver
+from tilec_runtime.errors import DriverError
 
 RELAXED = "CU_STREAM_CAPTURE_MODE_RELAXED"
 GLOBAL = "CU_STREAM_CAPTURE_MODE_GLOBAL"

@@ -32,8 +32,8 @@ def together(use, threads=12):
 CPU = """
 import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add, bundle_of, ones
-from tilec.runtime import Stream, cpu_driver, load
-from tilec.runtime.cpu_launch import CpuOptions
+from tilec_runtime import Stream, cpu_driver, load
+from tilec_runtime.cpu_launch import CpuOptions
 def slowly(driver):
     time.sleep(0.01)
     made.append(driver)
@@ -48,7 +48,7 @@ together(use)
 print(len(made))
 """
 CUDA = """
-from tilec.runtime import _driver
+from tilec_runtime import _driver
 made, got = [], set()
 def slowly(api):
     time.sleep(0.01)
@@ -59,7 +59,7 @@ together(lambda: got.add(_driver.driver()))
 print(max(len(made), len(got)))
 """
 FAILS = """
-from tilec.runtime.once import Once
+from tilec_runtime.once import Once
 tries = []
 @Once
 def value():

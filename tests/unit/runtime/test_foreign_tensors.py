@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import Array
-from tilec.runtime.arguments import READERS, UnreadableError, tensor_facts
-from tilec.runtime.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
-from tilec.runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
+from tilec_runtime.arguments import READERS, UnreadableError, tensor_facts
+from tilec_runtime.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
+from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.graph_contract import BYTES, CHECKS, Rig
-from tilec.errors import DriverError
-from tilec.runtime.cpu_driver import CpuDriver
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import DriverError
 
 RIGS: dict[str, Callable[[], Rig]] = {
     "cpu": lambda: Rig(CpuDriver(), -1),

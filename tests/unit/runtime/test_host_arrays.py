@@ -11,9 +11,9 @@ import pytest
 
 from tests.cpu_samples import add, device, fails, ones
 from tests.waiting import Gate
-from tilec.errors import FaultError
-from tilec.runtime import Device, DeviceBuffer, Stream, Tensor, use_device, value, with_context
-from tilec.runtime.cpu_launch import CpuRun
+from tilec_runtime import Device, DeviceBuffer, Stream, Tensor, use_device, value, with_context
+from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.errors import FaultError
 
 Make = Callable[[Any], Any]
 

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of
-from tilec.bundle.format import index_digest
-from tilec.bundle.write import write_bundle
 from tilec.stubs.render import render_package
+from tilec_runtime.bundle.format import index_digest
+from tilec_runtime.bundle.write import write_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 import sys
 import sample
-import tilec.runtime._driver as seam
+import tilec_runtime._driver as seam
 from tests.runtime_samples import ADD, Array, fake_driver
 driver = fake_driver(ADD)
 seam.driver = lambda: driver
@@ -57,7 +57,7 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
         archive.write(tmp_path / "b.tilec", "sample/b.tilec")
     code = (
         f"import sys; sys.path[:0] = [{str(tmp_path / 'packed.zip')!r}, {str(ROOT)!r}]\n"
-        "import sample, tilec.runtime._driver as seam\n"
+        "import sample, tilec_runtime._driver as seam\n"
         "from tests.runtime_samples import ADD, fake_driver\n"
         "driver = fake_driver(ADD)\n"
         "seam.driver = lambda: driver\n"
@@ -70,13 +70,13 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
 
 def test_names_are_imported_when_they_are_asked_for():
     """Importing the package itself must cost next to nothing: it stands in front of every first launch."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec.runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.split() == ["tilec", "tilec.runtime"]
+    assert done.stdout.split() == ["tilec", "tilec_runtime"]
 
 
 def test_functions_that_make_tensors_are_found_without_an_import_of_their_own():
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec.runtime as rt; print(rt.api.zeros(3).name, 'api' in dir(rt))"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime as rt; print(rt.api.zeros(3).name, 'api' in dir(rt))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("zeros True\n", "")
 
@@ -84,12 +84,12 @@ def test_functions_that_make_tensors_are_found_without_an_import_of_their_own():
 def test_the_table_of_names_agrees_with_what_type_checkers_read():
     import ast
 
-    import tilec.runtime as runtime
+    import tilec_runtime as runtime
 
     tree = ast.parse(Path(runtime.__file__).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == {"api": "tilec.runtime", **{name: f"tilec.runtime.{home}" for name, home in runtime._HOMES.items()}}
+    assert imported == {"api": "tilec_runtime", **{name: f"tilec_runtime.{home}" for name, home in runtime._HOMES.items()}}
     assert sorted(imported) == sorted(runtime.__all__)
     assert all(getattr(runtime, name) is vars(runtime)[name] for name in runtime.__all__)
 
@@ -97,10 +97,10 @@ def test_the_table_of_names_agrees_with_what_type_checkers_read():
 def test_modules_do_not_hide_functions_of_their_name():
     import importlib
 
-    import tilec.runtime as runtime
+    import tilec_runtime as runtime
 
     for name in ("load", "devices"):
-        module = importlib.import_module(f"tilec.runtime.{name}")
+        module = importlib.import_module(f"tilec_runtime.{name}")
         assert getattr(runtime, name) is getattr(module, name)
 
 
@@ -115,8 +115,8 @@ def noted(cls=None, /, **options):
     return real(cls, **options)
 dataclasses.dataclass = noted
 import sample
-import tilec.runtime._driver as seam
-import tilec.runtime.load
+import tilec_runtime._driver as seam
+import tilec_runtime.load
 path = {name for name in sys.modules if name.startswith("tilec")}
 from tests.runtime_samples import ADD, Array, fake_driver
 driver = fake_driver(ADD)
@@ -154,6 +154,6 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
     assert done.stderr == ""
     path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
     expected = {".".join(filter(None, ("tilec", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
-    assert {*path, "tilec.runtime._core"} == {"tilec", *expected}
+    assert {*path, "tilec_runtime._core"} == {"tilec", *expected}
     assert set(late) <= {"atexit"}, "a launch itself imports nothing"  # that is part of the interpreter
     assert defined == [], "these classes are on the path: value_class defines them without compiling anything"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import BundleError, OwnershipError, TensorError, TilecError
-from tilec.runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.cpu_driver import CpuDriver
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import BundleError, OwnershipError, TensorError, TilecError
 
 CPU = -1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
-from tilec.errors import LaunchLimitError, LayoutError
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.safety import Region, Safety
-from tilec.model.signature import Param
+from tilec_runtime.errors import LaunchLimitError, LayoutError
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.safety import Region, Safety
+from tilec_runtime.model.signature import Param
 
 BM = BN = 64
 INDICES = ("shape[0]", "shape[1]", "stride[0]")

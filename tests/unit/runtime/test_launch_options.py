@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, GEMM, Array, image, loaded
-from tilec.errors import ArgumentError, LaunchError, VariantError
-from tilec.model.kernel import VariantInfo
-from tilec.runtime import Device, Module, use_device
-from tilec.runtime.ops.lazy import _Loaded, _Maker
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Device, Module, use_device
+from tilec_runtime.errors import ArgumentError, LaunchError, VariantError
+from tilec_runtime.model.kernel import VariantInfo
+from tilec_runtime.ops.lazy import _Loaded, _Maker
+from tilec_runtime.tensors.tensor import Tensor
 
 # An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and only there for one target.
 TUNED = dataclasses.replace(
@@ -158,7 +158,7 @@ def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
 
 def test_a_restricted_launcher_stays_restricted(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    from tilec.runtime import LazyLauncher
+    from tilec_runtime import LazyLauncher
 
     wide = LazyLauncher(module.kernels["tuned"].variant(B=128))
     wide(*tensors(driver)).options(occupancy=4).sync()

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, ADD_PARAMS, GEMM, STRUCT, TENSOR, Array, image, kernel, loaded, slot
-from tilec.errors import (
+from tilec.testing.fake_driver import H200
+from tilec_runtime import LaunchConfig, api
+from tilec_runtime.errors import (
     AliasError,
     ArgumentError,
     BundleError,
@@ -21,10 +23,8 @@ from tilec.errors import (
     RequirementError,
     VariantError,
 )
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Assumption, Param
-from tilec.runtime import LaunchConfig, api
-from tilec.testing.fake_driver import H200
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param
 
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
 

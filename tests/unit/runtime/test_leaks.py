@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tilec.runtime import Stream, Tensor, use_device
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.marks import Mark
-from tilec.runtime.tensors.storage import Storage
+from tilec_runtime import Stream, Tensor, use_device
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.marks import Mark
+from tilec_runtime.tensors.storage import Storage
 
 TIMES, WARM, MEASURED = 50, 3, 2
 # Bytes by which Python's own tables come and go: less than a tensor of each launch would take.

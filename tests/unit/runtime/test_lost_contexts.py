@@ -17,14 +17,14 @@ from cuda.bindings import driver as real
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tests.waiting import joined
-from tilec.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
-from tilec.runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
-from tilec.runtime._driver import Driver
-from tilec.runtime._driver_recording import RecordingDriver
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.lost import LaunchRecord, Losses, Running
-from tilec.runtime.results import KERNEL_FAULTS, STICKY
-from tilec.runtime.seam import CopyKind, LaunchParts
+from tilec_runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
+from tilec_runtime._driver import Driver
+from tilec_runtime._driver_recording import RecordingDriver
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
+from tilec_runtime.lost import LaunchRecord, Losses, Running
+from tilec_runtime.results import KERNEL_FAULTS, STICKY
+from tilec_runtime.seam import CopyKind, LaunchParts
 
 ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
 ROOT = Path(__file__).resolve().parents[3]
@@ -299,7 +299,7 @@ def test_a_graph_is_a_launch_too() -> None:
 
 def test_the_environment_asks_for_it() -> None:
     code = (
-        "import tilec.runtime._driver as seam\n"
+        "import tilec_runtime._driver as seam\n"
         "from tests.unit.runtime.driver_api import Api\n"
         "import cuda.bindings, types\n"
         "cuda.bindings.driver = Api()\n"
@@ -406,8 +406,8 @@ def test_with_blocks_end_with_their_own_error() -> None:
 def test_a_process_that_lost_its_context_ends_at_once_and_in_silence() -> None:
     code = """
 from tests.runtime_samples import ADD, Array, loaded
-from tilec.errors import ContextLostError
-from tilec.runtime import Device, Stream, Tensor, use_device, value
+from tilec_runtime.errors import ContextLostError
+from tilec_runtime import Device, Stream, Tensor, use_device, value
 module, driver = loaded(ADD)
 device = Device(0, driver=driver)
 stream = Stream(device)

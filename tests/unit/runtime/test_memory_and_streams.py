@@ -8,12 +8,12 @@ import types
 import numpy as np
 import pytest
 
-from tilec.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
-from tilec.runtime import DeviceBuffer, Event, Stream, devices
-from tilec.runtime.devices import find_device, ordinal_of
-from tilec.runtime.frees import FREES
-from tilec.runtime.handles import stream_handle
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import DeviceBuffer, Event, Stream, devices
+from tilec_runtime.devices import find_device, ordinal_of
+from tilec_runtime.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
+from tilec_runtime.frees import FREES
+from tilec_runtime.handles import stream_handle
 
 
 @pytest.fixture

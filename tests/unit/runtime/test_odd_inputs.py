@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import AliasError, ArgumentError, DriverError, TensorError
-from tilec.runtime import DeviceBuffer, MetaTensor, Tensor, api, use_device
-from tilec.runtime.ops.graph import Executable
-from tilec.runtime.ops.graph_capture import give_line, take_line
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import DeviceBuffer, MetaTensor, Tensor, api, use_device
+from tilec_runtime.errors import AliasError, ArgumentError, DriverError, TensorError
+from tilec_runtime.ops.graph import Executable
+from tilec_runtime.ops.graph_capture import give_line, take_line
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,7 +114,7 @@ def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: 
     ],
 )
 def test_words_of_the_environment_that_mean_nothing_are_told_once(value: str, expected: str, told: str) -> None:
-    code = "from tilec.runtime.debugging import debugging; print(sorted(debugging()), debugging() is debugging())"
+    code = "from tilec_runtime.debugging import debugging; print(sorted(debugging()), debugging() is debugging())"
     env = {**os.environ, "TILEC_DEBUG": value, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.stdout.strip() == f"{expected} True"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
-from tilec.errors import AliasError, ArgumentError, LayoutError, RequirementError, VariantError
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Assumption, Param
-from tilec.runtime import Device, Module, use_device
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, Module, use_device
+from tilec_runtime.errors import AliasError, ArgumentError, LayoutError, RequirementError, VariantError
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param
+from tilec_runtime.tensors.tensor import Tensor
 
 PARAMS = (
     Param(name="y", kind=TENSOR, dtype="T", rank=1, out=True),

@@ -11,13 +11,13 @@ import pytest
 from tests.plan_samples import FAR, Calls, Kernels, launcher_of
 from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime import fake_torch
-from tilec.errors import AliasError, TilecError
-from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec.model.signature import Param
-from tilec.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
-from tilec.runtime.launch import Launcher
-from tilec.runtime.plans import MOST_ALIKE
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.errors import AliasError, TilecError
+from tilec_runtime.launch import Launcher
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
+from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
+from tilec_runtime.plans import MOST_ALIKE
 
 
 def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> list[str]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.plan_samples import Kernels
-from tilec.errors import ExpressionError
-from tilec.model.expr import parse
-from tilec.runtime import program as op
-from tilec.runtime.layout import TensorFacts, contiguous_stride
-from tilec.runtime.lowering import TensorTerms, lowered
-from tilec.runtime.program import LoweringError, Step, Term, Writer, code, depth_of, fits, packed, product, run
+from tilec_runtime import program as op
+from tilec_runtime.errors import ExpressionError
+from tilec_runtime.layout import TensorFacts, contiguous_stride
+from tilec_runtime.lowering import TensorTerms, lowered
+from tilec_runtime.model.expr import parse
+from tilec_runtime.program import LoweringError, Step, Term, Writer, code, depth_of, fits, packed, product, run
 
 MOST = 2**63 - 1
 

@@ -11,12 +11,12 @@ from tests.cpu_samples import ADD, PythonKernels, ones
 from tests.runtime_samples import ADD as ON_GPU
 from tests.runtime_samples import Array, bundle_of, loaded
 from tests.unit.tileir.build import TOKEN, Builder, program
-from tilec.errors import BorrowError, RequirementError, UsageError
-from tilec.runtime import Module, Tensor, load
-from tilec.runtime.cpu_launch import CpuOptions
-from tilec.tileir.ir import MemoryOrder, Value
-from tilec.tileir.observe import Observer
-from tilec.tileir.program import Program
+from tilec_runtime import Module, Tensor, load
+from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.errors import BorrowError, RequirementError, UsageError
+from tilec_runtime.tileir.ir import MemoryOrder, Value
+from tilec_runtime.tileir.observe import Observer
+from tilec_runtime.tileir.program import Program
 
 
 class Stores(PythonKernels):

@@ -7,11 +7,11 @@ import struct
 import pytest
 
 from tests.runtime_samples import SCALAR, TENSOR, Array, image, kernel, loaded, slot
-from tilec.errors import LaunchError, LayoutError
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import AbiSlot, Param, joined_abi
-from tilec.model.tensormap import TensorMap
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.errors import LaunchError, LayoutError
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, Param, joined_abi
+from tilec_runtime.model.tensormap import TensorMap
 
 MAP = TensorMap(element=6, swizzle=3, box=(64, 32))
 SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)

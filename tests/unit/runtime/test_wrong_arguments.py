@@ -13,17 +13,8 @@ import numpy as np
 import pytest
 
 from tests.cpu_samples import device
-from tilec.errors import (
-    ArgumentError,
-    LaunchLimitError,
-    OutOfMemoryError,
-    SchedulingError,
-    TensorError,
-    TilecError,
-    UsageError,
-    VariantError,
-)
-from tilec.runtime import (
+from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import (
     AsyncKernelLaunch,
     CudaGraph,
     Device,
@@ -48,7 +39,16 @@ from tilec.runtime import (
     value,
     with_context,
 )
-from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.errors import (
+    ArgumentError,
+    LaunchLimitError,
+    OutOfMemoryError,
+    SchedulingError,
+    TensorError,
+    TilecError,
+    UsageError,
+    VariantError,
+)
 
 # What `operator.index` takes for no whole number, or what is one by accident only.
 NO_NUMBERS: tuple[Any, ...] = (None, "3", b"3", 1.5, float("nan"), np.float32(2), np.array([1, 2]), np.array(2.0), 1j, True)

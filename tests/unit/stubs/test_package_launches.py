@@ -24,15 +24,15 @@ from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver, image, s
 from tests.unit.runtime.ops.test_regions import OWNED
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
-from tilec.bundle.format import index_digest
-from tilec.bundle.write import write_bundle
-from tilec.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
-from tilec.model.kernel import KernelInfo, VariantInfo
-from tilec.runtime import Device, Explanation, LazyLaunch, load, use_device, value
-from tilec.runtime.cpu_launch import CpuOptions
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.stubs.render import render_package
 from tilec.testing.fake_driver import H200
+from tilec_runtime import Device, Explanation, LazyLaunch, load, use_device, value
+from tilec_runtime.bundle.format import index_digest
+from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
+from tilec_runtime.model.kernel import KernelInfo, VariantInfo
+from tilec_runtime.tensors.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "test_package_launches.py"
@@ -100,7 +100,7 @@ def test_building_does_no_device_work(sample: Any, monkeypatch: pytest.MonkeyPat
         raise AssertionError("a device was asked")
 
     for module in ("devices", "load"):
-        found = importlib.import_module(f"tilec.runtime.{module}")
+        found = importlib.import_module(f"tilec_runtime.{module}")
         monkeypatch.setattr(found, "driver_of", started)
     arrays = [np.zeros(8, np.float32) for _ in range(3)]
     assert repr(sample.add(*arrays)).startswith(f"<DeviceOp launch of add, created at {__file__}:")
@@ -133,7 +133,7 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
 def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
     starts = threading.Barrier(8, timeout=PATIENCE)
-    module = importlib.import_module("tilec.runtime.load")
+    module = importlib.import_module("tilec_runtime.load")
     inner = module.load
 
     def load(bundle: Any, device: Any, **more: Any) -> Any:
@@ -310,14 +310,14 @@ sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import cold
 print(*sorted(name for name in sys.modules if name.startswith("tilec.")))
 from tests.cpu_samples import PythonKernels, add, ones
-from tilec.runtime.cpu_launch import CpuOptions
-from tilec.runtime.device import Device
+from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.device import Device
 before = set(sys.modules)
 device = Device("cpu", driver=PythonKernels(CpuOptions(run=add)))
 cold.load(device).add(ones(8), ones(8), ones(8))
 device.sync()
-print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec.runtime.ops")))
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec_runtime.ops")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
-    assert done.stdout.split("\n") == ["tilec.runtime tilec.runtime.forks tilec.runtime.package", "", ""]
+    assert done.stdout.split("\n") == ["tilec_runtime tilec_runtime.forks tilec_runtime.package", "", ""]

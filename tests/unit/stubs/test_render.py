@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
-from tilec.errors import UsageError
-from tilec.model.image import Resources
-from tilec.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
-from tilec.model.safety import Region, Safety
-from tilec.model.signature import Param
 from tilec.stubs.render import render_package
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
+from tilec_runtime.model.safety import Region, Safety
+from tilec_runtime.model.signature import Param
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sample" / "__init__.py"
 

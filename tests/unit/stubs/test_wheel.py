@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import OutputError
-from tilec.model.kernel import PackageInfo
 from tilec.stubs.wheel import normalise_name, normalise_version, write_wheel
+from tilec_runtime.errors import OutputError
+from tilec_runtime.model.kernel import PackageInfo
 
 PACKAGE = PackageInfo(
     name="Acme.Kernels",

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tilec.tileir.frame import Frame, Launch
-from tilec.tileir.ir import Block, Function, Global, Loc, Module, Op, Pointer, Scalar, Signature, Tile, Token, Type, Value
-from tilec.tileir.limits import Batch
-from tilec.tileir.memory import Memory
-from tilec.tileir.observe import Observer
-from tilec.tileir.program import BINDERS, Program, bind, body_of, run_whole
-from tilec.tileir.undetermined import GARBAGE, Undetermined
-from tilec.tileir.values import STORAGE, Array
+from tilec_runtime.tileir.frame import Frame, Launch
+from tilec_runtime.tileir.ir import Block, Function, Global, Loc, Module, Op, Pointer, Scalar, Signature, Tile, Token, Type, Value
+from tilec_runtime.tileir.limits import Batch
+from tilec_runtime.tileir.memory import Memory
+from tilec_runtime.tileir.observe import Observer
+from tilec_runtime.tileir.program import BINDERS, Program, bind, body_of, run_whole
+from tilec_runtime.tileir.undetermined import GARBAGE, Undetermined
+from tilec_runtime.tileir.values import STORAGE, Array
 
 FILE = "kernel.py"
 NEWEST = (13, 4)

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from fractions import Fraction
 
-from tilec.tileir.ir import Rounding, Scalar
+from tilec_runtime.tileir.ir import Rounding, Scalar
 
 
 @dataclasses.dataclass(frozen=True)

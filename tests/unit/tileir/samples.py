@@ -7,8 +7,8 @@ import functools
 import numpy as np
 
 from tests.unit.tileir.reference import LAYOUTS
-from tilec.tileir.ir import Scalar
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir.ir import Scalar
+from tilec_runtime.tileir.values import Array, storage
 
 
 @functools.cache

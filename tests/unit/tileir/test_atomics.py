@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from tests.unit.tileir.build import I32, TOKEN, run_op, tile
 from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
-from tilec.errors import FaultError, TileIRError
-from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, PartitionView, Pointer, Scalar, StridedView, TensorView
-from tilec.tileir.layout import LAYOUTS
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.observe import AccessKind
-from tilec.tileir.values import STORAGE, Array
-from tilec.tileir.views import Tensor
+from tilec_runtime.errors import FaultError, TileIRError
+from tilec_runtime.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, PartitionView, Pointer, Scalar, StridedView, TensorView
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.observe import AccessKind
+from tilec_runtime.tileir.values import STORAGE, Array
+from tilec_runtime.tileir.views import Tensor
 
 BASE = 0x7000_0000_0000
 INTEGERS = (Scalar.I32, Scalar.I64)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 
 from tests.unit.tileir.build import Builder, module, program, tile
-from tilec.errors import LaunchLimitError, UsageError
-from tilec.tileir.blocks import batches
-from tilec.tileir.estimate import duration, estimate
-from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.ir import Rounding, Scalar
-from tilec.tileir.memory import Memory
+from tilec_runtime.errors import LaunchLimitError, UsageError
+from tilec_runtime.tileir.blocks import batches
+from tilec_runtime.tileir.estimate import duration, estimate
+from tilec_runtime.tileir.execute import Options, execute, prepare
+from tilec_runtime.tileir.ir import Rounding, Scalar
+from tilec_runtime.tileir.memory import Memory
 
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
 

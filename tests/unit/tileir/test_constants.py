@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilec.tileir.constants import elements, scalar, sizes
-from tilec.tileir.ir import FloatAttr, IntegerAttr, Scalar, Tile
-from tilec.tileir.values import STORAGE
+from tilec_runtime.tileir.constants import elements, scalar, sizes
+from tilec_runtime.tileir.ir import FloatAttr, IntegerAttr, Scalar, Tile
+from tilec_runtime.tileir.values import STORAGE
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I1, I32, I64, TOKEN, Builder, program, tile
-from tilec.errors import FaultError, TileIRError
-from tilec.tileir.execute import Options, execute
-from tilec.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
-from tilec.tileir.memory import Memory
-from tilec.tileir.program import Program
+from tilec_runtime.errors import FaultError, TileIRError
+from tilec_runtime.tileir.execute import Options, execute
+from tilec_runtime.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
+from tilec_runtime.tileir.memory import Memory
+from tilec_runtime.tileir.program import Program
 
 
 def printed(made: Program, blocks: int = 4, arguments: tuple[Any, ...] = (), **options: Any) -> str:

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.tileir.build import run_op, tile
 from tests.unit.tileir.reference import Number, decode, encode
 from tests.unit.tileir.samples import bits_of, floats, held_integers, integers, patterns, signed
-from tilec.tileir.ir import Overflow, Pointer, Rounding, Scalar, Signedness
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir.ir import Overflow, Pointer, Rounding, Scalar, Signedness
+from tilec_runtime.tileir.values import Array, storage
 
 FLOATS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.TF32, Scalar.F64]
 SMALL = [Scalar.F8E4M3FN, Scalar.F8E5M2, Scalar.F8E8M0FNU, Scalar.F8E5M3FNU, Scalar.F4E2M1FN]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I1, I32, I64, TOKEN, Builder, module, program, tile
-from tilec.errors import ArgumentError, FaultError, InternalError
-from tilec.tileir import program as programs
-from tilec.tileir.execute import Options, execute, memory_of_variables, prepare
-from tilec.tileir.ir import AtomicMode, Global, MemoryOrder, MemoryScope, Pointer, Scalar, Tile, Value
-from tilec.tileir.memory import Memory
+from tilec_runtime.errors import ArgumentError, FaultError, InternalError
+from tilec_runtime.tileir import program as programs
+from tilec_runtime.tileir.execute import Options, execute, memory_of_variables, prepare
+from tilec_runtime.tileir.ir import AtomicMode, Global, MemoryOrder, MemoryScope, Pointer, Scalar, Tile, Value
+from tilec_runtime.tileir.memory import Memory
 
 POINTER = tile(Pointer(Scalar.F32))
 

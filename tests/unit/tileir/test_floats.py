@@ -11,9 +11,9 @@ import pytest
 from tests.unit.tileir.build import run_op, tile
 from tests.unit.tileir.reference import decode, encode, operate
 from tests.unit.tileir.samples import bits_of, floats, patterns
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Op, Ordering, Predicate, Rounding, Scalar
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Op, Ordering, Predicate, Rounding, Scalar
+from tilec_runtime.tileir.values import Array, storage
 
 MODES = [Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF]
 KINDS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]

@@ -13,9 +13,9 @@ import pytest
 
 from tests.unit.tileir.build import run_op, tile
 from tests.unit.tileir.samples import held_integers
-from tilec.tileir import tolerance
-from tilec.tileir.ir import Rounding, Scalar
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir import tolerance
+from tilec_runtime.tileir.ir import Rounding, Scalar
+from tilec_runtime.tileir.values import Array, storage
 
 DIGITS = 60
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798")

@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.tileir.build import run_op, tile
 from tests.unit.tileir.samples import held_integers, integers, signed
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Op, Overflow, Predicate, Rounding, Scalar, Signedness
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Op, Overflow, Predicate, Rounding, Scalar, Signedness
+from tilec_runtime.tileir.values import Array, storage
 
 KINDS = [Scalar.I1, Scalar.I4, Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64]
 SIGNS = [Signedness.SIGNED, Signedness.UNSIGNED]

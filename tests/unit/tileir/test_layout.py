@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec.tileir.ir import Padding, Pointer, Scalar
-from tilec.tileir.layout import LAYOUTS, layout
-from tilec.tileir.values import STORAGE
+from tilec_runtime.tileir.ir import Padding, Pointer, Scalar
+from tilec_runtime.tileir.layout import LAYOUTS, layout
+from tilec_runtime.tileir.values import STORAGE
 
 
 @pytest.mark.parametrize("element", Scalar, ids=str)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tilec.tileir.memory import Memory, Region
+from tilec_runtime.tileir.memory import Memory, Region
 
 
 def test_a_region_shows_the_bytes_of_an_array() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.tileir.build import run_op, tile
 from tests.unit.tileir.samples import floats
-from tilec.tileir import tolerance
-from tilec.tileir.ir import Scalar, Signedness
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir import tolerance
+from tilec_runtime.tileir.ir import Scalar, Signedness
+from tilec_runtime.tileir.values import Array, storage
 
 PAIRS = [
     (Scalar.F16, Scalar.F16),

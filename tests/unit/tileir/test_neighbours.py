@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import Builder, run_op, tile
-from tilec.tileir.functions import BINDERS as FUNCTIONS
-from tilec.tileir.functions import computed
-from tilec.tileir.ir import Block, Scalar, Value
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir.functions import BINDERS as FUNCTIONS
+from tilec_runtime.tileir.functions import computed
+from tilec_runtime.tileir.ir import Block, Scalar, Value
+from tilec_runtime.tileir.values import Array, storage
 
 FLOATS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]
 BLOCKS = 7

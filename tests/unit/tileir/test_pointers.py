@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from tests.unit.tileir.build import TOKEN, Builder, launch, program, run_op, tile
 from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
-from tilec.errors import FaultError
-from tilec.tileir.execute import globals_in
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
-from tilec.tileir.layout import LAYOUTS
-from tilec.tileir.limits import Batch
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.program import BINDERS
-from tilec.tileir.values import STORAGE, Array
+from tilec_runtime.errors import FaultError
+from tilec_runtime.tileir.execute import globals_in
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.limits import Batch
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.program import BINDERS
+from tilec_runtime.tileir.values import STORAGE, Array
 
 BASE = 0x7000_0000_0010
 WEAK = {"order": MemoryOrder.WEAK}

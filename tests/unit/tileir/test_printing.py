@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import TOKEN, run_op, tile
-from tilec.errors import TileIRError
-from tilec.tileir.ir import Scalar, Type
+from tilec_runtime.errors import TileIRError
+from tilec_runtime.tileir.ir import Scalar, Type
 
 
 def show(text: str, *args: tuple[Type, Any], blocks: int = 1) -> str:

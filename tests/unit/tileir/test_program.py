@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from tests.unit.tileir.build import I32, TOKEN, Builder, module, program
-from tilec.errors import TileIRError
-from tilec.tileir import program as programs
-from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.ir import Overflow, Tile
-from tilec.tileir.memory import Memory
-from tilec.tileir.ops import OPS
+from tilec_runtime.errors import TileIRError
+from tilec_runtime.tileir import program as programs
+from tilec_runtime.tileir.execute import Options, execute, prepare
+from tilec_runtime.tileir.ir import Overflow, Tile
+from tilec_runtime.tileir.memory import Memory
+from tilec_runtime.tileir.ops import OPS
 
 
 def test_every_operation_has_exactly_one_owner() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I1, I32, Builder, module, run_op, tile
-from tilec.errors import FaultError
-from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
-from tilec.tileir.memory import Memory
-from tilec.tileir.observe import Access, Outside
-from tilec.tileir.values import Array
-from tilec.tileir.views import Tensor
+from tilec_runtime.errors import FaultError
+from tilec_runtime.tileir.execute import Options, execute, prepare
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
+from tilec_runtime.tileir.memory import Memory
+from tilec_runtime.tileir.observe import Access, Outside
+from tilec_runtime.tileir.values import Array
+from tilec_runtime.tileir.views import Tensor
 
 
 class Listener:

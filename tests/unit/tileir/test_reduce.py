@@ -13,10 +13,10 @@ import pytest
 
 from tests.unit.tileir.build import Builder, run_op, tile
 from tests.unit.tileir.samples import held_integers, signed
-from tilec.tileir import tolerance
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Block, Op, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
-from tilec.tileir.values import Array, storage
+from tilec_runtime.tileir import tolerance
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Block, Op, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
+from tilec_runtime.tileir.values import Array, storage
 
 NEAREST = {"rounding": Rounding.NEAREST_EVEN}
 WRAPPING = {"overflow": Overflow.NONE}

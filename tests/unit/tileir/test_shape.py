@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import run_op, tile
-from tilec.tileir.ir import Pointer, Scalar, Type
-from tilec.tileir.values import STORAGE, Array
+from tilec_runtime.tileir.ir import Pointer, Scalar, Type
+from tilec_runtime.tileir.values import STORAGE, Array
 
 KINDS = list(Scalar)
 

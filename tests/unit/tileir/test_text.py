@@ -9,8 +9,8 @@ import pytest
 
 from tests.conftest import Golden
 from tests.unit.tileir.build import F32, I1, I32, TOKEN, Builder, module, tile
-from tilec.tileir.forms import FORMS
-from tilec.tileir.ir import (
+from tilec_runtime.tileir.forms import FORMS
+from tilec_runtime.tileir.ir import (
     Attribute,
     Bounded,
     DivBy,
@@ -36,10 +36,10 @@ from tilec.tileir.ir import (
     Type,
     Value,
 )
-from tilec.tileir.ops import OPS
-from tilec.tileir.read import read_module
-from tilec.tileir.text import op_text, place_text, render
-from tilec.tileir.typenames import type_text
+from tilec_runtime.tileir.ops import OPS
+from tilec_runtime.tileir.read import read_module
+from tilec_runtime.tileir.text import op_text, place_text, render
+from tilec_runtime.tileir.typenames import type_text
 
 FOLDER = Path(__file__).parents[2]
 SAMPLE = FOLDER / "samples" / "tileir" / "scale.tilebc"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tilec.tileir import tolerance
-from tilec.tileir.ir import Scalar
+from tilec_runtime.tileir import tolerance
+from tilec_runtime.tileir.ir import Scalar
 
 PAGE = Path(__file__).parents[3] / "docs" / "cpu-numbers.md"
 CALLED = {"pow": ("fpowf",)}

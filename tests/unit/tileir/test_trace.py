@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.tileir.build import I32, TOKEN, Builder, module, tile
 from tests.unit.tileir.test_control import add, less
-from tilec import tileir
-from tilec.errors import ArgumentError, FaultError, UsageError
-from tilec.tileir.execute import Options, execute, prepare
-from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Module, Overflow, Pointer, Predicate, Scalar, Signedness, Value
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.shown import short
-from tilec.tileir.views import Tensor
+from tilec_runtime import tileir
+from tilec_runtime.errors import ArgumentError, FaultError, UsageError
+from tilec_runtime.tileir.execute import Options, execute, prepare
+from tilec_runtime.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Module, Overflow, Pointer, Predicate, Scalar, Signedness, Value
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.shown import short
+from tilec_runtime.tileir.views import Tensor
 
 ROW = tile(Scalar.I32, 8)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I1, I32, TOKEN, Builder, program, tile
-from tilec.errors import FaultError
-from tilec.tileir.execute import Options, execute
-from tilec.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Overflow, Pointer, Predicate, Scalar, Signedness, Value
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.program import Program
+from tilec_runtime.errors import FaultError
+from tilec_runtime.tileir.execute import Options, execute
+from tilec_runtime.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Overflow, Pointer, Predicate, Scalar, Signedness, Value
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.program import Program
 
 POINTER = tile(Pointer(Scalar.I32))
 ORDER = {"order": MemoryOrder.ACQ_REL, "scope": MemoryScope.DEVICE}

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.tileir.build import I1, I32, TOKEN, run_op, tile
 from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import (
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import (
     AtomicMode,
     GatherScatterView,
     MemoryOrder,
@@ -23,11 +23,11 @@ from tilec.tileir.ir import (
     Scalar,
     TensorView,
 )
-from tilec.tileir.layout import LAYOUTS
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.undetermined import Undetermined
-from tilec.tileir.values import Array
-from tilec.tileir.views import Tensor
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.undetermined import Undetermined
+from tilec_runtime.tileir.values import Array
+from tilec_runtime.tileir.views import Tensor
 
 NAN, BIG = np.nan, float(np.finfo(np.float32).max)
 

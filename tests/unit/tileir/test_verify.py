@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.unit.tileir.build import F32, I1, I32, I64, TOKEN, Builder, module, tile
-from tilec.errors import TileIRError
-from tilec.tileir.ir import (
+from tilec_runtime.errors import TileIRError
+from tilec_runtime.tileir.ir import (
     AtomicMode,
     FloatAttr,
     Global,
@@ -25,8 +25,8 @@ from tilec.tileir.ir import (
     Signedness,
     Value,
 )
-from tilec.tileir.ops import OPS
-from tilec.tileir.verify import RULES, verify
+from tilec_runtime.tileir.ops import OPS
+from tilec_runtime.tileir.verify import RULES, verify
 
 ROW = tile(Scalar.F32, 4)
 POINTER = tile(Pointer(Scalar.F32))

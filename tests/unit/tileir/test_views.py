@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from tests.unit.tileir.build import I32, TOKEN, run_op
 from tests.unit.tileir.undetermined import garbage
 from tests.unit.tileir.watching import Watcher
-from tilec.errors import FaultError, TileIRError
-from tilec.tileir.ir import (
+from tilec_runtime.errors import FaultError, TileIRError
+from tilec_runtime.tileir.ir import (
     GatherScatterView,
     MemoryOrder,
     Padding,
@@ -27,11 +27,11 @@ from tilec.tileir.ir import (
     Type,
     View,
 )
-from tilec.tileir.layout import LAYOUTS
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.observe import AccessKind
-from tilec.tileir.values import STORAGE, Array
-from tilec.tileir.views import Geometry, Tensor
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.observe import AccessKind
+from tilec_runtime.tileir.values import STORAGE, Array
+from tilec_runtime.tileir.views import Geometry, Tensor
 
 INDEX_TYPES = (Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64)
 ATTRIBUTES = {"order": MemoryOrder.WEAK, "inbounds": ()}

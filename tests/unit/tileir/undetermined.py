@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilec.tileir.layout import Layout
-from tilec.tileir.values import Array
+from tilec_runtime.tileir.layout import Layout
+from tilec_runtime.tileir.values import Array
 
 
 def garbage(layout: Layout, shape: tuple[int, ...], turn: int = 0) -> Array:

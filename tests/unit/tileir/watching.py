@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 
-from tilec.tileir.frame import Frame
-from tilec.tileir.ir import Op
-from tilec.tileir.layout import Layout
-from tilec.tileir.observe import Access, Outside
-from tilec.tileir.values import Array
+from tilec_runtime.tileir.frame import Frame
+from tilec_runtime.tileir.ir import Op
+from tilec_runtime.tileir.layout import Layout
+from tilec_runtime.tileir.observe import Access, Outside
+from tilec_runtime.tileir.values import Array
 
 
 @dataclasses.dataclass

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tune_samples import A, B, C, kernel_with, planned
 from tilec.manifest.types import Case, Kernel
-from tilec.model.kernel import KernelInfo
+from tilec_runtime.model.kernel import KernelInfo
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import UsageError
-from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line, to_line
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.tuning import Status
 
 HEADER = Header(
     kernel="gemm",

@@ -9,9 +9,9 @@ import pytest
 from tests.runtime_samples import image
 from tests.tune_samples import built, points
 from tilec.manifest.types import Budget
-from tilec.model.image import Resources
-from tilec.model.kernel import KernelInfo
 from tilec.tune.prune import cost_of, identity, refusal
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.kernel import KernelInfo
 
 POINT = points()[0]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import OutputError
 from tilec.tune.scratch import scratch
+from tilec_runtime.errors import OutputError
 
 KILLED = """
 import os, signal, sys

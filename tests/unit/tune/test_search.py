@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tilec.errors import MissingError
 from tilec.tune.search import Ask, Search, Searcher, make_searcher
+from tilec_runtime.errors import MissingError
 
 POINTS = [(("BM", bm), ("BN", bn), ("MODE", mode)) for bm, bn, mode in itertools.product((16, 32, 64, 128), (16, 32, 64, 128), ("a", "b"))]
 ALL = range(len(POINTS))

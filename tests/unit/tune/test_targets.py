@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tilec.errors import UsageError
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
-from tilec.runtime.cpu_driver import CPU
 from tilec.testing.fake_driver import H200
 from tilec.tune.targets import target_for
+from tilec_runtime.cpu_driver import CPU
+from tilec_runtime.errors import UsageError
 
 HEAD = 'edition = 1\n[package]\nname = "a"\nversion = "1.0"\n[targets]\ndefault = [{}]\ngroups.more = [{}]\n[kernel.k]\nsource = "k.py"\n'
 B200 = dataclasses.replace(H200, name="B200", cc=(10, 0))

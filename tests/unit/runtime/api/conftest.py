@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import Gate
-from tilec.runtime import Device, use_device
-from tilec.runtime.cpu_driver import CpuDriver
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, use_device
+from tilec_runtime.cpu_driver import CpuDriver
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilec.model.dtype import DTYPES
-from tilec.runtime import api
+from tilec_runtime import api
+from tilec_runtime.model.dtype import DTYPES
 
 Make = Callable[[], Any]
 # Dtypes that convert into each other.

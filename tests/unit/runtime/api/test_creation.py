@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.runtime.api.creation_samples import CONVERTED, COUNTED, FILLED, every_bits, numpy_dtype, value_of
 from tests.waiting import PATIENCE
-from tilec.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError, UseAfterMoveError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.meta import MetaTensor
+from tilec_runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError, UseAfterMoveError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.meta import MetaTensor
 
 
 @pytest.fixture(autouse=True)
@@ -367,7 +367,7 @@ def test_meta_tensors_agree_with_tensors():
 
 def test_launches_refuse_meta_tensors():
     from tests.runtime_samples import ADD, Array, bundle_of, fake_driver
-    from tilec.runtime import load
+    from tilec_runtime import load
 
     module = load(bundle_of(ADD), 0, driver=fake_driver(ADD))
     with pytest.raises(LaunchError, match="it is a MetaTensor, which has a shape and no memory"):

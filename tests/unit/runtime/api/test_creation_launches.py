@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilec.bundle.read import Bundle
-from tilec.errors import NoImageError
-from tilec.model.digest import sha256
-from tilec.model.jit import JitBy
-from tilec.runtime import Device, Stream, Tensor, api, kernels, use_device
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import Device, Stream, Tensor, api, kernels, use_device
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import NoImageError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.jit import JitBy
 
 ROOT = Path(__file__).resolve().parents[4]
 BUNDLE = Path(kernels.__file__).parent / kernels.BUNDLE
@@ -168,9 +168,9 @@ def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler(tmp_path)
     code = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from tilec.bundle.read import Bundle
-from tilec.errors import NoImageError
-from tilec.runtime import Device, api, kernels, use_device
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import NoImageError
+from tilec_runtime import Device, api, kernels, use_device
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from pathlib import Path
 info = Bundle.open(Path({str(BUNDLE)!r})).info
@@ -194,7 +194,7 @@ def test_names_of_the_package_are_those_that_type_checkers_read():
     tree = ast.parse(Path(api.__file__).read_text(encoding="utf-8"))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
     imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == {name: f"tilec.runtime.api.{home}" for name, home in api._WHERE.items()}
+    assert imported == {name: f"tilec_runtime.api.{home}" for name, home in api._WHERE.items()}
     assert sorted(imported) == sorted(api.__all__)
     assert set(api.__all__) <= set(dir(api))
     assert all(callable(getattr(api, name)) for name in api.__all__)

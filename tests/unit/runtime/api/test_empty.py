@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec.errors import GraphCaptureError, TensorError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import CudaGraph, Device, Tensor, api, use_device, value
-from tilec.runtime.tensors.meta import MetaTensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import CudaGraph, Device, Tensor, api, use_device, value
+from tilec_runtime.errors import GraphCaptureError, TensorError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.meta import MetaTensor
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

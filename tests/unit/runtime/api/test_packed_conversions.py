@@ -11,11 +11,11 @@ import pytest
 
 from tests.unit.runtime.api.creation_samples import CONVERTED, every_bits
 from tests.unit.runtime.api.test_creation import expected, once
-from tilec.bundle.read import Bundle
-from tilec.errors import BorrowError, GraphCaptureError, TensorError
-from tilec.runtime import Device, api, kernels, use_device, value
-from tilec.runtime.kernels import elements
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import Device, api, kernels, use_device, value
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.errors import BorrowError, GraphCaptureError, TensorError
+from tilec_runtime.kernels import elements
 
 FOURS = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn)
 BUNDLE = Path(kernels.__file__).parent / kernels.BUNDLE
@@ -46,7 +46,7 @@ def test_all_sixteen_become_what_they_are(target: str) -> None:
 
 
 def test_parts_chunks_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.runtime.kernels.recipes._CHUNK", 8)
+    monkeypatch.setattr("tilec_runtime.kernels.recipes._CHUNK", 8)
     with use_device("cpu"):
         t = api.arange(44).reshape(2, 22).sync()
         with t[:, 2:8] as part:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.api.transfer_samples import counting
-from tilec.errors import DriverError
-from tilec.runtime import Device, api
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.frees import FREES
-from tilec.runtime.tensors.staging import CHUNK
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, api
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DriverError
+from tilec_runtime.frees import FREES
+from tilec_runtime.tensors.staging import CHUNK
 
 
 def test_pinned_memory_is_used_again(gpu: Device) -> None:

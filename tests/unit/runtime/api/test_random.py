@@ -12,8 +12,8 @@ import pytest
 from benchmarks import random_quality as quality
 from benchmarks.random_quality import failures, normal_quality, uniform_quality
 from tests.unit.runtime.api.creation_samples import RANDOM
-from tilec.runtime import Stream, api, kernels, use_device
-from tilec.runtime.kernels.philox import CHUNK, philox, write_normal, write_uniform
+from tilec_runtime import Stream, api, kernels, use_device
+from tilec_runtime.kernels.philox import CHUNK, philox, write_normal, write_uniform
 
 HOME = Path(kernels.__file__).parent
 # Known answers of Random123 for philox4x32 with 10 rounds: counter, key, result.
@@ -103,7 +103,7 @@ def test_normal_numbers_of_f64_are_accurate():
 
 def test_the_range_of_normal_numbers_is_that_of_their_words():
     """The least and the greatest word, which no short run draws."""
-    from tilec.runtime.kernels.philox import _pair32
+    from tilec_runtime.kernels.philox import _pair32
 
     first = np.array([0, 0, 0xFFFFFFFF, 0xFFFFFFFF, 0x80000000], np.uint64)
     second = np.array([0, 0xFFFFFFFF, 0, 0x80000000, 0x20000000], np.uint64)

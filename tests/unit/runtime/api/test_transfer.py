@@ -14,11 +14,19 @@ import pytest
 
 from tests.unit.runtime.api.transfer_samples import counting
 from tests.waiting import PATIENCE, Gate, joined
-from tilec.errors import AliasError, BorrowError, GraphCaptureError, NestedExecutionError, PlacementError, TensorError, UseAfterMoveError
-from tilec.runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
-from tilec.runtime.tensors.meta import MetaTensor
-from tilec.runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
+from tilec_runtime.errors import (
+    AliasError,
+    BorrowError,
+    GraphCaptureError,
+    NestedExecutionError,
+    PlacementError,
+    TensorError,
+    UseAfterMoveError,
+)
+from tilec_runtime.tensors.meta import MetaTensor
+from tilec_runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 
 BIG = CHUNK * (CHUNKS + 2) + 4000
 

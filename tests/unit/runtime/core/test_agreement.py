@@ -17,10 +17,10 @@ from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, bundle_of, f
 from tests.unit.runtime.core import samples
 from tests.unit.runtime.core.exchange import Torch
 from tests.waiting import joined
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.signature import Assumption, Param
-from tilec.runtime import Module, load
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Module, load
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Assumption, Param
 
 CALLS = int(os.environ.get("TILEC_CORE_CALLS", "3000"))
 assert samples.core is not None

@@ -15,11 +15,11 @@ from tests.unit.runtime import fake_torch
 from tests.unit.runtime.core import exchange
 from tests.unit.runtime.core.exchange import LIBRARY, TORCH, api, array_type
 from tests.unit.runtime.core.samples import core
-from tilec.model.dtype import DTYPES
-from tilec.runtime import Tensor
-from tilec.runtime.arguments import UnreadableError, tensor_facts
-from tilec.runtime.layout import ON_ANY, ON_CPU, contiguous_stride, settled_stride
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Tensor
+from tilec_runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.layout import ON_ANY, ON_CPU, contiguous_stride, settled_stride
+from tilec_runtime.model.dtype import DTYPES
 
 NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 

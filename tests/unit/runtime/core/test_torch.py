@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.core.samples import core
-from tilec.model.dtype import DTYPES
-from tilec.runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.model.dtype import DTYPES
 
 torch = pytest.importorskip("torch")
 NUMBERS = {name: number for number, name in enumerate(DTYPES)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilec.bundle.read import Bundle
-from tilec.runtime import kernels
-from tilec.runtime.kernels import BUNDLE, CODES, held_of
+from tilec_runtime import kernels
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.kernels import BUNDLE, CODES, held_of
 
 
 def test_every_pair_has_a_kernel_that_holds_its_numbers() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilec.runtime import DeviceOp, Module
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import DeviceOp, Module
+from tilec_runtime.tensors.tensor import Tensor
 
 Gpu = tuple[Module, FakeDriver]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.runtime_samples import ADD, loaded
 from tests.unit.runtime.ops.chain_samples import Gpu
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.runtime import Device, use_device
+from tilec_runtime import Device, use_device
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add, ones
 from tests.runtime_samples import bundle_of
 from tests.waiting import PATIENCE
-from tilec.runtime import Device, Module, load
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.runtime.ops.context import ExecutionContext
+from tilec_runtime import Device, Module, load
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.ops.context import ExecutionContext
 
 CPU = -1
 

@@ -11,13 +11,13 @@ from tests.cpu_samples import ADD, PythonKernels, add
 from tests.runtime_samples import ADD as GPU_ADD
 from tests.runtime_samples import bundle_of, fake_driver
 from tests.waiting import PATIENCE
-from tilec.runtime import Device, Module, Stream, load
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.runtime.ops.combinators import with_context
-from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, Module, Stream, load
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.ops.combinators import with_context
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.tensors.tensor import Tensor
 
 COUNT = 64
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
-from tilec.errors import DriverError, UsageError
-from tilec.runtime import value
+from tilec_runtime import value
+from tilec_runtime.errors import DriverError, UsageError
 
 
 @pytest.mark.parametrize("turn", [(0, 1, 2), (1, 0, 2), (1, 2, 0)], ids=["the same", "two sets", "three sets"])

@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tests.waiting import joined
-from tilec.errors import BorrowError, UseAfterMoveError
-from tilec.runtime import Device, Stream, use_device
-from tilec.runtime.tensors.tensor import Tensor
+from tilec_runtime import Device, Stream, use_device
+from tilec_runtime.errors import BorrowError, UseAfterMoveError
+from tilec_runtime.tensors.tensor import Tensor
 
 
 @pytest.mark.parametrize("way", ["thread", "partition"])

@@ -14,9 +14,9 @@ import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, on
 from tests.waiting import at_once, joined
-from tilec.errors import DriverError, UseAfterMoveError
-from tilec.runtime import Device, DeviceOp, LazyLaunch, use_device
-from tilec.runtime.tensors.tensor import Tensor
+from tilec_runtime import Device, DeviceOp, LazyLaunch, use_device
+from tilec_runtime.errors import DriverError, UseAfterMoveError
+from tilec_runtime.tensors.tensor import Tensor
 
 Step = Callable[[Any], Any]
 

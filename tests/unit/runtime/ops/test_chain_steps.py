@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, chained, on, owned
 from tests.waiting import at_once
-from tilec.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
-from tilec.runtime import DeviceOp, value, with_context, zip_ops
-from tilec.runtime.tensors.tensor import Tensor
+from tilec_runtime import DeviceOp, value, with_context, zip_ops
+from tilec_runtime.errors import BorrowError, DriverError, UseAfterMoveError, UsedOpError
+from tilec_runtime.tensors.tensor import Tensor
 
 
 @pytest.mark.parametrize("keep", [lambda found: found, lambda found: found[:3], lambda found: found[0], lambda found: lambda: found[1]])

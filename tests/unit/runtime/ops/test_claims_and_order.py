@@ -12,8 +12,8 @@ import pytest
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import joined
-from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, api, load, use_device
 
 SIZE = 64
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.errors import TilecError
-from tilec.runtime import DeviceOp, Tensor, value, with_context
+from tilec_runtime import DeviceOp, Tensor, value, with_context
+from tilec_runtime.errors import TilecError
 
 DEEP = 10 * sys.getrecursionlimit()
 

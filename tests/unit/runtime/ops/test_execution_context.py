@@ -14,14 +14,14 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import becomes
-from tilec.errors import OutOfMemoryError, SchedulingError, TensorError, UsageError
-from tilec.runtime import Stream
-from tilec.runtime.ops.combinators import value, with_context
-from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import SingleStream, use_policy
-from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Stream
+from tilec_runtime.errors import OutOfMemoryError, SchedulingError, TensorError, UsageError
+from tilec_runtime.ops.combinators import value, with_context
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.policy import SingleStream, use_policy
+from tilec_runtime.tensors.storage import Storage
 
 
 @dataclasses.dataclass

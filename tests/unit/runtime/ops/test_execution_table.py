@@ -15,7 +15,7 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, becomes
-from tilec.runtime import DeviceFuture, DeviceOp, SingleStream, use_device, use_policy, with_context
+from tilec_runtime import DeviceFuture, DeviceOp, SingleStream, use_device, use_policy, with_context
 
 PAGE = Path(__file__).parents[4] / "docs" / "device-ops.md"
 # Each way, of (an op, a stream of the caller's, a policy, what lets the device go on).

@@ -13,10 +13,10 @@ import pytest
 
 from tests.runtime_samples import ADD, fake_driver, loaded
 from tests.waiting import PATIENCE
-from tilec.errors import DeviceError, DriverError
-from tilec.runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
-from tilec.runtime.completion import COMPLETIONS
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DeviceError, DriverError
 
 REFUSED = "CUDA_ERROR_OPERATING_SYSTEM"
 # Calls that the program below makes, and whether memory is missing after a failure of it: nothing else gives it back.

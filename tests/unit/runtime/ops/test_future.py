@@ -18,12 +18,12 @@ import trio
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
-from tilec.errors import DriverError, NestedExecutionError, UsedOpError
-from tilec.runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.ops.future import DeviceFuture
-from tilec.runtime.tensors.storage import Storage
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DriverError, NestedExecutionError, UsedOpError
+from tilec_runtime.ops.future import DeviceFuture
+from tilec_runtime.tensors.storage import Storage
 
 HERE = "test_future.py"
 
@@ -98,7 +98,7 @@ def test_a_callback_that_raises_is_logged_and_harms_no_other(held: Held, caplog:
     def fail(_: object) -> None:
         raise ValueError("mine")
 
-    with caplog.at_level(logging.ERROR, "tilec.runtime"):
+    with caplog.at_level(logging.ERROR, "tilec_runtime"):
         with held.held():
             future = grow(held, ones(4)).future()
             future.add_done_callback(fail)
@@ -117,7 +117,7 @@ def test_a_callback_that_wants_to_end_the_program_ends_no_thread(
     def leave(_: object) -> None:
         raise kind("mine")
 
-    with caplog.at_level(logging.ERROR, "tilec.runtime"):
+    with caplog.at_level(logging.ERROR, "tilec_runtime"):
         with held.held():
             future = grow(held, ones(4)).future()
             future.add_done_callback(leave)

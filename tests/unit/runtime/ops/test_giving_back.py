@@ -12,13 +12,13 @@ import pytest
 from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE
-from tilec.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
-from tilec.runtime import AsyncKernelLaunch, Device, DeviceOp, load_module_from_ptx, use_device, value, with_context, zip_ops
-from tilec.runtime.ops.holding import hold_all
-from tilec.runtime.tensors.lease import holder
-from tilec.runtime.tensors.partition import Partition
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
+from tilec_runtime import AsyncKernelLaunch, Device, DeviceOp, load_module_from_ptx, use_device, value, with_context, zip_ops
+from tilec_runtime.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
+from tilec_runtime.ops.holding import hold_all
+from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.partition import Partition
+from tilec_runtime.tensors.tensor import Tensor
 
 
 def tensor(held: Held, count: int = 8, number: float = 0) -> Tensor:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tests.waiting import becomes, joined
-from tilec.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
-from tilec.runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
-from tilec.runtime.tensors.lease import Holder
+from tilec_runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
+from tilec_runtime.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
+from tilec_runtime.tensors.lease import Holder
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import pytest
 from tests.runtime_samples import Array
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
 from tests.waiting import PATIENCE
-from tilec.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
-from tilec.runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.frees import FREES
-from tilec.runtime.ops.context import ExecutionContext
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
+from tilec_runtime.frees import FREES
+from tilec_runtime.ops.context import ExecutionContext
 
 
 @pytest.fixture

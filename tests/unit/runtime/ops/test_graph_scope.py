@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
-from tilec.errors import BorrowError, GraphCaptureError, GraphError, SchedulingError, UseAfterMoveError
-from tilec.runtime import CudaGraph, use_device, value, with_context
-from tilec.runtime.tensors.recording import RECORDINGS
+from tilec_runtime import CudaGraph, use_device, value, with_context
+from tilec_runtime.errors import BorrowError, GraphCaptureError, GraphError, SchedulingError, UseAfterMoveError
+from tilec_runtime.tensors.recording import RECORDINGS
 
 
 @pytest.fixture

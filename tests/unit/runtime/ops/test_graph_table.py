@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.runtime.ops.graph_samples import Cpu, contents
 from tests.waiting import PATIENCE
-from tilec.runtime import CudaGraph, DeviceOp, SingleStream, use_device, use_policy, with_context
+from tilec_runtime import CudaGraph, DeviceOp, SingleStream, use_device, use_policy, with_context
 
 PAGE = Path(__file__).parents[4] / "docs" / "graphs.md"
 # Each way, of (graph, an op, a stream of the caller's).

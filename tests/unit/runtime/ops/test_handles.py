@@ -11,9 +11,9 @@ import pytest
 
 from tests.cpu_samples import PythonKernels, ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.errors import SchedulingError
-from tilec.runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Stream, api, use_device, value
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Stream, api, use_device, value
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import SchedulingError
 
 SIZE = 1024
 

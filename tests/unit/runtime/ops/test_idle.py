@@ -12,11 +12,11 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, Gate, at_once, becomes, joined
-from tilec.runtime import MemPool, Tensor, value
-from tilec.runtime.completion import Completions
-from tilec.runtime.frees import FREES
-from tilec.runtime.marks import Mark
-from tilec.runtime.tensors.storage import Storage
+from tilec_runtime import MemPool, Tensor, value
+from tilec_runtime.completion import Completions
+from tilec_runtime.frees import FREES
+from tilec_runtime.marks import Mark
+from tilec_runtime.tensors.storage import Storage
 
 
 class Array(np.ndarray[tuple[int], np.dtype[np.float32]]):

@@ -20,12 +20,12 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
-from tilec.errors import UseAfterMoveError
-from tilec.runtime import DeviceOp, ExecutionContext, use_device, with_context
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.cpu_queue import Mark as CpuMark
-from tilec.runtime.ops.future import DeviceFuture
-from tilec.runtime.tensors.tensor import Tensor
+from tilec_runtime import DeviceOp, ExecutionContext, use_device, with_context
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.cpu_queue import Mark as CpuMark
+from tilec_runtime.errors import UseAfterMoveError
+from tilec_runtime.ops.future import DeviceFuture
+from tilec_runtime.tensors.tensor import Tensor
 
 
 class Thing:
@@ -250,7 +250,7 @@ def test_a_result_that_nobody_asked_for_is_no_news(held: Held, caplog: pytest.Lo
 
 def test_a_process_that_ends_asks_nobody() -> None:
     code = """
-from tilec.runtime import use_device, with_context
+from tilec_runtime import use_device, with_context
 def fail(ctx):
     raise OSError("mine")
 with use_device("cpu"):

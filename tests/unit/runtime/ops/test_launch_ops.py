@@ -15,7 +15,21 @@ from tests.cpu_samples import PythonKernels, ones
 from tests.cubin_samples import build_cubin
 from tests.runtime_samples import Array, slot
 from tests.waiting import PATIENCE, becomes
-from tilec.errors import (
+from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    load_module_from_bytes,
+    load_module_from_file,
+    load_module_from_ptx,
+    use_device,
+    value,
+)
+from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,
     BundleError,
@@ -28,22 +42,8 @@ from tilec.errors import (
     UseAfterMoveError,
     UsedOpError,
 )
-from tilec.runtime import (
-    AsyncKernelLaunch,
-    Device,
-    KernelFunction,
-    KernelModule,
-    LaunchConfig,
-    load_module_from_bytes,
-    load_module_from_file,
-    load_module_from_ptx,
-    use_device,
-    value,
-)
-from tilec.runtime.cpu_launch import CpuOptions
-from tilec.runtime.launch import MOST_PLANS
-from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
+from tilec_runtime.launch import MOST_PLANS
+from tilec_runtime.tensors.tensor import Tensor
 
 CPU = -1
 TILE_IR = b"\x7fTileIR\x00 of no real kernel"

@@ -10,7 +10,9 @@ import pytest
 
 from tests.runtime_samples import ADD, GEMM, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
-from tilec.errors import (
+from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, DeviceOp, LazyLauncher, Module, SingleStream, use_device, value, zip_ops
+from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,
     LaunchError,
@@ -20,12 +22,10 @@ from tilec.errors import (
     UsedOpError,
     VariantError,
 )
-from tilec.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec.model.signature import Param
-from tilec.runtime import Device, DeviceOp, LazyLauncher, Module, SingleStream, use_device, value, zip_ops
-from tilec.runtime.tensors.partition import Partition
-from tilec.runtime.tensors.tensor import Tensor
-from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param
+from tilec_runtime.tensors.partition import Partition
+from tilec_runtime.tensors.tensor import Tensor
 
 HERE = "test_lazy.py"
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver, loaded
-from tilec.errors import DriverError, UseAfterMoveError, UsedOpError
-from tilec.runtime import Device, Module, Stream, use_device
-from tilec.runtime.ops.lazy import packaged
-from tilec.runtime.package import Package
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, Module, Stream, use_device
+from tilec_runtime.errors import DriverError, UseAfterMoveError, UsedOpError
+from tilec_runtime.ops.lazy import packaged
+from tilec_runtime.package import Package
+from tilec_runtime.tensors.tensor import Tensor
 
 
 @pytest.fixture

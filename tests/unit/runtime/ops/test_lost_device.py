@@ -17,12 +17,12 @@ from tests.cpu_samples import PythonKernels as _PythonKernels
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
 from tests.waiting import PATIENCE
-from tilec.errors import ContextLostError, FaultError
-from tilec.runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.cpu_launch import CpuOptions, CpuRun
-from tilec.runtime.cpu_queue import Queue
 from tilec.testing.fragile_cpu import FragileCpuDriver
+from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu_queue import Queue
+from tilec_runtime.errors import ContextLostError, FaultError
 
 SINCE = "the context of the cpu device is lost since the launch gave CUDA_ERROR_LAUNCH_FAILED"
 

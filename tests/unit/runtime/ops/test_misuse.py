@@ -9,8 +9,8 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.errors import TensorError, UsageError
-from tilec.runtime import LazyLauncher, Tensor, api, value
+from tilec_runtime import LazyLauncher, Tensor, api, value
+from tilec_runtime.errors import TensorError, UsageError
 
 NO_SHAPE: Any = True
 NO_FUNCTION: Any = 3

@@ -19,8 +19,8 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE
-from tilec.errors import UsedOpError
-from tilec.runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
+from tilec_runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
+from tilec_runtime.errors import UsedOpError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -120,7 +120,7 @@ def test_two_loops_in_two_threads(held: Held) -> None:
 def test_a_loop_that_closes_while_it_is_told(held: Held, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look whether it is closed and the call."""
     loop = asyncio.new_event_loop()
-    with caplog.at_level(logging.ERROR, "tilec.runtime"), held.held():
+    with caplog.at_level(logging.ERROR, "tilec_runtime"), held.held():
         future = launch(held).future()
         task = loop.create_task(_awaited(future))
         loop.run_until_complete(asyncio.sleep(0.005))
@@ -162,7 +162,7 @@ WAITED = """
 import os, threading, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec.runtime import Device, Tensor, set_default_device, with_context
+from tilec_runtime import Device, Tensor, set_default_device, with_context
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 module, driver = device()
@@ -195,8 +195,8 @@ LOCKED = """
 import os, signal, threading, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec.runtime import Device, Tensor, marks, set_default_device
-from tilec.runtime.tensors import pool, staging
+from tilec_runtime import Device, Tensor, marks, set_default_device
+from tilec_runtime.tensors import pool, staging
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12
 module, driver = device()
@@ -239,7 +239,7 @@ def stop():
 atexit.register(stop)
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec.runtime import Device, MemPool, Stream, Tensor, use_device, set_default_device, value, zip_ops
+from tilec_runtime import Device, MemPool, Stream, Tensor, use_device, set_default_device, value, zip_ops
 
 module, driver = device()
 driver._pace = lambda: time.sleep(0.001)
@@ -283,7 +283,7 @@ FORK = """
 import os, sys, threading, time, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec.runtime import Device, Stream, Tensor, set_default_device, value
+from tilec_runtime import Device, Stream, Tensor, set_default_device, value
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12; that is what is tried
 

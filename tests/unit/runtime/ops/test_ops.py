@@ -13,13 +13,13 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
-from tilec.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
-from tilec.runtime import Stream
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
-from tilec.runtime.ops.context import ExecutionContext
-from tilec.runtime.ops.op import DeviceOp
-from tilec.runtime.ops.policy import SingleStream, use_device
+from tilec_runtime import Stream
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
+from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.policy import SingleStream, use_device
 
 HERE = "test_ops.py"
 

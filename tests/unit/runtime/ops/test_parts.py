@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, Gpu
-from tilec.errors import BorrowError, TensorError
-from tilec.runtime import CudaGraph, Stream, TensorMut, api, use_device, value
+from tilec_runtime import CudaGraph, Stream, TensorMut, api, use_device, value
+from tilec_runtime.errors import BorrowError, TensorError
 
 HALF = COUNT // 2
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import TENSOR, image, kernel, loaded, slot
-from tilec.errors import LaunchLimitError, LayoutError
-from tilec.model.kernel import LaunchInfo, VariantInfo
-from tilec.model.safety import Region, Safety
-from tilec.model.signature import Param
-from tilec.runtime import Device, Module, use_device
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, Module, use_device
+from tilec_runtime.errors import LaunchLimitError, LayoutError
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.safety import Region, Safety
+from tilec_runtime.model.signature import Param
+from tilec_runtime.tensors.tensor import Tensor
 
 OWNED = kernel(
     "owned",

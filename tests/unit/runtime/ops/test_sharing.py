@@ -11,9 +11,9 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
-from tilec.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
-from tilec.runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
-from tilec.runtime.tensors.storage import Storage
+from tilec_runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
+from tilec_runtime.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
+from tilec_runtime.tensors.storage import Storage
 
 HERE = "test_sharing.py"
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.errors import GraphCaptureError, LaunchError, NestedExecutionError, PlacementError, TilecError
-from tilec.runtime import DeviceOp, Tensor, api, shared, use_device, value, zip_ops
+from tilec_runtime import DeviceOp, Tensor, api, shared, use_device, value, zip_ops
+from tilec_runtime.errors import GraphCaptureError, LaunchError, NestedExecutionError, PlacementError, TilecError
 
 
 def tensor(held: Held) -> Tensor:

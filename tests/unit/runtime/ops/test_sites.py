@@ -14,7 +14,7 @@ CODE = """
 import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.runtime import Stream, Tensor, use_device, value
+from tilec_runtime import Stream, Tensor, use_device, value
 
 held = Held()
 with use_device(held.device):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
-from tilec.errors import OwnershipError, TensorError, UsageError
-from tilec.runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, shared, value, zip_ops
+from tilec_runtime import DeviceOp, SharedTensor, Tensor, TensorView, api, shared, value, zip_ops
+from tilec_runtime.errors import OwnershipError, TensorError, UsageError
 
 HERE = "test_tensor_steps.py"
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE
-from tilec.errors import GraphCaptureError, NestedExecutionError, UsageError, UsedOpError
-from tilec.runtime import DeviceOp, Stream, Tensor, api, empty, value, with_context, zip_ops
+from tilec_runtime import DeviceOp, Stream, Tensor, api, empty, value, with_context, zip_ops
+from tilec_runtime.errors import GraphCaptureError, NestedExecutionError, UsageError, UsedOpError
 
 HERE = "test_unchecked.py"
 

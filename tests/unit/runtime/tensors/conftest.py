@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.tensors.tensor import Tensor
 
 CPU = -1
 

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.runtime.driver_api import Api
-from tilec.errors import TensorError
-from tilec.runtime._driver import Driver
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.layout import TensorFacts
-from tilec.runtime.seam import CopyBox, CopyKind
-from tilec.runtime.tensors.copies import MOST_CALLS, ByteLayout, boxes, byte_layout
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime._driver import Driver
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import TensorError
+from tilec_runtime.layout import TensorFacts
+from tilec_runtime.seam import CopyBox, CopyKind
+from tilec_runtime.tensors.copies import MOST_CALLS, ByteLayout, boxes, byte_layout
 
 Array = np.ndarray[Any, Any]
 

@@ -17,16 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.waiting import PATIENCE, becomes
-from tilec.errors import BorrowError, TensorError, UseAfterMoveError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import dlpack, dlpack_export
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.host import numpy_dtype
-from tilec.runtime.tensors.lease import Holder
-from tilec.runtime.tensors.storage import freeing_stream
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import dlpack, dlpack_export
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
+from tilec_runtime.tensors.lease import Holder
+from tilec_runtime.tensors.storage import freeing_stream
+from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
 ROOT = Path(__file__).resolve().parents[4]
@@ -414,8 +414,8 @@ def test_memory_at_an_address(gpu: FakeDriver) -> None:
 def test_a_process_ends_while_others_hold_memory() -> None:
     code = (
         "import numpy as np\n"
-        "from tilec.runtime.cpu_driver import cpu_driver\n"
-        "from tilec.runtime.tensors.tensor import Tensor\n"
+        "from tilec_runtime.cpu_driver import cpu_driver\n"
+        "from tilec_runtime.tensors.tensor import Tensor\n"
         "t = Tensor.uninitialized((4,), 'f32', driver=cpu_driver(), ordinal=-1, stream=0)\n"
         "kept = [np.from_dlpack(t), np.asarray(t), t.__dlpack__(), Tensor.from_foreign(np.ones(3))]\n"
         "kept.append(kept)\n"

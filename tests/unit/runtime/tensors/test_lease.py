@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.waiting import joined
-from tilec.errors import BorrowError, Location
-from tilec.runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.errors import BorrowError, Location
+from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
 
 COPY = Holder(what="the copy", place=Location(file="app.py", line=3))
 ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import BorrowError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import Tensor, api, use_device
-from tilec.runtime.tensors.host import numpy_dtype
+from tilec_runtime import Tensor, api, use_device
+from tilec_runtime.errors import BorrowError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.host import numpy_dtype
 
 ROOT = Path(__file__).resolve().parents[4]
 WHOLE = [name for name, row in DTYPES.items() if not row.packed]
@@ -104,7 +104,7 @@ def _rows(start: int, stop: int) -> list[list[float]]:
 def test_a_process_ends_while_they_hold_tensors(name: str) -> None:
     pytest.importorskip(name)
     code = (
-        "from tilec.runtime import api, use_device\n"
+        "from tilec_runtime import api, use_device\n"
         "with use_device('cpu'):\n"
         "    tensors = [api.ones((4, 8)).sync() for _ in range(20)]\n"
         f"{HOLDERS[name]}\n"
@@ -124,8 +124,8 @@ def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
         "    for managed in held:\n"
         "        libc.__cxa_atexit(ctypes.c_void_p(managed.deleter), ctypes.c_void_p(ctypes.addressof(managed)), None)\n"
         "atexit.register(at_the_end)\n"
-        "from tilec.runtime import api, use_device\n"
-        "from tilec.runtime.dlpack import RawManaged\n"
+        "from tilec_runtime import api, use_device\n"
+        "from tilec_runtime.dlpack import RawManaged\n"
         "pointer = ctypes.pythonapi.PyCapsule_GetPointer\n"
         "pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)\n"
         "rename = ctypes.pythonapi.PyCapsule_SetName\n"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilec.errors import BorrowError, TensorError
-from tilec.runtime.tensors.tensor import Tensor, TensorMut
+from tilec_runtime.errors import BorrowError, TensorError
+from tilec_runtime.tensors.tensor import Tensor, TensorMut
 
 Make = Callable[..., Tensor]
 HERE = __file__

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.waiting import Gate
-from tilec.runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.seam import CopyKind, DeviceDriver
-from tilec.runtime.tensors.interop import Exchanged
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.seam import CopyKind, DeviceDriver
+from tilec_runtime.tensors.interop import Exchanged
 
 # Every call of the driver that waits for a device, or asks it how far it is.
 WAITS = ("synchronize", "synchronize_device", "synchronize_event", "event_reached", "event_failure", "copy_in", "copy_out")
@@ -122,7 +122,7 @@ def test_shapes_and_ownership(busy: Callable[[], Tensor]) -> None:
 
 
 def test_ops_are_built_and_dropped(busy: Callable[[], Tensor]) -> None:
-    from tilec.runtime import api, value
+    from tilec_runtime import api, value
 
     t, u = busy(), busy()
     for op in (t.dup(), api.to_host(t), api.memcpy(u, t), value(t).reshape(24), api.from_host(np.zeros(3))):

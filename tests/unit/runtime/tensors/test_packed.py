@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilec.errors import DTypeError, TensorError
-from tilec.model.dtype import DTYPES
-from tilec.runtime import Device, DeviceBuffer, Tensor, api, use_device
-from tilec.runtime.arguments import UnreadableError, tensor_facts
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.layout import TensorFacts, as_bytes, byte_range, may_overlap
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, DeviceBuffer, Tensor, api, use_device
+from tilec_runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import DTypeError, TensorError
+from tilec_runtime.layout import TensorFacts, as_bytes, byte_range, may_overlap
+from tilec_runtime.model.dtype import DTYPES
 
 F4 = ml_dtypes.float4_e2m1fn
 EVERY = [0, 0.5, 1, 1.5, 2, 3, 4, 6]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec.errors import OutOfMemoryError, SchedulingError, UsageError
-from tilec.runtime import Device, api, use_device, with_context
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.tensors.pool import MemPool, trim_all, use_pool
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, api, use_device, with_context
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import OutOfMemoryError, SchedulingError, UsageError
+from tilec_runtime.tensors.pool import MemPool, trim_all, use_pool
+from tilec_runtime.tensors.tensor import Tensor
 
 
 def of(pool: MemPool, driver: CpuDriver, size: int) -> Tensor:

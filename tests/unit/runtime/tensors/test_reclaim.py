@@ -8,14 +8,14 @@ import threading
 import pytest
 
 from tests.waiting import PATIENCE, becomes, joined
-from tilec.errors import DriverError, OutOfMemoryError
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.frees import FREES
-from tilec.runtime.memory import DeviceBuffer
-from tilec.runtime.streams import Stream
-from tilec.runtime.tensors.pool import MemPool
-from tilec.runtime.tensors.storage import Storage, allocate_bytes
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import DriverError, OutOfMemoryError
+from tilec_runtime.frees import FREES
+from tilec_runtime.memory import DeviceBuffer
+from tilec_runtime.streams import Stream
+from tilec_runtime.tensors.pool import MemPool
+from tilec_runtime.tensors.storage import Storage, allocate_bytes
 
 CPU = -1
 

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE, Gate, joined
-from tilec.errors import DriverError, OutOfMemoryError, SchedulingError
-from tilec.runtime import Stream
-from tilec.runtime.completion import COMPLETIONS
-from tilec.runtime.cpu_driver import POISON, CpuDriver
-from tilec.runtime.frees import FREES
-from tilec.runtime.marks import Mark
-from tilec.runtime.seam import CopyKind
-from tilec.runtime.tensors.storage import Storage, freeing_stream
 from tilec.testing.fake_driver import H200, FakeDriver
+from tilec_runtime import Stream
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.cpu_driver import POISON, CpuDriver
+from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
+from tilec_runtime.frees import FREES
+from tilec_runtime.marks import Mark
+from tilec_runtime.seam import CopyKind
+from tilec_runtime.tensors.storage import Storage, freeing_stream
 
 CPU = -1
 ROOT = Path(__file__).resolve().parents[4]
@@ -168,7 +168,7 @@ def test_threads_drop_the_last_references() -> None:
 def test_the_log_tells_where_memory_is_freed(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("tilec.test")
     log.setLevel(logging.DEBUG)
-    monkeypatch.setattr("tilec.runtime.tensors.storage.leases", lambda: log)
+    monkeypatch.setattr("tilec_runtime.tensors.storage.leases", lambda: log)
     storage = Storage.allocate(driver, 0, 64, 5)
     storage.pass_through(6, write=False)
     address = storage.address
@@ -188,8 +188,8 @@ def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> N
 
 def test_the_process_ends_with_memory_in_use() -> None:
     code = (
-        "from tilec.runtime.cpu_driver import cpu_driver\n"
-        "from tilec.runtime.tensors.storage import Storage\n"
+        "from tilec_runtime.cpu_driver import cpu_driver\n"
+        "from tilec_runtime.tensors.storage import Storage\n"
         "driver = cpu_driver()\n"
         "keep = [Storage.allocate(driver, -1, 64, driver.create_stream(-1)) for _ in range(5)]\n"
         "keep[0].pass_through(0, write=False)\n"

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE, joined
-from tilec.errors import BorrowError, OutOfMemoryError, OwnershipError, TensorError, UseAfterMoveError
-from tilec.model.dtype import DTYPES
-from tilec.runtime.tensors.described import dtype_name
-from tilec.runtime.tensors.lease import Holder, Lease
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime.errors import BorrowError, OutOfMemoryError, OwnershipError, TensorError, UseAfterMoveError
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.described import dtype_name
+from tilec_runtime.tensors.lease import Holder, Lease
+from tilec_runtime.tensors.tensor import Tensor
 
 Make = Callable[..., Tensor]
 OP = Holder(what="the op")

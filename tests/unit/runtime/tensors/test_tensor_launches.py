@@ -15,12 +15,12 @@ import pytest
 
 from tests.cpu_samples import device
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tilec.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
-from tilec.runtime import Device, Module, Stream, api, load
-from tilec.runtime.cpu_driver import CpuDriver
-from tilec.runtime.plans import Plans, Ready
-from tilec.runtime.tensors.tensor import Tensor
 from tilec.testing.fake_driver import FakeDriver
+from tilec_runtime import Device, Module, Stream, api, load
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
+from tilec_runtime.plans import Plans, Ready
+from tilec_runtime.tensors.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -228,8 +228,8 @@ def test_values_are_right_across_streams_that_are_held_up() -> None:
 DECISIONS = """
 import numpy as np
 from tests.runtime_samples import ADD, bundle_of, fake_driver
-from tilec.errors import BorrowError
-from tilec.runtime import Tensor, load
+from tilec_runtime.errors import BorrowError
+from tilec_runtime import Tensor, load
 driver = fake_driver(ADD)
 module = load(bundle_of(ADD), driver=driver)
 z, x, y = (Tensor.uninitialized(64, "f32", driver=driver, ordinal=0, stream=5) for _ in range(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec.runtime.tensors.uses import Use, Uses
+from tilec_runtime.tensors.uses import Use, Uses
 
 A, B, C = (0, 1), (0, 2), (0, 3)
 

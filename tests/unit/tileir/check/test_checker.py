@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilec.tileir.check.checker import Checker
-from tilec.tileir.check.findings import Finding, FindingKind, Side
-from tilec.tileir.check.order import SyncLog
-from tilec.tileir.frame import Frame, Launch
-from tilec.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.observe import Access, AccessKind, Outside
+from tilec_runtime.tileir.check.checker import Checker
+from tilec_runtime.tileir.check.findings import Finding, FindingKind, Side
+from tilec_runtime.tileir.check.order import SyncLog
+from tilec_runtime.tileir.frame import Frame, Launch
+from tilec_runtime.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.observe import Access, AccessKind, Outside
 
 READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
 RELAXED, ACQ_REL, ACQUIRE, RELEASE = MemoryOrder.RELAXED, MemoryOrder.ACQ_REL, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE
@@ -262,7 +262,7 @@ def test_relaxed_atomics_need_no_memory() -> None:
 
 
 def test_more_synchronisation_than_can_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.tileir.check.order._MOST_EVENTS", 3)
+    monkeypatch.setattr("tilec_runtime.tileir.check.order._MOST_EVENTS", 3)
     scene = Scene()
     for block in range(4):
         scene.access(1, ATOMIC, [block], [[0]], name="flag", order=ACQ_REL)
@@ -319,7 +319,7 @@ def test_an_access_outside_says_which_element_of_what() -> None:
 
 
 def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec.tileir.check.order._MOST_WORK", 0)
+    monkeypatch.setattr("tilec_runtime.tileir.check.order._MOST_WORK", 0)
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.unit.tileir.build import I32, TOKEN, Builder, program, tile
-from tilec.errors import FaultError
-from tilec.tileir.check.checker import Checker
-from tilec.tileir.check.findings import Finding, FindingKind, Side
-from tilec.tileir.execute import Options, execute
-from tilec.tileir.ir import Bounded, DivBy, MemoryOrder, Overflow, Pointer, Scalar, Tile, Value
-from tilec.tileir.memory import Memory, Region
-from tilec.tileir.values import Array
+from tilec_runtime.errors import FaultError
+from tilec_runtime.tileir.check.checker import Checker
+from tilec_runtime.tileir.check.findings import Finding, FindingKind, Side
+from tilec_runtime.tileir.execute import Options, execute
+from tilec_runtime.tileir.ir import Bounded, DivBy, MemoryOrder, Overflow, Pointer, Scalar, Tile, Value
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.values import Array
 
 POINTER = tile(Pointer(Scalar.I32))
 WEAK = {"order": MemoryOrder.WEAK}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.tileir.build import I64, TOKEN, Builder, module, tile
-from tilec.tileir.check.provenance import Provenance
-from tilec.tileir.ir import MemoryOrder, Op, Pointer, Scalar, Value
+from tilec_runtime.tileir.check.provenance import Provenance
+from tilec_runtime.tileir.ir import MemoryOrder, Op, Pointer, Scalar, Value
 
 POINTER = tile(Pointer(Scalar.I32))
 WEAK = {"order": MemoryOrder.WEAK}

@@ -1,0 +1,167 @@
+"""The shipped half: loads bundles and launches their kernels. Every name is imported when it is first asked for: loading a package and
+launching its kernels needs few of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilec_runtime import api
+    from tilec_runtime.device import Device
+    from tilec_runtime.devices import devices
+    from tilec_runtime.events import Event
+    from tilec_runtime.launch import Launcher
+    from tilec_runtime.load import Module, load
+    from tilec_runtime.memory import DeviceBuffer
+    from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
+    from tilec_runtime.ops.context import ExecutionContext
+    from tilec_runtime.ops.future import DeviceFuture
+    from tilec_runtime.ops.graph import CudaGraph
+    from tilec_runtime.ops.graph_scope import GraphScope
+    from tilec_runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
+    from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
+    from tilec_runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
+    from tilec_runtime.ops.op import DeviceOp
+    from tilec_runtime.ops.policy import (
+        SchedulingPolicy,
+        SingleStream,
+        StreamPoolRoundRobin,
+        current_device,
+        current_policy,
+        set_default_device,
+        use_device,
+        use_policy,
+    )
+    from tilec_runtime.ops.sharing import SharedOp, shared
+    from tilec_runtime.prepare import Explanation
+    from tilec_runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
+    from tilec_runtime.seam import DeviceInfo
+    from tilec_runtime.streams import Stream
+    from tilec_runtime.tensors.meta import MetaTensor
+    from tilec_runtime.tensors.partition import MappedPartition, Partition
+    from tilec_runtime.tensors.pool import MemPool, use_pool
+    from tilec_runtime.tensors.shared import SharedTensor
+    from tilec_runtime.tensors.tensor import Tensor, TensorMut
+    from tilec_runtime.tensors.view import TensorView
+
+__all__ = [
+    "AsyncKernelLaunch",
+    "CudaGraph",
+    "Device",
+    "DeviceBuffer",
+    "DeviceFuture",
+    "DeviceInfo",
+    "DeviceLike",
+    "DeviceOp",
+    "Event",
+    "ExecutionContext",
+    "Explanation",
+    "GraphScope",
+    "KernelFunction",
+    "KernelModule",
+    "LaunchConfig",
+    "Launcher",
+    "LazyLaunch",
+    "LazyLauncher",
+    "MappedPartition",
+    "MemPool",
+    "MetaTensor",
+    "Module",
+    "OrOp",
+    "Partition",
+    "SchedulingPolicy",
+    "SharedOp",
+    "SharedTensor",
+    "SingleStream",
+    "Stream",
+    "StreamLike",
+    "StreamPoolRoundRobin",
+    "StructLike",
+    "Tensor",
+    "TensorLike",
+    "TensorMut",
+    "TensorView",
+    "api",
+    "as_op",
+    "current_device",
+    "current_policy",
+    "devices",
+    "empty",
+    "load",
+    "load_module_from_bytes",
+    "load_module_from_file",
+    "load_module_from_ptx",
+    "set_default_device",
+    "shared",
+    "use_device",
+    "use_policy",
+    "use_pool",
+    "value",
+    "with_context",
+    "zip_ops",
+]
+
+# What each module has to offer; a test holds this against the imports above.
+_NAMES = {
+    "device": "Device",
+    "devices": "devices",
+    "events": "Event",
+    "launch": "Launcher",
+    "load": "Module load",
+    "memory": "DeviceBuffer",
+    "ops.combinators": "as_op empty value with_context zip_ops",
+    "ops.context": "ExecutionContext",
+    "ops.future": "DeviceFuture",
+    "ops.graph": "CudaGraph",
+    "ops.graph_scope": "GraphScope",
+    "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
+    "ops.lazy": "LazyLaunch LazyLauncher OrOp",
+    "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
+    "ops.op": "DeviceOp",
+    "ops.policy": "SchedulingPolicy SingleStream StreamPoolRoundRobin "
+    "current_device current_policy set_default_device use_device use_policy",
+    "ops.sharing": "SharedOp shared",
+    "prepare": "Explanation",
+    "protocols": "DeviceLike StreamLike StructLike TensorLike",
+    "seam": "DeviceInfo",
+    "streams": "Stream",
+    "tensors.meta": "MetaTensor",
+    "tensors.partition": "MappedPartition Partition",
+    "tensors.pool": "MemPool use_pool",
+    "tensors.shared": "SharedTensor",
+    "tensors.tensor": "Tensor TensorMut",
+    "tensors.view": "TensorView",
+}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `__all__`, out of its module; `api` is one."""
+    if name == "api":
+        return importlib.import_module(f"{__name__}.api")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    """What there is to use."""
+    return list(__all__)
+
+
+class _Package(ModuleType):
+    """This package: `load` and `devices` are functions, and importing the modules of these names changes nothing about that."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep modules out of the way of names."""
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

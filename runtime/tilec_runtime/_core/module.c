@@ -1,0 +1,235 @@
+/* The extension module `tilec_runtime._core`: launches on the fast path. docs/runtime-core.md walks one launch through it. */
+#include "array.h"
+#include "plan.h"
+#include "table.h"
+
+/* State ------------------------------------------------------------------------------------------------------------------------------ */
+
+struct core *core_of(PyObject *module)
+{
+    return PyModule_GetState(module);
+}
+
+enum outcome declined(void)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return RAISED;
+    PyErr_Clear();
+    return DECLINED;
+}
+
+static bool read_dtype(struct core *core, PyObject *row, PyObject *numbers)
+{
+    const char *name;
+    struct dtype dtype;
+    if (core->dtype_count == MOST_DTYPES || !PyArg_ParseTuple(row, "sbb", &name, &dtype.code, &dtype.bits))
+        return false;
+    PyObject *number = PyLong_FromSize_t(core->dtype_count);
+    core->dtypes[core->dtype_count++] = dtype;
+    bool set = number != NULL && PyDict_SetItemString(numbers, name, number) == 0;
+    Py_XDECREF(number);
+    return set;
+}
+
+static bool read_dtypes(struct core *core, PyObject *rows)
+{
+    core->dtype_count = 0;
+    Py_XSETREF(core->dtype_numbers, PyDict_New());
+    if (core->dtype_numbers == NULL)
+        return false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); i++)
+        if (!read_dtype(core, PyTuple_GET_ITEM(rows, i), core->dtype_numbers))
+            return false;
+    return true;
+}
+
+/* Functions -------------------------------------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(configure_doc,
+    "configure(dtypes, classify, encode, /)\n--\n\n"
+    "Take what Python knows: (name, DLPack code, bits) of each dtype, how arrays of a type are read, and the encoder of values.\n\n"
+    "Call it once, before the first table.");
+
+static PyObject *configure(PyObject *module, PyObject *args)
+{
+    struct core *core = core_of(module);
+    PyObject *dtypes, *classify, *encode;
+    if (!PyArg_ParseTuple(args, "O!OO:configure", &PyTuple_Type, &dtypes, &classify, &encode) || !read_dtypes(core, dtypes))
+        return NULL;
+    array_clear(core);
+    Py_XSETREF(core->classify, Py_NewRef(classify));
+    Py_XSETREF(core->encode, Py_NewRef(encode));
+    Py_RETURN_NONE;
+}
+
+/* A tuple of numbers; NULL with an exception. */
+static PyObject *tuple_of(const int64_t *numbers, size_t count)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (size_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (number == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, number);
+    }
+    return tuple;
+}
+
+PyDoc_STRVAR(facts_doc,
+    "facts(value, read, /)\n--\n\n"
+    "For tests: the facts of an array as launches read it, or None where Python's path reads it.\n\n"
+    "Returns (address, shape, stride, dtype's number, device, readonly, contiguous). `read` is Python's reader.");
+
+static PyObject *facts(PyObject *module, PyObject *args)
+{
+    PyObject *value, *read;
+    if (!PyArg_ParseTuple(args, "OO:facts", &value, &read))
+        return NULL;
+    int64_t room[2 * MOST_RANK];
+    struct facts found;
+    enum outcome outcome = array_read(core_of(module), value, read, room, 2 * MOST_RANK, &found);
+    if (outcome != DONE)
+        return outcome == RAISED ? NULL : Py_NewRef(Py_None);
+    PyObject *shape = tuple_of(found.extents, (size_t)found.rank), *stride = tuple_of(found.strides, (size_t)found.rank);
+    if (shape == NULL || stride == NULL) {
+        Py_XDECREF(shape);
+        Py_XDECREF(stride);
+        return NULL;
+    }
+    return Py_BuildValue("LNNiiNN", (long long)found.address, shape, stride, found.dtype, found.device, PyBool_FromLong(found.readonly),
+        PyBool_FromLong(found.contiguous));
+}
+
+static bool copy_slots(PyObject *sequence, int64_t *slots, Py_ssize_t *count)
+{
+    *count = PySequence_Size(sequence);
+    for (Py_ssize_t i = 0; i < *count && i < MOST_SLOTS; i++) {
+        PyObject *number = PySequence_GetItem(sequence, i);
+        slots[i] = number == NULL ? -1 : PyLong_AsLongLong(number);
+        Py_XDECREF(number);
+    }
+    return !PyErr_Occurred();
+}
+
+PyDoc_STRVAR(run_doc,
+    "run(program, slots, /)\n--\n\n"
+    "For tests: the outputs of a plan's program as a tuple, or None where the plan does not apply.");
+
+static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *bytes, *sequence, *result = NULL;
+    struct program program;
+    int64_t slots[MOST_SLOTS], outputs[MOST_OUTPUTS] = {0};
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "OO:run", &bytes, &sequence) || !copy_slots(sequence, slots, &count) || !program_read(&program, bytes))
+        return NULL;
+    if ((Py_ssize_t)program.slots > count)
+        PyErr_SetString(PyExc_ValueError, "the program reads more slots than there are");
+    else
+        result = program_run(&program, slots, outputs) ? tuple_of(outputs, program.outputs) : Py_NewRef(Py_None);
+    program_free(&program);
+    return result;
+}
+
+PyDoc_STRVAR(replace_doc,
+    "replace_driver(addresses, /)\n--\n\n"
+    "For tests: call these entry points in place of libcuda's, {name: address}.");
+
+static PyObject *replace_driver(PyObject *module, PyObject *addresses)
+{
+    return driver_replace(&core_of(module)->driver, addresses) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS, configure_doc},
+    {"facts", facts, METH_VARARGS, facts_doc},
+    {"run", run, METH_VARARGS, run_doc},
+    {"replace_driver", replace_driver, METH_O, replace_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+/* The module ------------------------------------------------------------------------------------------------------------------------- */
+
+static bool make_names(struct core *core)
+{
+    struct {
+        PyObject **place;
+        const char *name;
+    } names[] = {{&core->name_ptr, "ptr"}, {&core->name_shape, "shape"}, {&core->name_stride, "stride"}, {&core->name_dtype, "dtype"},
+        {&core->name_device, "device"}, {&core->name_readonly, "readonly"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        *names[i].place = PyUnicode_InternFromString(names[i].name);
+        if (*names[i].place == NULL)
+            return false;
+    }
+    return true;
+}
+
+static int module_exec(PyObject *module)
+{
+    struct core *core = core_of(module);
+    if (!make_names(core))
+        return -1;
+    core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
+    core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
+    if (core->plan_type == NULL || core->table_type == NULL)
+        return -1;
+    return PyModule_AddType(module, core->table_type);
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct core *core = core_of(module);
+    Py_VISIT(core->plan_type);
+    Py_VISIT(core->table_type);
+    Py_VISIT(core->classify);
+    Py_VISIT(core->encode);
+    for (size_t i = 0; i < core->reader_count; i++) {
+        Py_VISIT(core->readers[i].type);
+        Py_VISIT(core->readers[i].is_neg);
+    }
+    return 0;
+}
+
+/* There is no tp_clear: until the module is freed, a launch may be in one of its functions. */
+static void module_free(void *module)
+{
+    struct core *core = core_of(module);
+    array_clear(core);
+    Py_CLEAR(core->plan_type);
+    Py_CLEAR(core->table_type);
+    Py_CLEAR(core->classify);
+    Py_CLEAR(core->encode);
+    Py_CLEAR(core->dtype_numbers);
+    Py_CLEAR(core->name_ptr);
+    Py_CLEAR(core->name_shape);
+    Py_CLEAR(core->name_stride);
+    Py_CLEAR(core->name_dtype);
+    Py_CLEAR(core->name_device);
+    Py_CLEAR(core->name_readonly);
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef module_definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "tilec_runtime._core",
+    .m_doc = "Launches on the fast path, in C.",
+    .m_size = sizeof(struct core),
+    .m_methods = methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&module_definition);
+}

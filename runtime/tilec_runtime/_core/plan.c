@@ -1,0 +1,248 @@
+#include "plan.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "scalar.h"
+
+/* Reading Python's plan ------------------------------------------------------------------------------------------------------------- */
+
+static bool refuse(const char *reason)
+{
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, reason);
+    return false;
+}
+
+static bool no_memory(void)
+{
+    PyErr_NoMemory();
+    return false;
+}
+
+static bool read_template(struct plan *plan)
+{
+    PyObject *bytes = PyObject_GetAttrString(plan->source, "template");
+    if (bytes == NULL || !PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) > MOST_BLOCK) {
+        Py_XDECREF(bytes);
+        return refuse("the argument block is larger than the launch core takes");
+    }
+    plan->block_size = (size_t)PyBytes_GET_SIZE(bytes);
+    plan->block = PyMem_Malloc(plan->block_size + 1); /* one more: a kernel may take nothing */
+    if (plan->block != NULL)
+        memcpy(plan->block, PyBytes_AS_STRING(bytes), plan->block_size);
+    Py_DECREF(bytes);
+    return plan->block != NULL || no_memory();
+}
+
+/* A tuple that is an attribute of Python's plan. */
+static PyObject *tuple_of(const struct plan *plan, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(plan->source, name);
+    if (found != NULL && !PyTuple_Check(found)) {
+        Py_CLEAR(found);
+        PyErr_Format(PyExc_ValueError, "the plan's %s are no tuple", name);
+    }
+    return found;
+}
+
+static bool copy_offsets(struct plan *plan, PyObject *offsets)
+{
+    plan->offset_count = (size_t)PyTuple_GET_SIZE(offsets);
+    plan->offsets = PyMem_Calloc(plan->offset_count + 1, sizeof *plan->offsets);
+    if (plan->offsets == NULL)
+        return no_memory();
+    for (size_t i = 0; i < plan->offset_count; i++) {
+        size_t offset = PyLong_AsSize_t(PyTuple_GET_ITEM(offsets, (Py_ssize_t)i));
+        if (PyErr_Occurred() || offset > plan->block_size)
+            return refuse("a kernel argument lies outside of the argument block");
+        plan->offsets[i] = (uint32_t)offset;
+    }
+    return plan->offset_count <= MOST_ARGUMENTS || refuse("more kernel arguments than the launch core takes");
+}
+
+static bool read_offsets(struct plan *plan)
+{
+    PyObject *offsets = tuple_of(plan, "offsets");
+    bool copied = offsets != NULL && copy_offsets(plan, offsets);
+    Py_XDECREF(offsets);
+    return copied;
+}
+
+/* Whether what a patch reads exists, and where it writes lies in the block. */
+static bool patch_is_sound(const struct plan *plan, const struct signature *signature, const struct patch *patch)
+{
+    size_t sources[] = {signature->tensor_count, plan->program.outputs, signature->parameters};
+    if (patch->kind < PATCH_ADDRESS || patch->kind > PATCH_VALUE || patch->source >= sources[patch->kind])
+        return false;
+    if (PyUnicode_GET_LENGTH(patch->format) == 0 || (uint64_t)patch->offset + patch->size > plan->block_size)
+        return false;
+    size_t size = PyUnicode_GET_LENGTH(patch->format) == 1 ? scalar_size((char)PyUnicode_READ_CHAR(patch->format, 0)) : 0;
+    return patch->kind == PATCH_ADDRESS ? patch->size == sizeof(int64_t) : patch->kind == PATCH_VALUE || (size != 0 && size == patch->size);
+}
+
+static bool read_patch(struct plan *plan, const struct signature *signature, PyObject *numbers, struct patch *patch)
+{
+    if (!PyTuple_Check(numbers) ||
+        !PyArg_ParseTuple(numbers, "iIIIU", &patch->kind, &patch->source, &patch->offset, &patch->size, &patch->format)) {
+        patch->format = NULL;
+        return refuse("a patch of the plan is malformed");
+    }
+    Py_INCREF(patch->format);
+    return patch_is_sound(plan, signature, patch) || refuse("a patch of the plan reads or writes what there is not");
+}
+
+static bool copy_patches(struct plan *plan, const struct signature *signature, PyObject *patches)
+{
+    size_t count = (size_t)PyTuple_GET_SIZE(patches);
+    plan->patches = PyMem_Calloc(count + 1, sizeof *plan->patches);
+    if (plan->patches == NULL)
+        return no_memory();
+    plan->patch_count = count; /* those that are not read yet have no format */
+    for (size_t i = 0; i < count; i++)
+        if (!read_patch(plan, signature, PyTuple_GET_ITEM(patches, (Py_ssize_t)i), &plan->patches[i]))
+            return false;
+    return true;
+}
+
+static bool read_patches(struct plan *plan, const struct signature *signature)
+{
+    PyObject *patches = tuple_of(plan, "patches");
+    bool copied = patches != NULL && copy_patches(plan, signature, patches);
+    Py_XDECREF(patches);
+    return copied;
+}
+
+static bool copy_program(struct plan *plan)
+{
+    PyObject *bytes = PyObject_GetAttrString(plan->source, "program");
+    bool read = bytes != NULL && program_read(&plan->program, bytes);
+    Py_XDECREF(bytes);
+    return read;
+}
+
+static bool read_cluster(struct plan *plan)
+{
+    PyObject *cluster = tuple_of(plan, "cluster");
+    uint32_t *extent = plan->cluster;
+    extent[0] = extent[1] = extent[2] = 1;
+    bool read = cluster != NULL && PyArg_ParseTuple(cluster, "|III", &extent[0], &extent[1], &extent[2]);
+    Py_XDECREF(cluster);
+    return read;
+}
+
+static bool read_flag(const struct plan *plan, const char *name, bool *flag)
+{
+    PyObject *value = PyObject_GetAttrString(plan->source, name);
+    int truth = value == NULL ? -1 : PyObject_IsTrue(value);
+    Py_XDECREF(value);
+    *flag = truth > 0;
+    return truth >= 0;
+}
+
+static bool read_function(struct plan *plan, bool natively)
+{
+    PyObject *function = PyObject_GetAttrString(plan->source, "function");
+    PyObject *handle = function == NULL || function == Py_None || !natively ? NULL : PyNumber_Long(function);
+    plan->launches = function != Py_None;
+    plan->function = handle == NULL ? NULL : PyLong_AsVoidPtr(handle);
+    Py_XDECREF(handle);
+    Py_XDECREF(function);
+    if (plan->launches && plan->program.outputs < SHAPE_OUTPUTS)
+        return refuse("the plan's program gives no launch shape");
+    return !PyErr_Occurred();
+}
+
+struct plan *plan_new(struct core *core, PyObject *source, const struct signature *signature, bool natively)
+{
+    struct plan *plan = (struct plan *)core->plan_type->tp_alloc(core->plan_type, 0);
+    if (plan == NULL)
+        return NULL;
+    plan->source = Py_NewRef(source);
+    if (copy_program(plan) && read_template(plan) && read_offsets(plan) && read_patches(plan, signature) && read_cluster(plan) &&
+        read_flag(plan, "cooperative", &plan->cooperative) && read_flag(plan, "programmatic", &plan->programmatic) &&
+        read_function(plan, natively))
+        return plan;
+    Py_DECREF(plan);
+    return NULL;
+}
+
+/* Launches --------------------------------------------------------------------------------------------------------------------------- */
+
+bool plan_applies(const struct plan *plan, const struct call *call, int64_t *outputs)
+{
+    return plan->program.slots <= call->slot_count && program_run(&plan->program, call->slots, outputs);
+}
+
+static enum outcome apply_patch(
+    const struct patch *patch, const struct core *core, const struct call *call, const int64_t *outputs, unsigned char *target)
+{
+    switch (patch->kind) {
+    case PATCH_ADDRESS:
+        memcpy(target, &call->slots[call->tensor_slots[patch->source]], sizeof(int64_t));
+        return DONE;
+    case PATCH_OUTPUT:
+        return scalar_encode((char)PyUnicode_READ_CHAR(patch->format, 0), outputs[patch->source], target) ? DONE : DECLINED;
+    default:
+        return value_encode(core, patch->format, PyTuple_GET_ITEM(call->values, patch->source), target, patch->size);
+    }
+}
+
+enum outcome plan_fill(const struct plan *plan, const struct core *core, const struct call *call, struct prepared *prepared)
+{
+    memcpy(prepared->block, plan->block, plan->block_size);
+    for (size_t i = 0; i < plan->patch_count; i++) {
+        const struct patch *patch = &plan->patches[i];
+        enum outcome outcome = apply_patch(patch, core, call, prepared->outputs, prepared->block + patch->offset);
+        if (outcome != DONE)
+            return outcome;
+    }
+    for (size_t i = 0; i < plan->offset_count; i++)
+        prepared->parameters[i] = prepared->block + plan->offsets[i];
+    return DONE;
+}
+
+/* The type --------------------------------------------------------------------------------------------------------------------------- */
+
+static int plan_traverse(struct plan *plan, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(plan));
+    Py_VISIT(plan->source);
+    return 0;
+}
+
+static int plan_clear(struct plan *plan)
+{
+    Py_CLEAR(plan->source);
+    return 0;
+}
+
+static void plan_dealloc(struct plan *plan)
+{
+    PyTypeObject *type = Py_TYPE(plan);
+    PyObject_GC_UnTrack(plan);
+    plan_clear(plan);
+    program_free(&plan->program);
+    for (size_t i = 0; i < plan->patch_count; i++)
+        Py_XDECREF(plan->patches[i].format);
+    PyMem_Free(plan->patches);
+    PyMem_Free(plan->offsets);
+    PyMem_Free(plan->block);
+    type->tp_free(plan);
+    Py_DECREF(type);
+}
+
+static PyType_Slot plan_slots[] = {
+    {Py_tp_doc, "A launch plan as the core keeps it."},
+    {Py_tp_traverse, plan_traverse},
+    {Py_tp_clear, plan_clear},
+    {Py_tp_dealloc, plan_dealloc},
+    {0, NULL},
+};
+
+PyType_Spec plan_spec = {
+    .name = "tilec_runtime._core.Plan",
+    .basicsize = sizeof(struct plan),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = plan_slots,
+};

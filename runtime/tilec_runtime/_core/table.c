@@ -1,0 +1,250 @@
+#include "table.h"
+
+#include "cache.h"
+
+/* What one launcher launches with. */
+struct table {
+    PyObject_HEAD
+    struct core *core;
+    PyObject *module;     /* owns `core` */
+    PyObject *read;       /* Python's reader of arrays: (array) -> TensorFacts */
+    PyObject *recordings; /* a dict that is empty while tilec captures no stream */
+    PyObject *launcher;   /* a driver's double: called in place of the driver; NULL for the driver itself */
+    CUcontext context;    /* the device's primary context */
+    bool adopts;          /* whether threads without a context get this one */
+    struct signature signature;
+    struct cache cache;
+};
+
+/* Launch ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void shape_launch(const struct plan *plan, const int64_t *outputs, CUstream stream, struct launch *launch)
+{
+    for (int i = 0; i < 3; i++) {
+        launch->config.grid[i] = (uint32_t)outputs[OUTPUT_GRID + i];
+        launch->config.block[i] = (uint32_t)outputs[OUTPUT_BLOCK + i];
+    }
+    launch->config.shared = (uint32_t)outputs[OUTPUT_SHARED];
+    launch->config.stream = stream;
+    launch_attributes(launch, plan->cluster, plan->cooperative, plan->programmatic);
+}
+
+/* Enqueue through the driver. Returns its result, or NULL with an exception. */
+static PyObject *launch_natively(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+{
+    struct launch launch = {
+        .function = plan->function, .context = table->context, .adopts = table->adopts, .parameters = prepared->parameters};
+    shape_launch(plan, prepared->outputs, stream, &launch);
+    CUresult result;
+    Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
+    result = driver_launch(&table->core->driver, &launch);
+    Py_END_ALLOW_THREADS
+    return result == CUDA_SUCCESS ? Py_NewRef(Py_True) : PyLong_FromLong(result);
+}
+
+/* Let a driver's double launch. */
+static PyObject *launch_double(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+{
+    const long long *of = (const long long *)prepared->outputs;
+    PyObject *result = PyObject_CallFunction(table->launcher, "O(LLL)(LLL)LNN", plan->source, of[0], of[1], of[2], of[3], of[4], of[5],
+        of[OUTPUT_SHARED], PyLong_FromVoidPtr(stream), PyLong_FromVoidPtr(prepared->parameters));
+    int failed = result == NULL ? 0 : PyObject_IsTrue(result);
+    if (failed == 0 && result != NULL)
+        Py_SETREF(result, Py_NewRef(Py_True));
+    return result;
+}
+
+static PyObject *launch_prepared(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
+{
+    if (!plan->launches)
+        return Py_NewRef(Py_True);
+    if (table->launcher != NULL)
+        return launch_double(table, plan, stream, prepared);
+    return launch_natively(table, plan, stream, prepared);
+}
+
+static PyObject *outcome_value(enum outcome outcome)
+{
+    return outcome == RAISED ? NULL : Py_NewRef(Py_None);
+}
+
+/* Launch a call that was read. */
+static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream)
+{
+    struct prepared prepared;
+    struct plan *plan = cache_find(&table->cache, call, prepared.outputs);
+    if (plan == NULL)
+        return Py_NewRef(Py_False);
+    /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
+    enum outcome outcome = plan_fill(plan, table->core, call, &prepared);
+    PyObject *result = outcome == DONE ? launch_prepared(table, plan, stream, &prepared) : outcome_value(outcome);
+    Py_DECREF(plan);
+    return result;
+}
+
+PyDoc_STRVAR(launch_doc,
+    "launch(stream, values, /)\n--\n\n"
+    "Enqueue a call whose plan is cached.\n\n"
+    "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
+    "refused the launch. Nothing is enqueued unless it is True.");
+
+static PyObject *table_launch(struct table *table, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "launch takes a stream's handle and the values");
+        return NULL;
+    }
+    CUstream stream = PyLong_AsVoidPtr(args[0]);
+    if (stream == NULL && PyErr_Occurred())
+        return NULL;
+    if (PyDict_GET_SIZE(table->recordings) != 0) /* a graph may have to learn of the tensors */
+        return outcome_value(DECLINED);
+    struct call call;
+    enum outcome outcome = call_read(table->core, &table->signature, args[1], table->read, &call);
+    return outcome == DONE ? launch_call(table, &call, stream) : outcome_value(outcome);
+}
+
+/* Plans ------------------------------------------------------------------------------------------------------------------------------ */
+
+/* The types of the arguments that are no tensors, whose addresses are in the key. */
+static PyObject *types_of(const struct signature *signature, PyObject *values)
+{
+    PyObject *types = PyTuple_New((Py_ssize_t)signature->other_count);
+    for (size_t i = 0; types != NULL && i < signature->other_count; i++)
+        PyTuple_SET_ITEM(types, (Py_ssize_t)i, Py_NewRef(Py_TYPE(PyTuple_GET_ITEM(values, signature->others[i]))));
+    return types;
+}
+
+static bool add_plan(struct table *table, const struct call *call, PyObject *source)
+{
+    struct plan *plan = plan_new(table->core, source, &table->signature, table->launcher == NULL);
+    PyObject *types = plan == NULL ? NULL : types_of(&table->signature, call->values);
+    bool added = types != NULL && cache_add(&table->cache, call, types, plan);
+    Py_XDECREF(types);
+    Py_XDECREF(plan);
+    return added;
+}
+
+PyDoc_STRVAR(add_doc,
+    "add(values, plan, /)\n--\n\n"
+    "Keep Python's plan of a call for later ones; return whether later calls can hit it.\n\n"
+    "Raises ValueError for a plan that is malformed or beyond the core's limits.");
+
+static PyObject *table_add(struct table *table, PyObject *args)
+{
+    PyObject *values, *source;
+    if (!PyArg_ParseTuple(args, "OO:add", &values, &source))
+        return NULL;
+    struct call call;
+    enum outcome outcome = call_read(table->core, &table->signature, values, table->read, &call);
+    if (outcome != DONE)
+        return outcome == RAISED ? NULL : Py_NewRef(Py_False);
+    return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;
+}
+
+static PyObject *table_drop(struct table *table, PyObject *Py_UNUSED(unused))
+{
+    cache_clear(&table->cache);
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t table_length(struct table *table)
+{
+    return (Py_ssize_t)cache_plan_count(&table->cache);
+}
+
+/* The type --------------------------------------------------------------------------------------------------------------------------- */
+
+/* Take what launches: a driver's double, or the number of the device's context, for which the driver is opened. */
+static bool read_target(struct table *table, PyObject *target)
+{
+    if (PyCallable_Check(target)) {
+        table->launcher = Py_NewRef(target);
+        return true;
+    }
+    table->context = PyLong_AsVoidPtr(target);
+    return !PyErr_Occurred() && driver_open(&table->core->driver);
+}
+
+static bool table_read(struct table *table, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"parameters", "tensors", "others", "keyed", "read", "recordings", "target", "adopts", NULL};
+    PyObject *tensors, *others, *keyed, *read, *recordings, *target;
+    Py_ssize_t parameters;
+    int adopts;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$nOOOOO!Op:Table", names, &parameters, &tensors, &others, &keyed, &read, &PyDict_Type,
+            &recordings, &target, &adopts))
+        return false;
+    table->read = Py_NewRef(read);
+    table->recordings = Py_NewRef(recordings);
+    table->adopts = adopts != 0;
+    return signature_read(&table->signature, parameters, tensors, others, keyed) && read_target(table, target);
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    struct table *table = (struct table *)type->tp_alloc(type, 0);
+    if (table == NULL)
+        return NULL;
+    table->module = Py_NewRef(PyType_GetModule(type));
+    table->core = core_of(table->module);
+    if (table_read(table, args, kwargs))
+        return (PyObject *)table;
+    Py_DECREF(table);
+    return NULL;
+}
+
+static int table_traverse(struct table *table, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(table));
+    Py_VISIT(table->module);
+    Py_VISIT(table->read);
+    Py_VISIT(table->recordings);
+    Py_VISIT(table->launcher);
+    return cache_traverse(&table->cache, visit, arg);
+}
+
+/* The readers stay until the end: a launch may be in one of them. */
+static int table_clear(struct table *table)
+{
+    cache_clear(&table->cache);
+    return 0;
+}
+
+static void table_dealloc(struct table *table)
+{
+    PyTypeObject *type = Py_TYPE(table);
+    PyObject_GC_UnTrack(table);
+    cache_clear(&table->cache);
+    Py_CLEAR(table->read);
+    Py_CLEAR(table->recordings);
+    Py_CLEAR(table->launcher);
+    Py_CLEAR(table->module);
+    type->tp_free(table);
+    Py_DECREF(type);
+}
+
+static PyMethodDef table_methods[] = {
+    {"launch", (PyCFunction)(void (*)(void))table_launch, METH_FASTCALL, launch_doc},
+    {"add", (PyCFunction)table_add, METH_VARARGS, add_doc},
+    {"clear", (PyCFunction)table_drop, METH_NOARGS, PyDoc_STR("clear()\n--\n\nDrop all plans.")},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "The cached plans of one launcher, and their launches."},
+    {Py_tp_new, table_new},
+    {Py_tp_traverse, table_traverse},
+    {Py_tp_clear, table_clear},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_methods, table_methods},
+    {Py_sq_length, table_length},
+    {0, NULL},
+};
+
+PyType_Spec table_spec = {
+    .name = "tilec_runtime._core.Table",
+    .basicsize = sizeof(struct table),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = table_slots,
+};

@@ -1,0 +1,91 @@
+"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver is too old for. Imported when it is first needed."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tilec_runtime.errors import MissingError, TilecError
+from tilec_runtime.model.arch import Version
+
+_FIX = "install it: pip install 'nvidia-nvjitlink>=13,<14'"
+_LOCK = threading.Lock()  # one link at a time: the library keeps state of the process
+
+
+class LinkError(TilecError):
+    """nvJitLink made no machine code; `what` is its log."""
+
+
+class Form(enum.Enum):
+    """What is made into machine code, as nvJitLink calls it."""
+
+    PTX = "PTX"
+    LTOIR = "LTOIR"
+
+
+class Linker(Protocol):
+    """What makes machine code without a driver."""
+
+    @property
+    def version(self) -> Version:
+        """CUDA release that it is of."""
+
+    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+        """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
+
+        Raises:
+            LinkError: there is none.
+        """
+
+
+class NvJitLink:
+    """`Linker` on cuda.bindings."""
+
+    def __init__(self) -> None:
+        """Load the library.
+
+        Raises:
+            MissingError: there is none.
+        """
+        try:
+            from cuda.bindings import nvjitlink
+
+            major, minor = nvjitlink.version()
+        except (ImportError, RuntimeError, OSError) as error:  # the bindings look for the library at their first call
+            what = f"nvJitLink cannot be loaded: {' '.join(str(error).split())[:300]}"
+            raise MissingError(what, cause="neither the driver nor tilec brings it", fix=_FIX) from error
+        self._api: Any = nvjitlink
+        self._version = int(major), int(minor)
+
+    @property
+    def version(self) -> Version:
+        """CUDA release that it is of."""
+        return self._version
+
+    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+        """The cubin of a PTX text, or of LTO-IR, for an architecture.
+
+        Raises:
+            LinkError: there is none.
+        """
+        api = self._api
+        told = [f"-arch={arch}", *(["-lto"] if form is Form.LTOIR else []), *options]
+        with _LOCK:
+            try:
+                handle = api.create(len(told), told)
+            except api.nvJitLinkError as error:
+                raise LinkError(f"{error} ({' '.join(told)})") from error
+            try:
+                api.add_data(handle, getattr(api.InputType, form.value), data, len(data), name)
+                api.complete(handle)
+                cubin = bytearray(api.get_linked_cubin_size(handle))
+                api.get_linked_cubin(handle, cubin)
+            except api.nvJitLinkError as error:
+                log = bytearray(api.get_error_log_size(handle))
+                api.get_error_log(handle, log)
+                raise LinkError(bytes(log).rstrip(b"\0").decode("utf-8", "replace").strip() or str(error)) from error
+            finally:
+                api.destroy(handle)
+        return bytes(cubin)

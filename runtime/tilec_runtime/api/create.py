@@ -1,0 +1,248 @@
+"""Functions that make tensors, each a lazy op that allocates, and fills with what is known, on the stream where it runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilec_runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Make, dense, filled, known, real, sized
+from tilec_runtime.errors import TensorError, UsageError
+from tilec_runtime.kernels import recipes
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.ops.combinators import value as value_op
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.scalars import refusal, whole
+from tilec_runtime.tensors.described import Described, require_tensor
+from tilec_runtime.tensors.meta import MetaTensor
+from tilec_runtime.tensors.tensor import Tensor
+
+_NO_ZERO = ("f8e8m0",)
+_UNKNOWN = tuple(name for name in DTYPES if name not in SUPPORTED)
+
+
+def empty(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A tensor whose contents are whatever was there: for what writes all of it.
+
+    Args:
+        shape: extents: an int or a tuple.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off.
+    """
+    name = known("empty", dtype)
+    return Make("empty", sized("empty", shape, name), name, None)
+
+
+def zeros(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A tensor of zeros.
+
+    Args:
+        shape: extents: an int or a tuple.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off; f8e8m0 has no zero.
+    """
+    return _constant("zeros", shape, 0, known("zeros", dtype, but=_NO_ZERO))
+
+
+def ones(shape: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A tensor of ones. Everything else as for `zeros`."""
+    return _constant("ones", shape, 1, known("ones", dtype))
+
+
+def full(shape: Any, value: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A tensor of one value.
+
+    Args:
+        shape: extents: an int or a tuple.
+        value: a number. Floats are rounded to the nearest element.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off, or the dtype does not hold the value.
+    """
+    name = known("full", dtype)
+    return Make("full", sized("full", shape, name), name, filled("full", value, name))
+
+
+def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
+    """Set all elements of a tensor; the op gives the tensor back.
+
+    Args:
+        tensor: a tensor or partition, which moves in if it is owned; a mutable borrow; or an op that gives one of these.
+        value: a number.
+
+    Raises:
+        TensorError: it is no tensor, its dtype does not hold the value, or its elements do not lie side by side.
+        OwnershipError: it cannot be written.
+    """
+    if isinstance(tensor, DeviceOp):
+        return tensor.then(lambda found: fill(found, value))
+    require_tensor(tensor, "fill")
+    if not tensor.readonly:  # which is refused anyway, and nothing that is said of gaps would help
+        dense(tensor)
+    return FillIn(tensor, filled("fill", value, tensor.dtype))
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """Numbers from `start` on, `step` apart, up to `stop` and without it. With one argument, from 0 up to that.
+
+    Element i is start + i * step. Integer dtypes take integers and compute exactly; float dtypes compute in f64 and round once.
+
+    Args:
+        start: the first number.
+        stop: where to end.
+        step: may be negative.
+        dtype: tilec's name, or a dtype of NumPy or torch; not bool.
+
+    Raises:
+        UsageError: the step is 0, or an argument is no finite number. TensorError: the dtype is off, or does not hold a number.
+    """
+    name = known("arange", dtype, but=NOT_COUNTED)
+    first, end = (0, start) if stop is None else (start, stop)
+    given: dict[str, Any] = {
+        "start": real("arange", "start", first),
+        "stop": real("arange", "stop", end),
+        "step": real("arange", "step", step),
+    }
+    begin, limit, jump = given.values()
+    if jump == 0:
+        raise UsageError("arange: the step is 0, so that the end is never reached", fix="pass a step that is not 0, or use full()")
+    floats = [key for key, number in given.items() if isinstance(number, float)]
+    if floats and DTYPES[name].kind != "float":
+        what = f"arange: {floats[0]} is {given[floats[0]]!r}, and {name} takes integers"
+        raise UsageError(what, fix="pass integers, or a float dtype")
+    count = _count(begin, limit, jump)
+    shape = sized("arange", count, name)
+    recipe = _steps(name, begin, jump, count)
+    if count:
+        for number in (begin, begin + (count - 1) * jump):
+            _held("arange", number, name)
+    return Make("arange", shape, name, recipe)
+
+
+def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """`num` numbers from `start` to `stop`, both of them included and exact, evenly apart.
+
+    Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with each operation rounded, and then rounded to the dtype;
+    integer dtypes take what is not above it.
+
+    Args:
+        start: the first number.
+        stop: the last number.
+        num: how many; one only where `start` is `stop`.
+        dtype: tilec's name, or a dtype of NumPy or torch; not bool.
+
+    Raises:
+        UsageError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or does not hold an end.
+    """
+    name = known("linspace", dtype, but=NOT_COUNTED)
+    first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
+    (count,) = sized("linspace", _index("linspace", "num", num), name)
+    if count == 1 and first != last:
+        what = f"linspace: one number cannot be both {first!r} and {last!r}"
+        raise TensorError(what, fix=f"ask for two at least, or for full((1,), {first!r})")
+    distance = last - first
+    if not math.isfinite(distance):
+        raise UsageError(f"linspace: from {first!r} to {last!r} is further than f64 reaches")
+    for number in (first, last) if count else ():
+        _held("linspace", number if DTYPES[name].kind == "float" else math.floor(number), name)
+    step = distance / (count - 1) if count > 1 else 0.0
+    return Make("linspace", (count,), name, recipes.Numbers(start=first, step=step, last=last))
+
+
+def eye(n: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """The unit matrix of n rows and columns. Everything else as for `eye_rect`."""
+    return _eye("eye", n, n, dtype)
+
+
+def eye_rect(rows: Any, columns: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
+    """A matrix of zeros with ones on its diagonal.
+
+    Args:
+        rows: how many.
+        columns: how many.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off; f8e8m0 has no zero.
+    """
+    return _eye("eye_rect", rows, columns, dtype)
+
+
+def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
+    """A contiguous copy of a tensor with another dtype.
+
+    Numbers are rounded once, to nearest even. Floats become integers towards zero: what is too large becomes the nearest bound, and NaN 0.
+    Integers become integers by their low bits, and bools by being other than 0. What is too large for a float becomes infinite, or NaN for
+    f8e4m3 and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0. f4e2m1 has neither infinity nor NaN: both become
+    its largest number, 6, and what is too large too.
+
+    Args:
+        source: a tensor, view, shared tensor or borrow, which is claimed for reading until the op has run; a tensor of another library; or
+            an op that gives one of these.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes. OwnershipError: it cannot be read.
+    """
+    name = known("convert", dtype)
+    if isinstance(source, DeviceOp):
+        return source.then(lambda found: convert(found, name))
+    return Convert(source if isinstance(source, Described) else Tensor.from_foreign(source), name)
+
+
+def meta(shape: Any, dtype: Any = "f32") -> DeviceOp[MetaTensor]:
+    """A tensor's shape, strides and dtype without memory: to see what reshaping, slicing and cutting into tiles would give.
+
+    Args:
+        shape: extents: an int or a tuple.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+
+    Raises:
+        TensorError: the shape or the dtype is off.
+    """
+    return value_op(MetaTensor(shape, dtype))
+
+
+def _constant(what: str, shape: Any, number: int, dtype: str) -> DeviceOp[Tensor]:
+    value = bool(number) if DTYPES[dtype].kind == "bool" else number
+    return Make(what, sized(what, shape, dtype), dtype, filled(what, value, dtype))
+
+
+def _eye(what: str, rows: Any, columns: Any, dtype: Any) -> DeviceOp[Tensor]:
+    name = known(what, dtype, but=(*_NO_ZERO, *_UNKNOWN))
+    extents = sized(what, (_index(what, "rows", rows), _index(what, "columns", columns)), name)
+    one = filled(what, True if DTYPES[name].kind == "bool" else 1, name)
+    return Make(what, extents, name, recipes.Diagonal(bits=one.bits, rows=extents[0], columns=extents[1]))
+
+
+def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:
+    if DTYPES[dtype].kind != "float":
+        return recipes.Integers(start=int(start), step=int(step))
+    first, jump = float(start), float(step)
+    last = jump * (count - 1) + first
+    return recipes.Numbers(start=first, step=jump, last=last)
+
+
+def _count(start: float, stop: float, step: float) -> int:
+    """How many numbers there are from `start` up to `stop`."""
+    if all(isinstance(number, int) for number in (start, stop, step)):
+        return max(0, -int((start - stop) // step))
+    steps = (stop - start) / step
+    if not math.isfinite(steps):
+        raise UsageError(f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches")
+    return max(0, math.ceil(steps))
+
+
+def _held(what: str, number: float, dtype: str) -> None:
+    """See that a dtype holds a number, as its nearest element."""
+    why = refusal(number, dtype)
+    if why:
+        raise TensorError(f"{what}: an element {why}", fix="take a wider dtype, or a smaller range")
+
+
+def _index(what: str, name: str, value: Any) -> int:
+    return whole(f"{what}: {name}", value, TensorError)

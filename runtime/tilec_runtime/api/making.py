@@ -1,0 +1,238 @@
+"""The ops that make, fill and convert tensors, and the checks that they have in common: all of them before anything is enqueued."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, final
+
+from tilec_runtime.errors import TensorError, UsageError
+from tilec_runtime.kernels import CODES, recipes, width_of
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.copy_ops import Dup, End, Transfer
+from tilec_runtime.ops.holding import Held, discard_all, hold_all, settle_all
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.scalars import encoder_of, format_of, is_number, refusal, shown
+from tilec_runtime.tensors.described import Described, dtype_name
+from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of
+from tilec_runtime.tensors.tensor import Tensor
+
+# Dtypes that kernels know, and those among all that have no zero or too few numbers to count with.
+SUPPORTED = tuple(CODES)
+NOT_COUNTED = ("bool", "f8e8m0", *(name for name in DTYPES if name not in CODES))
+# The largest tensor that addresses can name, in bytes.
+_MOST = 1 << 48
+# Of the largest integers that f64 holds.
+_BITS = 1023
+
+
+@final
+class Make(DeviceOp[Tensor]):
+    """A new tensor, and what fills it."""
+
+    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None) -> None:
+        """Keep what was checked.
+
+        Args:
+            what: the function, for messages.
+            shape: extents.
+            dtype: tilec's name.
+            recipe: fills it; None leaves in it whatever was there.
+        """
+        self._what, self._shape, self._dtype, self._recipe = what, shape, dtype, recipe
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(self._shape)))
+
+    @property
+    def name(self) -> str:
+        """`zeros`."""
+        return self._what
+
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
+        ctx.writes(made.storage)
+        if self._recipe is not None:
+            recipes.enqueue(self._recipe, ctx, _place(made))
+        return made
+
+
+@final
+class FillIn(DeviceOp[Any]):
+    """One value for all elements of a tensor that is there. It moves in, or is borrowed, as in a launch, and comes out of the result."""
+
+    def __init__(self, tensor: Described, recipe: recipes.Fill) -> None:
+        """Take the tensor.
+
+        Raises:
+            OwnershipError: it cannot be written.
+        """
+        self._recipe = recipe
+        self._held: list[Held] = []
+        self._held = hold_all([(tensor, True)], holder("fill"))
+
+    @property
+    def name(self) -> str:
+        """`fill`."""
+        return "fill"
+
+    def _execute(self, ctx: ExecutionContext) -> Any:
+        held, self._held = self._held, []
+        try:
+            taken, given = held[0].ready(ctx)
+            recipes.enqueue(self._recipe, ctx, recipes.Place(storage=taken.storage, facts=taken._facts))  # noqa: SLF001 - ready to be used
+        except BaseException:
+            discard_all(held)
+            raise
+        settle_all(held, ctx)
+        return given
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for argument in self._held:
+            argument.require_here(ctx)
+
+    def _discard(self) -> None:
+        held, self._held = self._held, []
+        discard_all(held)
+
+    def __del__(self) -> None:
+        """An op that is dropped without having run gives back what moved in."""
+        discard_all(self.__dict__.get("_held", ()))
+
+
+@final
+class Convert(Transfer[Tensor]):
+    """The elements of a tensor as those of another dtype, in memory of their own."""
+
+    def __init__(self, source: Described, dtype: str) -> None:
+        """Claim the tensor for reading, until the op has run.
+
+        Raises:
+            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or the dtype's elements share bytes and
+                would not fill them.
+        """
+        checked_packing(dtype, source.shape)
+        self._dtype = dtype
+        contiguous = source.is_contiguous and source.dtype != dtype
+        # Elements that lie apart are put together first; and a copy is all that the same dtype takes.
+        self._copy: Dup | None = None if contiguous else Dup(source, "convert")
+        self._ends = (End(source, holder("convert")).take(),) if contiguous else ()
+
+    @property
+    def name(self) -> str:
+        """`convert`."""
+        return "convert"
+
+    def _execute(self, ctx: ExecutionContext) -> Tensor:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            dense = ctx.run(copy)
+            return dense if dense.dtype == self._dtype else ctx.run(Convert(dense, self._dtype))
+        (source,) = self.ends
+        with source:
+            source.begin(ctx)
+            made = Tensor.uninitialized(
+                source.facts.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool
+            )
+            ctx.writes(made.storage)
+            recipes.convert(ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts))
+        return made
+
+    def _discard(self) -> None:
+        super()._discard()
+        if self._copy is not None:
+            self._copy._discard()  # noqa: SLF001 - an op too
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        super()._require_here(ctx)
+        if self._copy is not None:
+            self._copy._require_here(ctx)  # noqa: SLF001 - an op too
+
+    def _require_captured(self, ctx: ExecutionContext) -> None:
+        for source in self._ends:
+            ctx.refuse_allocation(DTYPES[self._dtype].size_of(math.prod(source.facts.shape)))
+
+
+def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
+    """A dtype's name.
+
+    Args:
+        what: the function, for messages.
+        dtype: tilec's name, or a dtype of NumPy or torch.
+        but: dtypes that the function makes nothing of.
+
+    Raises:
+        TensorError: it is none, or the function does not take it.
+    """
+    name = dtype_name(dtype)
+    if name in but:
+        raise TensorError(f"{what} makes no tensors of {name}", fix=f"take one of {', '.join(d for d in DTYPES if d not in but)}")
+    return name
+
+
+def sized(what: str, shape: Any, dtype: str) -> tuple[int, ...]:
+    """The extents of a tensor.
+
+    Raises:
+        TensorError: it has no shape, a negative extent, or more bytes than there are addresses.
+    """
+    extents = checked_shape(shape)
+    checked_packing(dtype, extents)
+    nbytes = DTYPES[dtype].size_of(math.prod(extents))
+    if nbytes >= _MOST:
+        what = f"{what}: a tensor of {dtype} and shape {extents} has {nbytes} bytes, and no device has as much memory"
+        raise TensorError(what, cause="extents multiply", fix="check the shape")
+    return extents
+
+
+def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
+    """What fills a tensor with a value.
+
+    Raises:
+        TensorError: the dtype does not hold the value.
+    """
+    row = DTYPES[dtype]
+    if not is_number(value):
+        raise TensorError(f"{what}: the value is a {type(value).__qualname__}, and elements are numbers")
+    why = refusal(value, dtype)
+    if why:
+        raise TensorError(f"{what}: the value {why}")
+    plain = value.item() if hasattr(value, "item") else value
+    encode = encoder_of(dtype)
+    bits = int.from_bytes(struct.pack(f"<{format_of(dtype)}", encode(plain) if encode else plain), "little")
+    if row.packed:
+        bits = sum(bits << row.bits * place for place in range(row.per_byte))
+    return recipes.Fill(bits=bits, width=width_of(dtype))
+
+
+def real(what: str, name: str, value: Any) -> float:
+    """A number that is no bool.
+
+    Raises:
+        UsageError: it is none, not finite, or beyond f64.
+    """
+    plain = value.item() if is_number(value) and hasattr(value, "item") else value
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
+        raise UsageError(f"{what}: {name} is {shown(value)}, and must be a number")
+    if isinstance(plain, int) and plain.bit_length() > _BITS:
+        raise UsageError(f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold")
+    if not math.isfinite(plain):
+        raise UsageError(f"{what}: {name} is {plain!r}, and must be finite")
+    return plain
+
+
+def dense(tensor: Described) -> None:
+    """See that a tensor's elements fill a stretch of memory, in whatever order.
+
+    Raises:
+        TensorError: there are gaps between them.
+    """
+    if extent_of(tensor.shape, tensor.strides) != tensor.size:
+        what = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
+        raise TensorError(what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)")
+
+
+def _place(made: Tensor) -> recipes.Place:
+    return recipes.Place(storage=made.storage, facts=made._facts)  # noqa: SLF001 - its own module's

@@ -1,0 +1,82 @@
+"""Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device. docs/random.md says how to reproduce them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Any
+
+from tilec_runtime.api.making import Make, known, real, sized
+from tilec_runtime.errors import UsageError
+from tilec_runtime.kernels import recipes
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.scalars import shown, whole
+from tilec_runtime.tensors.tensor import Tensor
+
+_MADE = ("f16", "bf16", "f32", "f64")
+_OTHERS = tuple(name for name in DTYPES if name not in _MADE)
+
+
+def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp[Tensor]:
+    """Random numbers that are uniform in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+
+    Args:
+        shape: extents: an int or a tuple.
+        dtype: f16, bf16, f32 or f64.
+        seed: from 0 to 2^64 - 1; one seed gives the same bits on every device. None draws one.
+
+    Raises:
+        TensorError: the shape or the dtype is off. UsageError: the seed is.
+    """
+    name = known("rand", dtype, but=_OTHERS)
+    return Make("rand", sized("rand", shape, name), name, recipes.Uniform(seed=_seed("rand", seed)))
+
+
+def randn(shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32", seed: int | None = None) -> DeviceOp[Tensor]:
+    """Random numbers of a normal distribution. For f16 and bf16 they are made in f32, and rounded.
+
+    Args:
+        shape: extents: an int or a tuple.
+        mean: of the distribution.
+        std: its standard deviation, which is not negative.
+        dtype: f16, bf16, f32 or f64.
+        seed: as for `rand`.
+
+    Raises:
+        TensorError: the shape or the dtype is off. UsageError: the seed, the mean or the deviation is.
+    """
+    return _randn("randn", shape, mean, std, known("randn", dtype, but=_OTHERS), seed)
+
+
+def randn_f16(shape: Any, *, mean: float = 0.0, std: float = 1.0, seed: int | None = None) -> DeviceOp[Tensor]:
+    """`randn` of f16."""
+    return _randn("randn_f16", shape, mean, std, "f16", seed)
+
+
+def _randn(what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | None) -> DeviceOp[Tensor]:
+    numbers = [_computed(what, key, number, dtype) for key, number in (("mean", mean), ("std", std))]
+    if numbers[1] < 0:
+        raise UsageError(f"{what}: std is {shown(std)}, and a deviation is not negative")
+    recipe = recipes.Normal(seed=_seed(what, seed), mean=numbers[0], deviation=numbers[1])
+    return Make(what, sized(what, shape, dtype), dtype, recipe)
+
+
+def _computed(what: str, name: str, value: Any, dtype: str) -> float:
+    """A number in the type that the distribution is computed in: f64, or f32 for all other dtypes."""
+    number = real(what, name, value)
+    code = "<d" if dtype == "f64" else "<f"
+    try:
+        found: float = struct.unpack(code, struct.pack(code, number))[0]
+    except (OverflowError, struct.error) as error:
+        raise UsageError(f"{what}: {name} is {shown(value)}, which f32 cannot hold") from error  # f64 holds all that `real` gives
+    return found
+
+
+def _seed(what: str, seed: Any) -> int:
+    if seed is None:
+        return int.from_bytes(os.urandom(8), "little")
+    number = whole(f"{what}: the seed", seed)
+    if not 0 <= number < 2**64:
+        raise UsageError(f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1", fix="take it modulo 2**64")
+    return number

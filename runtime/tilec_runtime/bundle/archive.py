@@ -1,0 +1,233 @@
+"""The zip subset that bundles use: one way to write every byte, and a reader that accepts nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from typing import BinaryIO, NoReturn
+
+from tilec_runtime.bundle import limits
+from tilec_runtime.errors import BundleError
+from tilec_runtime.values import value_class
+
+MAX_FILE = (1 << 32) - 2  # of the format: zip counts in 32 and 16 bits without its extensions
+MAX_MEMBERS = (1 << 16) - 2
+
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_NEEDS = 20  # zip 2.0: deflate
+_MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
+_DATE = 0x21  # 1980-01-01, the oldest that zip can say
+_MODE = 0o100644 << 16
+_UTF8 = 0x800
+# Of an entry of the directory: what stands in front of its method, and between the length of its name and its place.
+_PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
+_PLAIN_TAIL = (0, 0, 0, 0, _MODE)
+_STORED, _DEFLATED = 0, 8
+_LEVEL = 6
+_CHUNK = 1 << 20
+
+
+@value_class(frozen=True, slots=True)
+class Member:
+    """One entry of the central directory; sizes in bytes."""
+
+    name: str
+    method: int
+    crc: int
+    packed: int
+    size: int
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """Where the next member starts."""
+        return self.offset + _LOCAL.size + len(self.name.encode()) + self.packed
+
+    @property
+    def flags(self) -> int:
+        """The zip flags: whether the name is UTF-8, nothing else."""
+        return 0 if self.name.isascii() else _UTF8
+
+    def local_header(self) -> bytes:
+        """The bytes in front of the member's data."""
+        name = self.name.encode()
+        return _LOCAL.pack(b"PK\3\4", _NEEDS, self.flags, self.method, 0, _DATE, self.crc, self.packed, self.size, len(name), 0) + name
+
+    def central_header(self) -> bytes:
+        """The member's entry in the central directory."""
+        name = self.name.encode()
+        how = (_MADE_BY, _NEEDS, self.flags, self.method, 0, _DATE)
+        sizes = (self.crc, self.packed, self.size, len(name))
+        return _CENTRAL.pack(b"PK\1\2", *how, *sizes, 0, 0, 0, 0, _MODE, self.offset) + name
+
+
+class ArchiveWriter:
+    """Writes an archive front to back; equal members give equal bytes. `digest` is the SHA-256 of all that was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self._members: list[Member] = []
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes so far (hex)."""
+        return self._hash.hexdigest()
+
+    def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
+        """Append a member, deflated unless that makes it longer, or shorter than a reader believes. (A bundle's names ascend.)
+
+        Args:
+            name: the member's name, with forward slashes.
+            data: its bytes.
+            deflate: try to; False for what is known to be packed already.
+
+        Returns:
+            Bytes that the data takes in the archive.
+
+        Raises:
+            OverflowError: the archive would be longer, or have more members, than the format can say.
+        """
+        method, packed = _STORED, data
+        if deflate:
+            stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+            deflated = stream.compress(data) + stream.flush()
+            if len(deflated) < len(data) <= len(deflated) * limits.RATIO:
+                method, packed = _DEFLATED, deflated
+        member = Member(name, method, zlib.crc32(data), len(packed), len(data), self.size)
+        if member.end > MAX_FILE or len(self._members) >= MAX_MEMBERS:
+            raise OverflowError(f"more than {MAX_FILE} bytes or {MAX_MEMBERS} members")
+        self._put(member.local_header())
+        self._put(packed)
+        self._members.append(member)
+        return len(packed)
+
+    def close(self) -> None:
+        """Append the central directory (the file itself stays open)."""
+        start = self.size
+        for member in self._members:
+            self._put(member.central_header())
+        count = len(self._members)
+        self._put(_END.pack(b"PK\5\6", 0, 0, count, count, self.size - start, start, 0))
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data)
+        self._hash.update(data)
+        self.size += len(data)
+
+
+ReadAt = Callable[[int, int], bytes]
+
+
+def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]) -> dict[str, Member]:
+    """The members of an archive, by name, from its central directory alone.
+
+    Args:
+        read_at: reads (offset, length); gives fewer bytes only at the end.
+        size: of the archive in bytes.
+        check_name: whether a member may have this name.
+
+    Raises:
+        BundleError: the directory is not, byte for byte, what `ArchiveWriter` writes.
+    """
+    if size > limits.FILE + (limits.MEMBERS << 8):
+        damaged(f"has {size} bytes, more than any bundle")
+    if size < _END.size or (tail := read_at(size - _END.size, _END.size))[:4] != b"PK\5\6":
+        head = read_at(0, 4) if size >= 4 else b""
+        damaged("is cut short or has data behind its end" if head == b"PK\3\4" else "is not a bundle: it does not read as a zip file")
+    if len(tail) != _END.size:
+        damaged("is cut short")
+    _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
+    if disk or first_disk or comment or here != count or start + length + _END.size != size:
+        damaged("has an end record that does not fit it")
+    if count > limits.MEMBERS or length < count * _CENTRAL.size or length > count * (_CENTRAL.size + 256):
+        damaged(f"has a directory of {length} bytes for {count} members")
+    directory = read_at(start, length)
+    if len(directory) != length:
+        damaged("is cut short")
+    members: dict[str, Member] = {}
+    at, expected, last = 0, 0, ""
+    # Written out, since a bundle has hundreds of images and each first launch waits for this.
+    for _ in range(count):
+        if at + _CENTRAL.size > length:
+            damaged("has a directory that is cut short")
+        fields = _CENTRAL.unpack_from(directory, at)
+        method, crc, packed, member_size, name_length, offset = fields[4], fields[7], fields[8], fields[9], fields[10], fields[16]
+        at += _CENTRAL.size + name_length
+        raw = directory[at - name_length : at]
+        if method not in (_STORED, _DEFLATED):
+            damaged(f"uses zip method {method}; bundles are stored or deflated")
+        if not raw.isascii() or not raw or len(raw) != name_length:
+            damaged("has a directory entry without a usable name")
+        name = raw.decode("ascii")
+        # What no bundle has: flags (encryption), other dates, extra fields, comments, links. The rest is as a writer makes it.
+        if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
+            damaged(f"has a directory entry of {name[:80]!r} that tilec does not write")
+        if not check_name(name):
+            damaged(f"holds a file {name[:80]!r}, which no bundle has")
+        if name <= last:
+            damaged(f"holds {name!r} twice or out of order")
+        if offset != expected:
+            damaged(f"has {name} at another place than the one before it ends")
+        if method == _STORED and packed != member_size:
+            damaged(f"has two sizes of {name}")
+        if method == _DEFLATED and member_size > packed * limits.RATIO:
+            damaged(f"claims {member_size} bytes of {name} in {packed}")
+        members[name] = Member(name, method, crc, packed, member_size, offset)
+        expected, last = offset + _LOCAL.size + name_length + packed, name
+    if at != length or expected != start:
+        damaged("has gaps, or members that its directory does not list")
+    return members
+
+
+def read_member(read_at: ReadAt, member: Member) -> bytes:
+    """The data of a member, its header, size and CRC verified. Takes hardly more memory than the data itself.
+
+    Raises:
+        BundleError: it is damaged.
+    """
+    header = member.local_header()
+    if read_at(member.offset, len(header)) != header:
+        damaged(f"has a header of {member.name} that its directory contradicts")
+    start = member.offset + len(header)
+    data = read_at(start, member.packed) if member.method == _STORED else _inflated(read_at, member, start)
+    if len(data) != member.size or zlib.crc32(data) != member.crc:
+        damaged(f"has damaged data in {member.name}: size or checksum is off")
+    return data
+
+
+def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
+    """The data of a deflated member, read and inflated piece by piece; never more than the size that its directory declares."""
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    out = io.BytesIO()
+    end = start + member.packed
+    while not inflate.eof and out.tell() <= member.size:
+        piece = inflate.unconsumed_tail
+        if not piece:
+            piece = read_at(start, min(_CHUNK, end - start))
+            start += len(piece)
+        try:
+            data = inflate.decompress(piece, min(_CHUNK, member.size + 1 - out.tell()))
+        except zlib.error as exc:
+            damaged(f"has damaged data in {member.name}: {exc}")
+        if not piece and not data:
+            break
+        out.write(data)
+    if not inflate.eof or inflate.unused_data or start != end:
+        damaged(f"has another size of {member.name} than its directory says")
+    return out.getvalue()
+
+
+def damaged(what: str) -> NoReturn:
+    """Raise the error for a file that is no sound bundle; `what` continues "the bundle ..."."""
+    raise BundleError(
+        f"the bundle {what}",
+        cause="the file was cut short or changed on its way, or is not a tilec bundle",
+        fix="fetch it again, or rebuild it with `tilec build`",
+    )

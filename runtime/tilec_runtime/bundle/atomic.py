@@ -1,0 +1,164 @@
+"""Files that appear whole or not at all, alone or several together: written next to their places, then renamed into them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, final
+
+from tilec_runtime.errors import OutputError
+
+_CAUSES = {
+    errno.ENOSPC: ("the disk is full", "free some space, or choose an output directory on another disk"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space, or choose an output directory elsewhere"),
+    errno.EROFS: ("the file system is read-only", "choose an output directory that can be written"),
+    errno.EACCES: ("the directory may not be written by this user", "change its permissions, or choose another output directory"),
+    errno.EPERM: ("the directory may not be written by this user", "change its permissions, or choose another output directory"),
+    errno.ENOENT: ("the directory does not exist, or was removed meanwhile", "create it, or choose another output directory"),
+    errno.ENOTDIR: ("a part of the path is a file, not a directory", "choose another output directory"),
+    errno.EISDIR: ("a directory of that name is in the way", "remove it, or choose another output directory"),
+    errno.ENAMETOOLONG: ("the path is too long for the file system", "choose a shorter output directory or package name"),
+}
+
+
+_SUFFIX = ".tilec-new"
+_STALE = 3600.0  # seconds after which nobody still writes a file
+
+
+@final
+class Stage:
+    """Files on the way to their places, which they take together once all of them are written.
+
+    A context manager: when it is left, what was not put in place is removed. So are leftovers of processes that were killed, an hour later
+    and from the directories that it writes to.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Path, Path] = {}
+        self._swept: set[Path] = set()
+
+    def __enter__(self) -> Stage:
+        """The stage itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove what is still on the way."""
+        for temporary in self._waiting.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        self._waiting.clear()
+
+    def add(self, path: Path, temporary: Path) -> None:
+        """Take a whole file beside `path` that is to have its name."""
+        self._waiting[path] = temporary
+        if path.parent not in self._swept:
+            self._swept.add(path.parent)
+            _sweep(path.parent, before=temporary.stat().st_mtime - _STALE)
+
+    def write(self, path: Path, data: bytes) -> bool:
+        """Stage a file, unless it has this content already; whether that was done.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        return write_if_changed(path, data, stage=self)
+
+    def where(self, path: Path) -> Path:
+        """Where the content of `path` lies now."""
+        return self._waiting.get(path, path)
+
+    @property
+    def replaced(self) -> tuple[Path, ...]:
+        """Files that lie where staged ones will, and will be replaced."""
+        return tuple(path for path in self._waiting if os.path.lexists(path) and not path.is_dir())
+
+    def put_in_place(self) -> None:
+        """Rename every file, in the order in which they came.
+
+        Raises:
+            OutputError: a file cannot be put in place; where that can be foreseen, none was.
+        """
+        for path in self._waiting:
+            if path.is_dir():
+                raise output_error(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+        for path in [*self._waiting]:
+            try:
+                self._waiting[path].replace(path)
+            except OSError as exc:
+                raise output_error(path, exc) from exc
+            del self._waiting[path]
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, *, mode: int = 0o644, stage: Stage | None = None) -> Iterator[BinaryIO]:
+    """A file that replaces `path` when the block ends without an error; until then, and on any error, `path` is as it was.
+
+    The data is on disk before the name is: a crash leaves the old file or the new one. Missing parent directories are made.
+
+    Args:
+        path: the file to write.
+        mode: its permissions.
+        stage: puts it in place later, with others.
+
+    Yields:
+        A new, seekable binary file in `path`'s directory.
+
+    Raises:
+        OutputError: the file cannot be written; the temporary file is gone.
+    """
+    temporary = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=_SUFFIX, dir=path.parent)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        if stage is None:
+            Path(temporary).replace(path)
+        else:
+            stage.add(path, Path(temporary))
+        temporary = ""
+    except OSError as exc:
+        raise output_error(path, exc) from exc
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> bool:
+    """Give `path` the content `data` (at once, or with all the files of a stage), without touching it where it has it already.
+
+    Returns:
+        Whether the file was written.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    with contextlib.suppress(OSError):
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size == len(data) and path.read_bytes() == data:
+            return False
+    with atomic_write(path, stage=stage) as file:
+        file.write(data)
+    return True
+
+
+def _sweep(folder: Path, *, before: float) -> None:
+    for left in folder.glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < before:
+                left.unlink()
+
+
+def output_error(path: Path, exc: OSError) -> OutputError:
+    """An OSError met while writing `path`, as the error that users see."""
+    cause, fix = _CAUSES.get(exc.errno or 0, ("", "check the output directory, or choose another one"))
+    return OutputError(f"cannot write {path}: {exc.strerror or exc}", cause=cause, fix=fix)

@@ -1,0 +1,282 @@
+"""Which image of a variant a device runs: a pure choice that gives its reasons, made before the driver is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec_runtime.errors import NoImageError
+from tilec_runtime.model.arch import ARCHS, TargetKind, Version, dotted
+from tilec_runtime.model.driver import cuda_of_ptx_isa, required_driver
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitBy, JitFallback
+from tilec_runtime.values import value_class
+
+# Languages whose kernels only a GPU runs, as messages call them.
+LANGUAGES = {
+    "cuda": "a CUDA C++ kernel",
+    "prebuilt": "a kernel that came without Tile IR",
+    "simt": "a SIMT kernel",
+    "triton": "a Triton kernel",
+}
+LACKS_TILE_IR = "the kernel was built without portable Tile IR"
+
+# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does, which has to be installed and of a
+# release that reads it. LTO-IR goes before PTX there: its code is optimized for the device, that of PTX was for the oldest one.
+_EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
+# What has to be compiled at load, in words.
+FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
+# What a process says to let anything be compiled at load.
+JIT_VARIABLE = "TILEC_JIT_FALLBACK"
+_ALLOW = f'let it be compiled at load: jit-fallback = "allow" in [targets], or {JIT_VARIABLE}=allow'
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class DeviceFacts:
+    """What the choice knows of a device, and of what may be compiled for it at load.
+
+    Attributes:
+        cc: compute capability, such as (9, 0).
+        driver: CUDA release that its driver serves, such as (13, 0).
+        name: its name, for messages.
+        interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
+        jit: what is said of compiling at load; None where nothing is, which denies it: what a bundle holds may still be of no use here.
+    """
+
+    cc: Version = (0, 0)
+    driver: Version = (0, 0)
+    name: str = ""
+    interprets: tuple[Version, Version] | None = None
+    jit: JitFallback | None = None
+
+    def __str__(self) -> str:
+        """`NVIDIA H200 (compute capability 9.0, driver of CUDA 13.0)`, or `the cpu device`."""
+        if self.interprets:
+            return "the cpu device"
+        return f"{self.name or 'GPU'} (compute capability {dotted(self.cc)}, driver of CUDA {dotted(self.driver)})"
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One image of the choice: whether the device takes it, why or why not, and what has to compile it first (None: it is machine code)."""
+
+    image: ImageInfo
+    accepted: bool
+    reason: str
+    jit: JitBy | None = None
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """Every candidate, best first, then the refused ones."""
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def taken(self) -> Candidate | None:
+        """The candidate to load; None if nothing fits."""
+        return self.candidates[0] if self.candidates and self.candidates[0].accepted else None
+
+    @property
+    def image(self) -> ImageInfo | None:
+        """The image to load; None if nothing fits."""
+        return self.taken.image if self.taken else None
+
+
+def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
+    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR,
+    LTO-IR, and PTX that the driver does not read. The order of `images` does not matter.
+
+    Among equals the newest architecture wins, then (for what is compiled) the newest version, then the digest.
+    """
+    taken: list[tuple[tuple[Any, ...], Candidate]] = []
+    refused: list[tuple[tuple[Any, ...], Candidate]] = []
+    for image in images:
+        tie = (image.digest, image.symbol, image.cuda, image.exact)
+        reason = _refusal(image, device)
+        if reason:
+            refused.append(((str(image.target), tie), Candidate(image=image, accepted=False, reason=reason)))
+            continue
+        rank, reason, jit = _fit(image, device)
+        isa = image.ptx_isa or (0, 0)
+        suffix = ("a", "f", "").index(image.target.suffix)
+        key = (rank, -_ordinal(image.target.cc), suffix, -isa[0], -isa[1], tie)
+        taken.append((key, Candidate(image=image, accepted=True, reason=reason, jit=jit)))
+    taken.sort(key=lambda entry: entry[0])
+    refused.sort(key=lambda entry: entry[0])
+    return Choice(candidates=(*(c for _, c in taken), *(c for _, c in refused)))
+
+
+def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = "") -> Candidate:
+    """The candidate that `choose_image` chooses.
+
+    Args:
+        images: the images of one variant.
+        device: what to run on.
+        kernel: kernel or variant id, for the message.
+        language: what the kernel is written in, such as `cuda`, for the message; empty if unknown.
+
+    Raises:
+        NoImageError: none fits; the message lists every candidate and why it was refused.
+    """
+    choice = choose_image(images, device)
+    if choice.taken is not None:
+        return choice.taken
+    subject = f"{kernel}: " if kernel else ""
+    lines = [f"{subject}no image runs on {device}"]
+    lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or ["  the bundle holds no image of it"]
+    if device.interprets:
+        cause, fix = cpu_advice(images, language)
+        raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
+    raise NoImageError("\n".join(lines), fix=_advice(choice, device), kernel=kernel)
+
+
+def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
+    """Why no image of a variant runs on the cpu device, and the next step."""
+    if any(image.target.kind is TargetKind.TILEIR for image in images):
+        return "the kernel was built by a newer toolkit than this tilec knows", "take a newer tilec, or build with an older toolkit"
+    # Tile kernels and Triton's alone have cubins for exactly one capability without saying so in the target.
+    exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
+    if language == "tile" or (exact and language not in LANGUAGES):
+        return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
+    made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
+    return f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only", "run it on a machine with a GPU"
+
+
+def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
+    """Why the device cannot run an image, or an empty text where it can."""
+    target = image.target
+    if device.interprets:
+        return _cpu_refusal(image, *device.interprets)
+    if not target.runs_on(device.cc, exact=image.exact):
+        return _architecture_refusal(image, device.cc)
+    if _waits(image, device):
+        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR", TargetKind.LTOIR: "this LTO-IR of CUDA"}.get(target.kind)
+        what = f"{form} {dotted(image.ptx_isa)}" if form and image.ptx_isa else f"this {target.kind.value}"
+        return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
+    if target.kind is TargetKind.CUBIN or _allowed(device):
+        return ""
+    denied = "jit-fallback is deny" if device.jit else "jit-fallback is deny by default"
+    if target.kind is TargetKind.LTOIR:
+        return f"LTO-IR that nvJitLink would link, and {denied}"
+    if _needed_cuda(image) > device.driver:
+        reads = f"a driver of CUDA {dotted(device.driver)} does not read it"
+        return f"PTX ISA {dotted(image.ptx_isa or (0, 0))} that nvJitLink would compile, since {reads}, and {denied}"
+    return f"{FORMS[target.kind]} that the driver would compile, and {denied}"
+
+
+def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
+    """Whether an image is of no use before there is a newer driver, whatever may be compiled."""
+    needed = _needed_cuda(image)
+    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release makes, the driver does not load.
+    return needed > device.driver and (image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0])
+
+
+def _allowed(device: DeviceFacts) -> bool:
+    return device.jit in (JitFallback.WARN, JitFallback.ALLOW)
+
+
+def _cpu_refusal(image: ImageInfo, oldest: Version, newest: Version) -> str:
+    if image.target.kind is TargetKind.CUBIN:
+        return "machine code of a GPU"
+    if image.target.kind is TargetKind.PTX:
+        return "PTX, which only the driver of a GPU compiles"
+    if image.target.kind is TargetKind.LTOIR:
+        return "LTO-IR, which nvJitLink links for a GPU"
+    if image.ptx_isa is not None and not oldest <= image.ptx_isa <= newest:
+        return f"Tile IR {dotted(image.ptx_isa)}; the cpu device knows {dotted(oldest)} to {dotted(newest)}"
+    return ""
+
+
+def _architecture_refusal(image: ImageInfo, cc: Version) -> str:
+    target = image.target
+    here = f"not on {dotted(cc)}"
+    if target.kind is TargetKind.TILEIR:
+        return f"Tile IR cannot be assembled for compute capability {dotted(cc)}"
+    own = dotted(target.cc)
+    form = FORMS.get(target.kind)
+    if target.suffix == "a":
+        subject = f"architecture-specific {form}" if form else "an architecture-specific cubin"
+        return f"{subject} runs on compute capability {own} only, {here}"
+    if image.exact:
+        return f"this cubin runs on compute capability {own} only, {here}"
+    if target.suffix == "f":
+        subject = f"family-specific {form}" if form else "a family-specific cubin"
+        return f"{subject} runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
+    if form:
+        return f"{form} for compute capability {own} runs on {own} and later, {here}"
+    if cc[0] == target.cc[0] and cc[1] > target.cc[1]:
+        chip = target.cc if target.arch.soc else cc
+        return f"machine code for {own} does not run on {dotted(cc)}: {dotted(chip)} is a system on a chip with its own"
+    return f"a cubin runs on compute capability {own} and later {target.cc[0]}.x only, {here}"
+
+
+def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]:
+    """Rank of an image that the device takes, the rule by which it does, and what compiles it."""
+    target = image.target
+    own, here = dotted(target.cc), dotted(device.cc)
+    if device.interprets:
+        return _TILEIR, f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
+    if target.kind is TargetKind.TILEIR:
+        return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
+    if target.kind is TargetKind.LTOIR:
+        version = f" of CUDA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        return _LTOIR, f"LTO-IR{version} for {own}, linked by nvJitLink for {here}", JitBy.NVJITLINK
+    if target.kind is TargetKind.PTX:
+        version = f" of ISA {dotted(image.ptx_isa)}" if image.ptx_isa else ""
+        if _needed_cuda(image) > device.driver:
+            why = f"too new for a driver of CUDA {dotted(device.driver)}: compiled by nvJitLink for {here}"
+            return _LINKED, f"PTX{version} for {own}, {why}", JitBy.NVJITLINK
+        return _PTX, f"PTX{version} for {own}, compiled by the driver for {here}", JitBy.DRIVER
+    if target.suffix == "a" or (image.exact and not target.suffix):
+        return _EXACT, f"machine code made for exactly {own}", None
+    if target.suffix == "f":
+        return _FAMILY, f"machine code for the family of {own}", None
+    return _CUBIN, f"machine code for {own}" + ("" if own == here else f", which {here} runs"), None
+
+
+def _advice(choice: Choice, device: DeviceFacts) -> str:
+    fitting = [c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
+    if fitting:
+        return _advice_of(fitting, device)
+    tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
+    known = ARCHS.get(device.cc)
+    if known and (known.tile or not tile):
+        return machine_code(device)
+    if tile:
+        need = f"use a GPU of compute capability {dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
+        return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run" if device.cc > max(ARCHS) else need
+    older = [cc for cc in ARCHS if cc < device.cc]
+    if not older:
+        return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
+    return f"add compute_{max(older)[0]}{max(older)[1]} to [targets] and build again: PTX is what GPUs newer than tilec run"
+
+
+def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
+    """What to do where nothing is wrong with the architecture of these images: a policy is in the way, or an old driver."""
+    waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
+    portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
+    # A driver loads machine code of every toolkit of its own major release.
+    built = portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
+    steps = [machine_code(device)] if built else []
+    steps += [_ALLOW] if len(waiting) < len(fitting) else []  # a policy alone is in the way of the others
+    steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
+    # Of no other image a build asks what drivers read.
+    lowered = any(image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting)
+    steps += ["rebuild with a lower min-driver in [targets]"] if lowered else []
+    return "; or ".join(steps)
+
+
+def machine_code(device: DeviceFacts) -> str:
+    """What brings machine code for a device into a bundle."""
+    return f"add sm_{device.cc[0]}{device.cc[1]} to [targets] and build again"
+
+
+def _needed_cuda(image: ImageInfo) -> Version:
+    if image.target.kind is TargetKind.PTX and image.ptx_isa is not None:
+        return max(image.cuda, cuda_of_ptx_isa(image.ptx_isa))
+    return image.cuda
+
+
+def _ordinal(cc: Version) -> int:
+    return cc[0] * 100 + cc[1]

@@ -1,0 +1,258 @@
+"""Codecs between values and plain JSON: strict on reading, with the place of what does not fit."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tilec_runtime.bundle import limits
+from tilec_runtime.foreign import is_one_line
+from tilec_runtime.values import value_class
+
+MAX_ITEMS = 1 << 20  # of an array that has no smaller limit of its own
+
+
+class Misfit(Exception):  # noqa: N818 - never leaves the room: the caller turns it into a BundleError
+    """A JSON value that does not fit; `path` collects the steps to it, innermost first."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path: list[str] = []
+
+    @property
+    def where(self) -> str:
+        """`kernels[0].variants[2].id`."""
+        return "".join(reversed(self.path)).removeprefix(".")
+
+
+def unfit(where: str, what: str) -> NoReturn:
+    """Raise the Misfit of a place."""
+    misfit = Misfit(what)
+    misfit.path.append(where)
+    raise misfit
+
+
+@value_class(frozen=True, slots=True)
+class Codec:
+    """How one kind of value becomes plain JSON, and comes back; `read` raises Misfit."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def shown(value: Any) -> str:
+    """A JSON value for a message, cut short, however long or deep it is."""
+    import reprlib  # for messages alone
+
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    text = short.repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def record(cls: type[Any], **fields: Codec) -> Codec:
+    """A dataclass as an object with exactly these keys, each named as the attribute it holds."""
+    names = frozenset(fields)
+    readers = tuple((name, codec.read) for name, codec in fields.items())
+    writers = tuple((name, codec.write) for name, codec in fields.items())
+
+    def read(value: Any) -> Any:
+        if type(value) is not dict:
+            raise Misfit(f"must be an object, is {shown(value)}")
+        if value.keys() != names:
+            unknown, missing = sorted(value.keys() - names), sorted(names - value.keys())
+            raise Misfit("; ".join([f"unknown key {shown(k)}" for k in unknown[:3]] + [f"key {k!r} is missing" for k in missing[:3]]))
+        given = {}
+        name = ""
+        try:
+            for name, reader in readers:
+                given[name] = reader(value[name])
+        except Misfit as misfit:
+            misfit.path.append(f".{name}")
+            raise
+        return cls(**given)
+
+    def write(value: Any) -> Any:
+        return {name: writer(getattr(value, name)) for name, writer in writers}
+
+    return Codec(write, read)
+
+
+def sequence(item: Codec, *, most: int = MAX_ITEMS) -> Codec:
+    """A tuple as an array of at most `most` items."""
+    reader, writer = item.read, item.write
+
+    def read(value: Any) -> Any:
+        if type(value) is not list:
+            raise Misfit(f"must be an array, is {shown(value)}")
+        if len(value) > most:
+            raise Misfit(f"has {len(value)} items, more than {most}")
+        out = []
+        try:
+            for entry in value:
+                out.append(reader(entry))  # noqa: PERF401 - its length is the index in the error
+        except Misfit as misfit:
+            misfit.path.append(f"[{len(out)}]")
+            raise
+        return tuple(out)
+
+    def write(value: Any) -> Any:
+        return [writer(entry) for entry in value]
+
+    return Codec(write, read)
+
+
+def row(*columns: Codec) -> Codec:
+    """A tuple of fixed length as an array of fixed length."""
+    readers = tuple(codec.read for codec in columns)
+    writers = tuple(codec.write for codec in columns)
+
+    def read(value: Any) -> Any:
+        if type(value) is not list or len(value) != len(readers):
+            raise Misfit(f"must be an array of {len(readers)} items, is {shown(value)}")
+        out = []
+        try:
+            for reader, entry in zip(readers, value, strict=True):
+                out.append(reader(entry))
+        except Misfit as misfit:
+            misfit.path.append(f"[{len(out)}]")
+            raise
+        return tuple(out)
+
+    def write(value: Any) -> Any:
+        return [writer(entry) for writer, entry in zip(writers, value, strict=True)]
+
+    return Codec(write, read)
+
+
+def optional(codec: Codec) -> Codec:
+    """A value, or None as null."""
+    reader, writer = codec.read, codec.write
+    return Codec(lambda v: None if v is None else writer(v), lambda v: None if v is None else reader(v))
+
+
+def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
+    """A string of at most `most` characters; `what` says what the pattern means."""
+    return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
+
+
+def line(most: int = limits.LINE) -> Codec:
+    """A string of one line: it holds no control characters, so that it cannot pass for several lines of a report."""
+    return _text(is_one_line, "one line without control characters", most)
+
+
+def _text(check: Callable[[str], object] | None, what: str, most: int = limits.TEXT) -> Codec:
+
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            raise Misfit(f"must be {what or 'a string'}, is {shown(value)}")
+        if len(value) > most:
+            raise Misfit(f"has {len(value)} characters, more than {most}")
+        if check is not None and not check(value):
+            raise Misfit(f"must be {what}, is {shown(value)}")
+        return value
+
+    return Codec(_same, read)
+
+
+def integer(low: int = -limits.INT, high: int = limits.INT) -> Codec:
+    """An int between two bounds, both included."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not int:
+            raise Misfit(f"must be an integer, is {shown(value)}")
+        if not low <= value <= high:
+            raise Misfit(f"must be between {low} and {high}, is {shown(value)}")
+        return value
+
+    return Codec(_same, read)
+
+
+def power_of_two(high: int) -> Codec:
+    """A power of two from 1 to `high`."""
+    within = integer(1, high).read
+
+    def read(value: Any) -> Any:
+        if within(value) & (value - 1):
+            raise Misfit(f"must be a power of two, is {shown(value)}")
+        return value
+
+    return Codec(_same, read)
+
+
+def enumeration(cls: type[enum.Enum]) -> Codec:
+    """An enum member as its value."""
+    members = {member.value: member for member in cls}
+
+    def read(value: Any) -> Any:
+        if type(value) is not str or value not in members:
+            raise Misfit(f"must be one of {', '.join(members)}; is {shown(value)}")
+        return members[value]
+
+    return Codec(lambda member: member.value, read)
+
+
+def parsed(parse: Callable[[str], Any]) -> Codec:
+    """A value with a name: written with `str`, read with a function that raises ValueError."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not str or len(value) > 100:
+            raise Misfit(f"must be a name, is {shown(value)}")
+        try:
+            return parse(value)
+        except ValueError as exc:
+            raise Misfit(str(exc)) from exc
+
+    return Codec(str, read)
+
+
+# Without patterns: to compile one takes longer than to read the rows of a kernel.
+def is_digest(value: str) -> bool:
+    """Whether this is a SHA-256 in lower-case hex."""
+    return len(value) == 64 and not value.strip("0123456789abcdef")
+
+
+def is_name(value: str) -> bool:
+    """Whether this is made of letters, digits and `_`, and does not begin with a digit."""
+    return value.replace("_", "a").isalnum() and not value[0].isdecimal()
+
+
+def _read_flag(value: Any) -> Any:
+    if type(value) is not bool:
+        raise Misfit(f"must be true or false, is {shown(value)}")
+    return value
+
+
+_NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def _write_literal(value: Any) -> Any:
+    # JSON has no infinities, and a reduction's default is one.
+    return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_literal(value: Any) -> Any:
+    if type(value) is dict:
+        name = value.get("float")
+        if len(value) != 1 or type(name) is not str or name not in _NON_FINITE:
+            raise Misfit(f"must be a string, a number or a truth value, is {shown(value)}")
+        return _NON_FINITE[name]
+    if type(value) is int and not -limits.INT - 1 <= value <= 2 * limits.INT + 1:
+        raise Misfit(f"must fit 64 bits, is {shown(value)}")
+    if type(value) not in (str, int, float, bool) or (type(value) is str and (len(value) > limits.LINE or not is_one_line(value))):
+        raise Misfit(f"must be a string, a number or a truth value, is {shown(value)}")
+    return value
+
+
+digest = _text(is_digest, "a SHA-256 in hex")
+identifier = _text(is_name, "an identifier", 500)
+flag = Codec(_same, _read_flag)
+literal = Codec(_write_literal, _read_literal)

@@ -1,0 +1,237 @@
+"""Reading a bundle: its directory at once, kernels and images when asked for, all that is used verified and nothing trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
+from tilec_runtime.bundle.format import INDEX_NAME, Index, images_of
+from tilec_runtime.errors import BundleError, UsageError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo
+
+_CHUNK = 1 << 20
+
+
+class Bundle:
+    """An open bundle. Kernels and images are read when asked for, from any thread.
+
+    A bundle opened by path keeps its file open for as long as the object lives, so that a file replaced meanwhile does no harm.
+
+    Attributes:
+        kernels: names of its kernels, in order.
+    """
+
+    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], index: Index, name: str) -> None:
+        """Use `Bundle.open`."""
+        self.kernels = index.names
+        self.name = name
+        self._index = index
+        self._info: BundleInfo | None = None
+        self._read_at = read_at
+        self._size = size
+        self._members = members
+        self._digest = ""
+
+    @classmethod
+    def open(cls, source: Path | str | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
+        """Open a bundle: directory and index are read and checked, images are not read yet.
+
+        Args:
+            source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the caller's to close).
+            whole: check the rows of all kernels now; else those of a kernel when it is asked for, and all with `info`.
+
+        Raises:
+            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle. UsageError: it is none of these.
+        """
+        source = Path(source) if isinstance(source, (str, os.PathLike)) else source
+        name = str(source) if isinstance(source, Path) else ""
+        try:
+            read_at, size, close = _reader(source)
+        except OSError as exc:
+            raise BundleError(
+                f"cannot read the bundle{f' {name}' if name else ''}: {exc.strerror or exc}",
+                cause="the file is missing or may not be read",
+                fix="check the path, or build it with `tilec build`",
+            ) from exc
+        try:
+            with _located(name):
+                members = read_directory(read_at, size, _is_name)
+                bundle = cls(read_at, size, members, _read_index(read_at, members), name)
+                if whole:
+                    bundle.info  # noqa: B018 - what it finds is raised here
+                else:
+                    bundle._index.require_canonical_frame()
+        except BaseException:
+            if close is not None:
+                close()
+            raise
+        if close is not None:
+            weakref.finalize(bundle, close)
+        return bundle
+
+    @property
+    def info(self) -> BundleInfo:
+        """The whole index; what is read the first time.
+
+        Raises:
+            BundleError: anything in it is damaged, or does not agree with the images that the bundle holds.
+        """
+        if self._info is None:
+            with _located(self.name):
+                info = self._index.info()
+                self._index.require_canonical()
+                _agree(images_of(info), self._members, all_of_them=True)
+                self._info = info
+        return self._info
+
+    def kernel(self, name: str) -> KernelInfo:
+        """One kernel's row of the index; the others are not looked at.
+
+        Raises:
+            KeyError: there is no such kernel. BundleError: its row is damaged, or does not agree with the images that the bundle holds.
+        """
+        with _located(self.name):
+            kernel = self._index.kernel(name)
+            _agree((image for variant in kernel.variants for image in variant.images), self._members)
+            return kernel
+
+    def image(self, digest: str) -> bytes:
+        """The bytes of an image.
+
+        Args:
+            digest: SHA-256 (hex), as in the index.
+
+        Raises:
+            BundleError: the bundle has no such image, or its bytes are damaged.
+        """
+        with _located(self.name):
+            member = self._members.get(f"images/{digest}")
+            if member is None:
+                damaged(f"has no image {digest[:12]}")
+            data = read_member(self._read_at, member)
+            if sha256(data) != digest:
+                damaged(f"has other bytes under image {digest[:12]}")
+            return data
+
+    def verify(self) -> None:
+        """Read and check every byte.
+
+        Raises:
+            BundleError: something is damaged.
+        """
+        self.info  # noqa: B018 - what it finds is raised here
+        for name in self._members:
+            if name != INDEX_NAME:
+                self.image(name.removeprefix("images/"))
+
+    @property
+    def index_digest(self) -> str:
+        """SHA-256 of the index (hex), which holds those of all images."""
+        return self._index.digest
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole file (hex); reads it all the first time."""
+        if not self._digest:
+            sha = hashlib.sha256()
+            with _located(self.name):
+                for offset in range(0, self._size, _CHUNK):
+                    piece = self._read_at(offset, min(_CHUNK, self._size - offset))
+                    if len(piece) != min(_CHUNK, self._size - offset):
+                        damaged("changed while it was open: it is cut short")
+                    sha.update(piece)
+            self._digest = sha.hexdigest()
+        return self._digest
+
+
+def _is_name(name: str) -> bool:
+    """Whether a bundle may have a member of this name."""
+    return name == INDEX_NAME or (len(name) == 71 and name.startswith("images/") and not name[7:].strip("0123456789abcdef"))
+
+
+def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:
+    member = members.get(INDEX_NAME)
+    if member is None:
+        damaged(f"has no {INDEX_NAME}")
+    if member.size > limits.INDEX:
+        damaged(f"has an index of {member.size} bytes, more than {limits.INDEX}")
+    return Index(read_member(read_at, member))
+
+
+def _agree(images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False) -> None:
+    """See that the images which an index names are held in the sizes it says, and no others where these are all of its images."""
+    named = {image.digest: image.size for image in images}
+    held = {digest: entry.size for digest, entry in ((digest, members.get(f"images/{digest}")) for digest in named) if entry is not None}
+    if all_of_them:
+        held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name != INDEX_NAME}
+    if named != held:
+        for digest in sorted(named.keys() ^ held.keys()):
+            damaged(
+                f"has an index that names image {digest[:12]}, which it lacks" if digest in named else f"has a stray image {digest[:12]}"
+            )
+        digest = next(d for d in sorted(named) if named[d] != held[d])
+        damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
+
+
+def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], None] | None]:
+    """How to read a source, its size, and how to close it where that is ours to do."""
+    if isinstance(source, Path):
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe of that name must not hang us
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return lambda offset, length: _pread(descriptor, offset, length), status.st_size, lambda: os.close(descriptor)
+    if isinstance(source, bytes):
+        return lambda offset, length: source[offset : offset + length], len(source), None
+    if not hasattr(source, "seek"):
+        raise UsageError(f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}", fix="pass the bundle's path")
+    lock = threading.Lock()
+
+    def read_at(offset: int, length: int) -> bytes:
+        with lock:
+            if source.closed:
+                raise OSError(errno.EBADF, "its file was closed")
+            source.seek(offset)
+            return source.read(length)
+
+    with lock:
+        size = source.seek(0, os.SEEK_END)
+    return read_at, size, None
+
+
+def _pread(descriptor: int, offset: int, length: int) -> bytes:
+    data = os.pread(descriptor, length, offset)
+    while 0 < len(data) < length:  # one call gives at most 2 GiB, and a network file system less
+        more = os.pread(descriptor, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+@contextlib.contextmanager
+def _located(name: str) -> Iterator[None]:
+    """Put the file's name in front of what is said of the bundle; a failing read is the bundle's error too."""
+    try:
+        yield
+    except BundleError as exc:
+        if name and not exc.what.startswith(name):
+            raise BundleError(f"{name}: {exc.what}", cause=exc.cause, fix=exc.fix) from exc
+        raise
+    except OSError as exc:
+        raise BundleError(
+            f"{name or 'the bundle'}: cannot be read: {exc.strerror or exc}", fix="check the disk, or fetch the bundle again"
+        ) from exc

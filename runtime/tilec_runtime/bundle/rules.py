@@ -1,0 +1,160 @@
+"""Rules of an index that reach over several fields: names that exist, numbers that agree, the size of the whole. All raise Misfit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tilec_runtime.bundle import limits
+from tilec_runtime.bundle.codec import unfit
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import AbiSlot, ParamKind
+
+_POINTER = 8
+
+
+def check_index(info: BundleInfo) -> None:
+    """Check a whole index. The expressions in it are not parsed: a launch does that, for its kernel."""
+    _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
+    _unique("sources", (name for name, _ in info.sources), "source")
+    for index, (name, _) in enumerate(info.sources):
+        _contained(f"sources[{index}]", name)
+    sizes: dict[str, int] = {}
+    rows = 0
+    for number, kernel in enumerate(info.kernels):
+        rows += check_kernel(f"kernels[{number}]", kernel, sizes)
+    if rows > limits.IMAGES:
+        unfit("kernels", f"{rows} images, more than {limits.IMAGES}")
+
+
+def check_expressions(info: BundleInfo) -> None:
+    """Check what a writer answers for beside: that the expressions of tables and rules can be read, and name parameters."""
+    for number, kernel in enumerate(info.kernels):
+        if kernel.table is not None or kernel.rules:
+            from tilec_runtime.bundle.tables import check_names  # few kernels have either
+
+            check_names(f"kernels[{number}]", kernel)
+
+
+def check_kernel(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
+    """Check one kernel, and add the sizes of its images to those seen so far; give how many rows of images it has."""
+    _contained(f"{here}.location.file", kernel.location.file)
+    _check_signature(here, kernel)
+    _check_variants(here, kernel)
+    images = [image for variant in kernel.variants for image in variant.images]
+    for image in images:
+        if sizes.setdefault(image.digest, image.size) != image.size:
+            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+    return len(images)
+
+
+def _check_signature(here: str, kernel: KernelInfo) -> None:
+    axes = dict(kernel.axes)
+    tensors = {param.name for param in kernel.params if param.kind is ParamKind.TENSOR}
+    _unique(f"{here}.params", (param.name for param in kernel.params), "parameter")
+    _unique(f"{here}.axes", (name for name, _ in kernel.axes), "axis")
+    for index, (name, values) in enumerate(kernel.axes):
+        if not values:
+            unfit(f"{here}.axes[{index}]", f"axis {name!r} has no values")
+    for name in kernel.dtype_axes:
+        unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
+        if unknown:
+            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+    for index, param in enumerate(kernel.params):
+        typed = param.dtype or param.kind in (ParamKind.TENSOR, ParamKind.SCALAR)
+        if typed and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
+            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+    for name, _ in kernel.default:
+        if name not in axes:
+            unfit(f"{here}.default", f"no axis {name!r}")
+    for region in kernel.safety.regions if kernel.safety else ():
+        if region.param not in tensors:
+            unfit(f"{here}.safety.regions", f"no parameter {region.param!r} that is a tensor")
+    if kernel.table is not None or kernel.rules:
+        from tilec_runtime.bundle.tables import check_choice
+
+        check_choice(here, kernel, axes)
+
+
+def _check_variants(here: str, kernel: KernelInfo) -> None:
+    _unique(f"{here}.variants", (variant.id for variant in kernel.variants), "variant")
+    axes = {name for name, _ in kernel.axes}
+    tensors = {param.name for param in kernel.params if param.kind is ParamKind.TENSOR}
+    optionals = kernel.optionals
+    abis: dict[int, tuple[AbiSlot, ...]] = {}  # thousands of variants share a few
+    for index, variant in enumerate(kernel.variants):
+        for name, _ in variant.axes:
+            if name not in axes:
+                unfit(f"{here}.variants[{index}].axes", f"no axis {name!r}")
+        for assumption in variant.assume:
+            if assumption.param not in (optionals if assumption.absent else tensors):
+                kind = "optional parameter" if assumption.absent else "tensor"
+                unfit(f"{here}.variants[{index}].assume", f"no {kind} {assumption.param!r}")
+        if variant.hints:
+            _check_hints(f"{here}.variants[{index}].hints", variant)
+        if id(variant.abi) not in abis:
+            abis[id(variant.abi)] = variant.abi
+            _check_abi(f"{here}.variants[{index}].abi", variant.abi, kernel)
+    _check_length(f"{here}.launch", kernel, abis.values())
+
+
+def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
+    """See that each argument has the size of its type, and that what is passed by value is of a kind that can be."""
+    params = {param.name: param for param in kernel.params}
+    total = sum(slot.size for slot in abi)
+    if total > limits.ARGUMENTS:
+        unfit(here, f"takes {total} bytes of arguments, more than {limits.ARGUMENTS}")
+    special = False
+    for slot in abi:
+        name = slot.expr.strip()
+        param = params.get(name)
+        if slot.type == "struct":
+            size = param.size if param is not None and param.kind is ParamKind.STRUCT else 0
+        elif slot.type == "ptr" or slot.type in DTYPES:
+            size = _POINTER if slot.type == "ptr" else DTYPES[slot.type].bytes
+            if param is not None and param.kind in (ParamKind.TENSOR, ParamKind.STRUCT):
+                unfit(here, f"{name!r} is a {param.kind.value}, and is passed as {slot.type}")
+        else:
+            special = True
+            continue
+        if slot.size != size:
+            unfit(here, f"{name!r} of type {slot.type} has {slot.size} bytes, not {size}")
+    if special:
+        from tilec_runtime.bundle.maps import check_special  # few kernels have any
+
+        check_special(here, abi, kernel.params)
+
+
+def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, ...]]) -> None:
+    """Bound the expressions that the first launch of a kernel parses."""
+    launch = kernel.launch
+    texts = {*launch.grid, *launch.block, launch.shared, *launch.requires, *(slot.expr for abi in abis for slot in abi)}
+    texts.update(rule.when for rule in kernel.rules)
+    texts.update(kernel.table.sizes if kernel.table is not None else ())
+    length = sum(map(len, texts)) + limits.EXPRESSION_COST * len(texts)
+    if length > limits.EXPRESSIONS:
+        unfit(here, f"{len(texts)} expressions are too much to parse: they count {length} characters, the most is {limits.EXPRESSIONS}")
+
+
+def _check_hints(here: str, variant: VariantInfo) -> None:
+    """Hints are said once for each target that has an image and any, in the images' order."""
+    targets = list(dict.fromkeys(str(image.target) for image in variant.images))
+    hinted = dict(variant.hints)
+    if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
+        said = ", ".join(target for target, _ in variant.hints)
+        unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
+    for target, hints in variant.hints:
+        _unique(f"{here}.{target}", (name for name, _ in hints), "hint")
+
+
+def _contained(where: str, name: str) -> None:
+    """Names of files are relative, with forward slashes, and stay where they are."""
+    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
+        unfit(where, f"{name!r} is not a file name inside the project")
+
+
+def _unique(where: str, names: Iterable[str], noun: str) -> None:
+    counts = Counter(names)
+    if counts and max(counts.values()) > 1:
+        unfit(where, f"{noun} {counts.most_common(1)[0][0]!r} appears twice")

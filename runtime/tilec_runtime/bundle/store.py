@@ -1,0 +1,305 @@
+"""The cache's files: each is written at once or not at all, verified when read, and found by kind and name."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tilec_runtime.bundle.place import FORMAT, KINDS, foreign
+
+__all__ = ["FORMAT", "KINDS"]
+
+TOUCH_AFTER = 3600.0  # seconds: how precise "least recently used" is, against a write for every look-up
+
+_MAGIC = b"tilec\x00c1"
+_HEAD = struct.Struct("<8sIQI32s")  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
+_META_LIMIT = 16 << 20
+_SHARED_LIMIT = 256 << 20  # bytes of a file of a shared cache, which may hold anything: more is not read
+_FIRST_READ = 1 << 17
+_NAME = re.compile(r"[0-9a-f]{64}")
+_TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This directory is a cache of tilec: it may be removed at any time.\n"
+
+
+class DamagedError(Exception):
+    """A file is not what was written; the message says what is off, as a clause (`it is cut short`)."""
+
+
+class ExposedError(PermissionError):
+    """Others can change a folder of the cache; `strerror` names the folder and why."""
+
+
+def path_of(root: Path, kind: str, name: str) -> str:
+    """Where a file lies."""
+    return f"{root}/{FORMAT}/{kind}/{name[:2]}/{name}"
+
+
+def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
+    """(meta, SHA-256 of its bytes, offset of the data, its size) of a file, or None where there is none; marks the file as used.
+
+    The data is held against a checksum, which finds every accident at a tenth of the cost of a SHA-256; that one is for whoever uses it.
+
+    Raises:
+        DamagedError: it is not what was written, or not this user's alone.
+        ExposedError: its directory is not this user's alone.
+        OSError: it cannot be read.
+    """
+    file = _read_file(path, now)
+    return None if file is None else (file.meta, file.row, file.offset, len(file.data) - file.offset)
+
+
+def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
+    """(meta, data) of a file, as `load` finds them: both of one file, whatever another process puts in its place meanwhile.
+
+    Raises:
+        DamagedError, OSError: as of `load`.
+    """
+    file = _read_file(path, now)
+    return None if file is None else (file.meta, file.data[file.offset :])
+
+
+def read_pinned(path: str, row: str) -> tuple[Any, bytes] | None:
+    """(meta, data) of a file that anyone may have written, if its meta's SHA-256 is `row`; the caller verifies the data by what meta says.
+
+    Raises:
+        DamagedError: it is another file than the one that was pinned.
+        OSError: it cannot be read.
+    """
+    file = _read_file(path, None, row)
+    return None if file is None else (file.meta, file.data[file.offset :])
+
+
+def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
+    """A file with all its bytes. `row` pins the digest of a file of a shared cache; `now` marks a file of one's own as used."""
+    try:
+        # Neither a symbolic link nor a pipe that somebody put there is followed or waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise DamagedError("a symbolic link stands in its place") from None
+        raise
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise DamagedError("it is no file")
+        if row:
+            if status.st_size > _SHARED_LIMIT:
+                raise DamagedError(f"it has {status.st_size} bytes")
+            return _parse(fd, status.st_size, row)
+        folder = path.rpartition("/")[0]
+        _require_own(os.lstat(folder), folder)
+        if problem := foreign(status):
+            raise DamagedError(f"its file {problem}")
+        file = _parse(fd, status.st_size)
+        if now is not None and now - status.st_mtime > TOUCH_AFTER:
+            with contextlib.suppress(OSError):  # a read-only disk
+                os.utime(fd)
+    finally:
+        os.close(fd)
+    return file
+
+
+def _require_own(status: os.stat_result, path: str) -> None:
+    if problem := foreign(status):
+        raise ExposedError(errno.EPERM, f"{path} {problem}")
+
+
+def save(root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False) -> int:
+    """Write a file and put it in place; gives the offset of `data` in it.
+
+    Directories and files are for this user alone; in a cache that is `shared` they get the permissions that the umask leaves.
+
+    Raises:
+        ExposedError: the directory is not this user's alone, and not `shared`.
+        OSError: it could not be written; nothing is left behind.
+    """
+    head = _HEAD.pack(_MAGIC, len(meta), len(data), zlib.crc32(data), hashlib.sha256(meta).digest()) + meta
+    try:
+        _save(root, kind, name, head, data, shared=shared)
+    except FileNotFoundError:  # another process emptied the cache between two of our steps
+        _save(root, kind, name, head, data, shared=shared)
+    return len(head)
+
+
+def open_lock(root: Path) -> int:
+    """A descriptor of the file whose bytes processes lock, in the cache of this user alone; made if need be, and never removed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = _open_folder(root)
+    try:
+        return os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def remove(path: str, size: int = 0) -> int:
+    """Remove a file; gives `size`, or 0 where it was not ours to remove or gone before."""
+    try:
+        os.unlink(path)  # noqa: PTH108  (a Path per file costs more than the call)
+    except OSError:
+        return 0
+    return size
+
+
+def files(root: Path) -> Iterator[tuple[float, int, str]]:
+    """(last use, bytes, path) of every file, temporary ones and those of other formats included, and nothing that is not tilec's."""
+    for version in _folders(str(root), re.compile(r"v\d+")):
+        for kind in _folders(version, re.compile("|".join(KINDS))):
+            for fan in _folders(kind, re.compile("[0-9a-f]{2}")):
+                with contextlib.suppress(OSError), os.scandir(fan) as rows:
+                    for row in rows:
+                        if _NAME.fullmatch(row.name) or _TEMP.fullmatch(row.name):
+                            with contextlib.suppress(OSError):
+                                facts = row.stat(follow_symlinks=False)
+                                yield facts.st_mtime, facts.st_size, row.path
+
+
+def clear(root: Path) -> int:
+    """Remove every file of `files`; gives the bytes freed. Directories stay: who writes to one meanwhile would lose it under his hands."""
+    return sum(remove(path, size) for _, size, path in files(root))
+
+
+def is_temp(path: str) -> bool:
+    """Whether a path of `files` is of a file that is being written, or was when its writer died."""
+    return _TEMP.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def is_stale(path: str, age: float) -> bool:
+    """Whether the writer of a temporary file is dead; `age` in seconds."""
+    match = _TEMP.fullmatch(path.rpartition("/")[2])
+    # A young file's writer may be in another process namespace, where its id says nothing.
+    return match is not None and age > 60 and (age > 86400 or not _alive(int(match[1])))
+
+
+class _File(NamedTuple):
+    """A file's meta, the SHA-256 of meta's bytes, all bytes of the file, and where in them the data begins."""
+
+    meta: Any
+    row: str
+    data: bytes
+    offset: int
+
+
+def _parse(fd: int, length: int, row: str = "") -> _File:
+    data = os.read(fd, _FIRST_READ)
+    if len(data) < _HEAD.size:
+        raise DamagedError("it is cut short")
+    magic, meta_size, size, checksum, digest = _HEAD.unpack_from(data)
+    end = _HEAD.size + meta_size
+    if magic != _MAGIC or meta_size > _META_LIMIT or end + size != length:
+        raise DamagedError("its heading or its length is wrong")
+    if len(data) < length:
+        data += _read_exactly(fd, length - len(data))
+    meta = data[_HEAD.size : end]
+    # Foreign JSON is not even parsed, unless it is the pinned text.
+    if hashlib.sha256(meta).digest() != digest or (row and digest.hex() != row):
+        raise DamagedError("its index row has another digest")
+    if zlib.crc32(memoryview(data)[end:]) != checksum:
+        raise DamagedError("the image has another checksum")
+    return _File(json.loads(meta.decode()), digest.hex(), data, end)
+
+
+def _read_exactly(fd: int, count: int) -> bytes:
+    parts = []
+    while count > 0:
+        part = os.read(fd, min(count, 1 << 24))
+        if not part:
+            raise DamagedError("it is cut short")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None:
+    folder = _open_folder(root, kind, name[:2], shared=shared)
+    try:
+        _replace(folder, name, *parts, mode=0o666 if shared else 0o600)
+    finally:
+        os.close(folder)
+
+
+def _replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
+    # Not synced to the disk: a file that a power cut left half written has the wrong digest and is compiled again.
+    temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    try:
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            for part in parts:
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[file.write(rest) :]
+        os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temp, dir_fd=folder)
+        raise
+
+
+def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
+    """A descriptor of a folder of the store, made if need be; below the root no symbolic link is followed."""
+    try:
+        fd = os.open(root, _FOLDER)
+    except FileNotFoundError:
+        root.mkdir(parents=True, exist_ok=True, mode=0o777 if shared else 0o700)
+        fd = os.open(root, _FOLDER)
+    place = str(root)
+    for part in (FORMAT, *inner):
+        place += f"/{part}"
+        try:
+            below = _open_inner(part, fd, shared=shared)
+        finally:
+            os.close(fd)
+        fd = below
+        if not shared:
+            try:
+                _require_own(os.fstat(fd), place)
+            except ExposedError:
+                os.close(fd)
+                raise
+    return fd
+
+
+def _open_inner(name: str, parent: int, *, shared: bool) -> int:
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.mkdir(name, 0o777 if shared else 0o700, dir_fd=parent)
+    fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    if name == FORMAT:
+        with contextlib.suppress(OSError):
+            _replace(fd, "CACHEDIR.TAG", _TAG, mode=0o666)
+    return fd
+
+
+def _folders(parent: str, pattern: re.Pattern[str]) -> list[str]:
+    try:
+        with os.scandir(parent) as rows:
+            return sorted(row.path for row in rows if pattern.fullmatch(row.name) and row.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,64 @@
+"""The kernels behind `tilec_runtime.api`: CUDA C++ that tilec itself builds into kernels.tilec, and NumPy twins with the same bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilec_runtime.forks import ForkLock
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.seam import DeviceDriver
+
+if TYPE_CHECKING:
+    from tilec_runtime.load import Module
+
+BUNDLE = "kernels.tilec"
+# What the kernels call a dtype: its place here, as in elements.cuh.
+CODES = {
+    name: code
+    for code, name in enumerate(
+        ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e8m0")
+    )
+}
+# What f32 is converted to by code of its own.
+_FROM_F32 = frozenset(("f16", "bf16", "f64", "f8e4m3", "f8e5m2"))
+# By driver and device: for the life of the process, as images are.
+_LOADED: dict[tuple[DeviceDriver, int], Module] = {}
+_LOCK = ForkLock()
+
+
+def kernels(driver: DeviceDriver, ordinal: int) -> Module:
+    """The kernels on a GPU, loaded at the first call for it.
+
+    Raises:
+        BundleError: the bundle that was installed with tilec is damaged.
+    """
+    with _LOCK:
+        found = _LOADED.get((driver, ordinal))
+        if found is None:
+            found = _LOADED[driver, ordinal] = _load(driver, ordinal)
+        return found
+
+
+def held_of(source: str, target: str) -> int:
+    """What a conversion's kernel holds numbers in, as convert.cu calls it."""
+    kind = DTYPES[source].kind
+    if kind != "float" or source == "f64":
+        return 0 if kind != "float" else 2
+    return 3 if source == "f32" and target in _FROM_F32 else 1
+
+
+def width_of(dtype: str) -> int:
+    """Bytes of an element, as a power of two."""
+    return DTYPES[dtype].bytes.bit_length() - 1
+
+
+def _load(driver: DeviceDriver, ordinal: int) -> Module:
+    # Imported here: zeros, and everything on the cpu device, need neither.
+    from importlib.resources import files
+    from pathlib import Path
+
+    from tilec_runtime.load import load
+
+    resource = files(__name__).joinpath(BUNDLE)
+    # tilec in a zip file has no path: its bundle is then held in memory.
+    return load(resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver)

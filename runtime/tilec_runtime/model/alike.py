@@ -1,0 +1,67 @@
+"""Extents that have to be equal at a launch, unless the kernel's author requires something else of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilec_runtime.model.expr import Expr, parse
+from tilec_runtime.values import value_class
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Alike:
+    """Two extents that are equal in every launch, because tiles of both arrays meet element by element.
+
+    A requirement of the author's takes its place: one that names both extents, or, of a `fixed` tile, one that names the first.
+
+    Attributes:
+        one, other: array and axis of each extent.
+        unless: condition under which they may differ, empty for none.
+        fixed: tiles of `one` are at fixed places.
+    """
+
+    one: tuple[str, int]
+    other: tuple[str, int]
+    unless: str = ""
+    fixed: bool = False
+
+    @property
+    def condition(self) -> str:
+        """The requirement."""
+        (one, axis), (other, at) = self.one, self.other
+        equal = f"{one}.shape[{axis}] == {other}.shape[{at}]"
+        return f"{self.unless} or {equal}" if self.unless else equal
+
+
+def unstated(alike: Iterable[Alike], requirements: Sequence[str], ranks: Mapping[str, int]) -> list[Alike]:
+    """Those of which no requirement of the author's says something else.
+
+    Raises:
+        ExpressionError: a requirement cannot be read.
+    """
+    stated = [parse(text) for text in requirements]
+
+    def names(expression: Expr, extent: tuple[str, int]) -> bool:
+        name, axis = extent
+        named = {index for array, attribute, index in expression.extents if (array, attribute) == (name, "shape")}
+        if named:
+            return bool(named & {axis, axis - ranks[name]})
+        return bool(expression.uses & {(name, "shape"), (name, "size")})
+
+    return [same for same in alike if not any(names(text, same.one) and (same.fixed or names(text, same.other)) for text in stated)]
+
+
+def conditions(alike: Sequence[Alike], ranks: Mapping[str, int]) -> tuple[str, ...]:
+    """The requirements, each once, with one for all axes of arrays that have equal shapes."""
+    shapes: dict[tuple[str, str], set[int]] = {}
+    for same in alike:
+        (one, axis), (other, at) = same.one, same.other
+        if axis == at and not same.unless and ranks[one] == ranks[other]:
+            shapes.setdefault((one, other), set()).add(axis)
+
+    def text(same: Alike) -> str:
+        (one, axis), (other, at) = same.one, same.other
+        whole = len(shapes.get((one, other), ())) == ranks[one]
+        return f"{one}.shape == {other}.shape" if whole and axis == at and not same.unless else same.condition
+
+    return tuple(dict.fromkeys(map(text, alike)))

@@ -1,0 +1,214 @@
+"""GPU architectures: one table of facts, and targets with their parsing, ordering and compatibility."""
+
+from __future__ import annotations
+
+import enum
+import functools
+
+from tilec_runtime.values import value_class
+
+Version = tuple[int, int]
+
+
+def dotted(version: Version) -> str:
+    """A version as it is written: `13.4`."""
+    return f"{version[0]}.{version[1]}"
+
+
+_KIB = 1024
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Arch:
+    """Facts about one compute capability.
+
+    Attributes:
+        cc: compute capability, such as (9, 0).
+        ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and family-specific forms, None where there is none.
+        toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's driver and later ones).
+        tile: whether Tile IR can be assembled for it.
+        soc: the GPU of a system on a chip (Jetson), whose machine code is its own: no cubins of other capabilities, nor its on others.
+        threads, warps, blocks, registers: most per multiprocessor.
+        shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt in to.
+        shared_reserved: shared memory in bytes that the system keeps of every resident block.
+    """
+
+    cc: Version
+    ptx: Version
+    ptx_a: Version | None = None
+    ptx_f: Version | None = None
+    toolkit: Version
+    tile: bool
+    soc: bool = False
+    threads: int
+    blocks: int
+    shared: int
+    shared_block: int
+    shared_reserved: int = _KIB
+    registers: int = 65536
+
+    @property
+    def warps(self) -> int:
+        """Most resident warps per multiprocessor."""
+        return self.threads // 32
+
+
+def _arch(
+    cc: int,
+    ptx: Version,
+    toolkit: Version,
+    threads: int,
+    blocks: int,
+    shared_kib: int,
+    *,
+    a: Version | None = None,
+    f: Version | None = None,
+    tile: bool = True,
+    soc: bool = False,
+) -> Arch:
+    # One KiB of every block's shared memory is kept by the system from compute capability 8.0 on.
+    reserved_kib = 1 if cc >= 80 else 0
+    return Arch(
+        cc=(cc // 10, cc % 10),
+        ptx=ptx,
+        ptx_a=a,
+        ptx_f=f,
+        toolkit=toolkit,
+        tile=tile,
+        soc=soc,
+        threads=threads,
+        blocks=blocks,
+        shared=shared_kib * _KIB,
+        shared_block=(shared_kib - reserved_kib) * _KIB,
+        shared_reserved=reserved_kib * _KIB,
+    )
+
+
+ARCHS: dict[Version, Arch] = {
+    arch.cc: arch
+    for arch in (
+        _arch(75, (6, 3), (10, 0), 1024, 16, 64, tile=False),
+        _arch(80, (7, 0), (11, 0), 2048, 32, 164),
+        _arch(86, (7, 1), (11, 1), 1536, 16, 100),
+        _arch(87, (7, 4), (11, 4), 1536, 16, 164, soc=True),
+        _arch(88, (9, 0), (13, 0), 1536, 16, 100, soc=True),
+        _arch(89, (7, 8), (11, 8), 1536, 24, 100),
+        _arch(90, (7, 8), (11, 8), 2048, 32, 228, a=(8, 0)),
+        _arch(100, (8, 6), (12, 8), 2048, 32, 228, a=(8, 6), f=(8, 8)),
+        _arch(103, (8, 8), (12, 9), 2048, 32, 228, a=(8, 8), f=(8, 8)),
+        _arch(107, (9, 4), (13, 4), 1024, 16, 328, a=(9, 4), f=(9, 4)),
+        _arch(110, (9, 0), (13, 0), 1536, 24, 228, a=(9, 0), f=(9, 0)),
+        _arch(120, (8, 7), (12, 8), 1536, 24, 100, a=(8, 7), f=(8, 8)),
+        _arch(121, (8, 8), (12, 9), 1536, 24, 100, a=(8, 8), f=(8, 8)),
+    )
+}
+
+
+class TargetKind(enum.Enum):
+    """What a target makes."""
+
+    CUBIN = "cubin"
+    PTX = "ptx"
+    LTOIR = "ltoir"
+    TILEIR = "tileir"
+
+
+# What names of targets begin with; Tile IR is of no architecture.
+_PREFIXES = {TargetKind.CUBIN: "sm", TargetKind.PTX: "compute", TargetKind.LTOIR: "lto"}
+_KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
+
+
+@functools.total_ordering
+@value_class(frozen=True, slots=True)
+class Target:
+    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir` (portable Tile IR bytecode)."""
+
+    kind: TargetKind
+    cc: Version = (0, 0)
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read a target's name.
+
+        Raises:
+            ValueError: it is none; the message says what is wrong with it and what would do.
+        """
+        return _parse(text)
+
+    @property
+    def arch(self) -> Arch:
+        """The row of the architecture table (not for `tileir`)."""
+        return ARCHS[self.cc]
+
+    @property
+    def number(self) -> str:
+        """`90a` of `sm_90a`."""
+        return f"{self.cc[0]}{self.cc[1]}{self.suffix}"
+
+    @property
+    def ptx_isa(self) -> Version:
+        """Oldest PTX ISA that can name this target."""
+        arch = self.arch
+        isa = {"": arch.ptx, "a": arch.ptx_a, "f": arch.ptx_f}[self.suffix]
+        if isa is None:
+            raise ValueError(f"{self} has no such form")
+        return isa
+
+    def __str__(self) -> str:
+        """The target's name."""
+        if self.kind is TargetKind.TILEIR:
+            return "tileir"
+        return f"{_PREFIXES[self.kind]}_{self.number}"
+
+    def __lt__(self, other: object) -> bool:
+        """Cubins first, then PTX, then LTO-IR, then Tile IR; each by capability, plain before `f` before `a`."""
+        if not isinstance(other, Target):
+            return NotImplemented
+        return self._rank < other._rank
+
+    @property
+    def _rank(self) -> tuple[int, Version, int]:
+        return (list(TargetKind).index(self.kind), self.cc, ("", "f", "a").index(self.suffix))
+
+    def runs_on(self, cc: Version, *, exact: bool = False) -> bool:
+        """Whether a device of capability `cc` can run code of this target; `exact` is the rule of tile cubins.
+
+        Of PTX and LTO-IR this is the architecture's rule alone: whether anything there reads their version is another question.
+        """
+        if self.kind is TargetKind.TILEIR:
+            return cc in ARCHS and ARCHS[cc].tile
+        if self.suffix == "a" or exact:
+            return cc == self.cc
+        if self.suffix == "f":
+            return cc[0] == self.cc[0] and cc[1] >= self.cc[1]
+        if self.kind is TargetKind.CUBIN:
+            return cc == self.cc or (cc[0] == self.cc[0] and cc[1] > self.cc[1] and not (self.arch.soc or is_soc(cc)))
+        return cc >= self.cc
+
+
+def is_soc(cc: Version) -> bool:
+    """Whether capability `cc` is known to belong to a system on a chip with machine code of its own."""
+    return cc in ARCHS and ARCHS[cc].soc
+
+
+@functools.lru_cache(maxsize=512)
+def _parse(text: str) -> Target:
+    if text == "tileir":
+        return Target(TargetKind.TILEIR)
+    # Without a pattern: to compile one takes longer than all targets of a bundle.
+    prefix, _, number = text.partition("_")
+    suffix = number[-1:] if number.endswith(("a", "f")) else ""
+    digits = number.removesuffix(suffix)
+    if prefix not in _KINDS or not digits.isdecimal() or len(digits) not in (2, 3):
+        there_are = "sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR) and tileir"
+        raise ValueError(f"unknown target {text!r}: targets are {there_are}; for example sm_90, compute_80")
+    cc = (int(digits[:-1]), int(digits[-1]))
+    if cc not in ARCHS:
+        known = ", ".join(f"{prefix}_{major}{minor}" for major, minor in ARCHS)
+        raise ValueError(f"unknown architecture in target {text!r}: known are {known}")
+    arch = ARCHS[cc]
+    if suffix and {"a": arch.ptx_a, "f": arch.ptx_f}[suffix] is None:
+        forms = [f"{prefix}_{digits}{s}" for s, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)) if isa]
+        raise ValueError(f"target {text!r} does not exist: compute capability {cc[0]}.{cc[1]} has {', '.join(forms)}")
+    return Target(_KINDS[prefix], cc, suffix)

@@ -1,0 +1,85 @@
+"""Element types: one table of names and sizes, and what each toolchain calls them."""
+
+from __future__ import annotations
+
+from tilec_runtime.values import value_class
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class DType:
+    """An element type.
+
+    Attributes:
+        name: tilec's name, such as `f16`.
+        bits: size of one element in bits.
+        numpy: NumPy's name (`ml_dtypes`' where NumPy has none).
+        c: the CUDA C++ spelling used in generated template arguments.
+        tile: attribute name in `cuda.tile`; empty where there is none.
+        typestr: the `__cuda_array_interface__` type string; empty where the protocol has none.
+        dlpack: (type code, bits) of DLPack.
+        kind: `bool`, `int`, `uint` or `float`.
+    """
+
+    name: str
+    bits: int
+    numpy: str
+    c: str
+    tile: str
+    typestr: str
+    dlpack: tuple[int, int]
+    kind: str
+
+    @property
+    def bytes(self) -> int:
+        """Size of one element in bytes; of a packed dtype, size of the byte that several elements share."""
+        return (self.bits + 7) // 8
+
+    @property
+    def packed(self) -> bool:
+        """Whether several elements share a byte, the first of them in its low bits."""
+        return self.bits < 8
+
+    @property
+    def per_byte(self) -> int:
+        """Elements that share a byte; 1 where none do."""
+        return 8 // self.bits if self.packed else 1
+
+    def size_of(self, count: int) -> int:
+        """Bytes of so many elements."""
+        return -(-count * self.bits // 8)
+
+    def __str__(self) -> str:
+        """tilec's name."""
+        return self.name
+
+
+def _row(name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code: int, kind: str) -> DType:
+    return DType(name=name, bits=bits, numpy=numpy, c=c, tile=tile, typestr=typestr, dlpack=(code, bits), kind=kind)
+
+
+# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8 e8m0fnu, 17 f4 e2m1fn.
+_ROWS = (
+    _row("bool", 8, "bool", "bool", "bool_", "|b1", 6, "bool"),
+    _row("i8", 8, "int8", "signed char", "int8", "|i1", 0, "int"),
+    _row("i16", 16, "int16", "short", "int16", "<i2", 0, "int"),
+    _row("i32", 32, "int32", "int", "int32", "<i4", 0, "int"),
+    _row("i64", 64, "int64", "long long", "int64", "<i8", 0, "int"),
+    _row("u8", 8, "uint8", "unsigned char", "uint8", "|u1", 1, "uint"),
+    _row("u16", 16, "uint16", "unsigned short", "uint16", "<u2", 1, "uint"),
+    _row("u32", 32, "uint32", "unsigned int", "uint32", "<u4", 1, "uint"),
+    _row("u64", 64, "uint64", "unsigned long long", "uint64", "<u8", 1, "uint"),
+    _row("f16", 16, "float16", "__half", "float16", "<f2", 2, "float"),
+    _row("bf16", 16, "bfloat16", "__nv_bfloat16", "bfloat16", "", 4, "float"),
+    _row("f32", 32, "float32", "float", "float32", "<f4", 2, "float"),
+    _row("f64", 64, "float64", "double", "float64", "<f8", 2, "float"),
+    _row("f8e4m3", 8, "float8_e4m3fn", "__nv_fp8_e4m3", "float8_e4m3fn", "", 10, "float"),
+    _row("f8e5m2", 8, "float8_e5m2", "__nv_fp8_e5m2", "float8_e5m2", "", 12, "float"),
+    _row("f8e8m0", 8, "float8_e8m0fnu", "__nv_fp8_e8m0", "float8_e8m0fnu", "", 14, "float"),
+    # In CUDA C++ a byte of two; `__nv_fp4_e2m1` is one element in a byte of its own.
+    _row("f4e2m1", 4, "float4_e2m1fn", "__nv_fp4x2_e2m1", "float4_e2m1fn", "", 17, "float"),
+)
+
+DTYPES: dict[str, DType] = {row.name: row for row in _ROWS}
+BY_TYPESTR: dict[str, DType] = {row.typestr: row for row in _ROWS if row.typestr}
+BY_DLPACK: dict[tuple[int, int], DType] = {row.dlpack: row for row in _ROWS}
+BY_NUMPY: dict[str, DType] = {row.numpy: row for row in _ROWS}

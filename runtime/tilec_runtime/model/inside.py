@@ -1,0 +1,45 @@
+"""Paths of a project: the one function that resolves them, and refuses links that leave the project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tilec_runtime.errors import LinkError
+
+
+def contained(root: str | Path, name: str | Path) -> Path:
+    """Return the path of a file or directory in a project, whether or not it is there.
+
+    The check is of the links that lie there now; no attacker who changes them meanwhile is assumed.
+
+    Args:
+        root: the project's directory, which may itself be reached through links.
+        name: the path in it, relative to `root`.
+
+    Raises:
+        LinkError: a link on the way leaves the project.
+    """
+    path = Path(root, name)
+    if is_inside(path, root):
+        return path
+    link = _link_on_the_way(Path(root), Path(name))
+    if link is None:
+        raise LinkError(f"{str(name)!r} leaves the project: it is {os.path.realpath(path)}", fix="name a path in the project")
+    what = f"{link.relative_to(root).as_posix()!r} is a link that leaves the project: it leads to {link.readlink()}"
+    raise LinkError(what, fix=f"copy the {'file' if link.is_file() else 'directory'} into the project, or remove the link")
+
+
+def is_inside(path: str | Path, root: str | Path) -> bool:
+    """Whether a path stays in a directory when all links are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
+def _link_on_the_way(root: Path, name: Path) -> Path | None:
+    """The first link below `root` that leaves it; None where the path leaves it without one."""
+    here = root
+    for part in name.parts:
+        here = here / part
+        if here.is_symlink() and not is_inside(here, root):
+            return here
+    return None

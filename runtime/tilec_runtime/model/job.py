@@ -1,0 +1,122 @@
+"""Jobs: one variant for one target, as a picklable value that a worker can compile on its own."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.safety import Checks
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param
+
+Option = str | int | float | bool | tuple[str, ...] | tuple[tuple[str, str], ...]
+Options = tuple[tuple[str, Option], ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A source file as frontends see it.
+
+    Attributes:
+        root: the project's directory (absolute); never part of a key, never written into an image.
+        path: the file, relative to `root`, with forward slashes.
+        options: the language's options from the manifest, sorted by name.
+    """
+
+    root: str
+    path: str
+    options: Options = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class InputFile:
+    """A file that a compile reads: its name in the key (relative to the project, or `<toolkit>/…`) and the SHA-256 of its bytes."""
+
+    name: str
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """A kernel at one point of its matrix, under one set of assumptions."""
+
+    kernel: str
+    id: str
+    axes: tuple[tuple[str, AxisValue], ...] = ()
+    assume: tuple[Assumption, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class KernelSpec:
+    """What all jobs of one kernel share.
+
+    Attributes:
+        name: the kernel's name in the manifest.
+        language: frontend.
+        source: where its code is.
+        decl: the kernel as the frontend declared it.
+        symbol: name or template instance to compile, with `{axis}` places (`rmsnorm<{T}, {VEC}>`).
+        params: the launcher's parameters.
+        abi: the entry point's arguments as the manifest gives them; empty where the frontend derives them.
+        cluster: cluster dimensions asked for by the manifest.
+        cooperative: whether its launches are.
+        opt: optimisation level, 0 to 3.
+        lineinfo: keep source lines in the code.
+        debug: make code for a debugger: not optimized, and with its variables where the language has them.
+        bounds: check indices in languages that can.
+        max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None for no bound.
+        timeout: seconds one compile may take.
+        checks: what becomes of the checks that the kernel needs inside.
+    """
+
+    name: str
+    language: str
+    source: Source
+    decl: KernelDecl
+    symbol: str
+    params: tuple[Param, ...]
+    abi: tuple[AbiSlot, ...] = ()
+    cluster: tuple[int, ...] = ()
+    cooperative: bool = False
+    opt: int = 3
+    lineinfo: bool = False
+    debug: bool = False
+    bounds: bool = False
+    max_isa: tuple[int, int] | None = None
+    timeout: float = 300.0
+    checks: Checks = Checks.ON
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """An entry point of a group: its kernel's `symbol`, and the axis values that fill its places."""
+
+    symbol: str
+    axes: tuple[tuple[str, AxisValue], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """(variant, target): the unit that is compiled and cached.
+
+    Attributes:
+        spec, variant, target: what is compiled for what.
+        hints: those that hold for this variant and target.
+        group: what is compiled in one go for this target, this job's own entry point among it; empty where it is compiled alone.
+    """
+
+    spec: KernelSpec
+    variant: Variant
+    target: Target
+    hints: tuple[tuple[str, int], ...] = ()
+    group: tuple[Member, ...] = ()
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether a cache key covers everything that this job depends on, which cannot be told of flags that are not checked."""
+        return dict(self.spec.source.options).get("unchecked-flags") is not True
+
+    @property
+    def id(self) -> str:
+        """`gemm-f16-BM128-sm_90`."""
+        return f"{self.variant.id}-{self.target}"

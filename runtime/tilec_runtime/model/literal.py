@@ -1,0 +1,30 @@
+"""Values as command lines have them: numbers, truth values, and those of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilec_runtime.model.kernel import AxisValue
+
+
+def read_number(text: str) -> int | float | bool | None:
+    """`0x10`, `2.5`, `true`; None for what is no number."""
+    if text in ("true", "false"):
+        return text == "true"
+    for read in (lambda v: int(v, 0), float):
+        try:
+            number: int | float = read(text)
+        except ValueError:
+            continue
+        return number
+    return None
+
+
+def axis_text(value: AxisValue) -> str:
+    """A value of an axis as it is written: `64`, `f16`, `true`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_axis_value(text: str, built: Iterable[AxisValue]) -> AxisValue | None:
+    """The value of an axis that is written so; None where there is none."""
+    return next((value for value in built if text == axis_text(value)), None)

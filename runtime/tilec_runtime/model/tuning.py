@@ -1,0 +1,199 @@
+"""What tuning found: the record that a project commits, with all that says where it is from; and the table that a bundle ships of it."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+
+from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.kernel import KernelInfo, ToolInfo
+from tilec_runtime.model.signature import ParamKind
+from tilec_runtime.model.table import Point, Range, TableDevice, TableEntry, TuningTable
+from tilec_runtime.values import value_class
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class TuningRecord:
+    """A tuning file: what `tilec tune` writes, a project commits, and a build takes up.
+
+    Attributes:
+        kernel: its name in the manifest.
+        kernel_digest: of what the kernel is compiled from (`plan.tuning.kernel_digest`).
+        space_digest: of what was searched (`plan.tuning.space_digest`).
+        toolchain: what the candidates were compiled with.
+        sizes: expressions over the launcher's parameters that tell launches apart.
+        devices: in the order of their names.
+    """
+
+    kernel: str
+    kernel_digest: str
+    space_digest: str
+    toolchain: tuple[ToolInfo, ...]
+    sizes: tuple[str, ...]
+    devices: tuple[TunedDevice, ...]
+
+
+class Status(enum.Enum):
+    """What became of a candidate."""
+
+    BEST = "best"
+    MEASURED = "measured"
+    PRUNED = "pruned"  # not measured, or not to the end: resources, budget, or it was behind; the reason says
+    WRONG = "wrong"  # another answer than the reference
+    FAILED = "failed"  # it did not compile, load or launch
+    HUNG = "hung"  # it did not end in time
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One point of the matrix that was tried.
+
+    Attributes:
+        point: every axis with its value.
+        status: what became of it; `reason` says why, where it is not the best.
+        median_us: of the launches, in microseconds; None where it was not measured. interval_us: 95 % interval of the median.
+        samples: how many there are.
+    """
+
+    point: Point
+    status: Status
+    reason: str = ""
+    median_us: float | None = None
+    interval_us: tuple[float, float] | None = None
+    samples: int = 0
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class TunedEntry:
+    """What a launch of some sizes takes on a device, and how that was found.
+
+    Attributes:
+        case: of the manifest, whose inputs were measured.
+        ranges: per size expression of the record the least and the greatest value that this speaks of.
+        at: per size expression the value that was measured.
+        point: every axis with its value, dtypes included.
+        variant: id of the variant that ran, which says what it assumed.
+        code: digest of the images of the point's variants (`tune.record.code_of`); empty in files that are older than it.
+        hints: compiler hints that its image was made with.
+        median_us, interval_us, samples: of the winner, as of a candidate.
+        candidates: all that were tried, the winner first.
+    """
+
+    case: str
+    ranges: tuple[Range, ...]
+    at: tuple[int, ...]
+    point: Point
+    variant: str
+    code: str = ""
+    hints: tuple[tuple[str, int], ...] = ()
+    median_us: float
+    interval_us: tuple[float, float]
+    samples: int
+    candidates: tuple[Candidate, ...] = ()
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Clocks:
+    """Clocks in MHz that were seen while it was measured: least and greatest of the multiprocessors and of the memory."""
+
+    sm: Range
+    memory: Range
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class TunedDevice:
+    """A device that was tuned on.
+
+    Attributes:
+        name: product name. cc: compute capability. multiprocessors: how many it has.
+        driver: its version, such as `580.95.05`; empty for the cpu device. clocks: None where they cannot be read.
+        target: of the images that ran on it.
+        entries: at most one for each ranges and dtypes.
+    """
+
+    name: str
+    cc: Version
+    multiprocessors: int
+    driver: str = ""
+    clocks: Clocks | None = None
+    target: Target
+    entries: tuple[TunedEntry, ...]
+
+
+def bucket_of(value: int) -> Range:
+    """The powers of two between which a size lies: 4096 and 5000 are both in (4096, 8191); 0 is alone.
+
+    Raises:
+        ValueError: it is negative.
+    """
+    if value < 0:
+        raise ValueError(f"a size is not negative: {value}")
+    low = 1 << (value.bit_length() - 1) if value else 0
+    return low, 2 * low - 1 if low else 0
+
+
+def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
+    """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without those that a requirement ties to one
+    before.
+    """
+    found: list[str] = []
+    tensors = {param.name: param.rank for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional}
+    ties: dict[str, set[str]] = {}
+    for text in kernel.launch.requires:
+        for left, right in _equal(text, tensors):
+            ties.setdefault(left, {left}).add(right)
+            ties.setdefault(right, {right}).add(left)
+    known: set[str] = set()
+    for name, rank in tensors.items():
+        for text in [f"{name}.shape[{dim}]" for dim in range(rank)] if rank >= 0 else [f"{name}.size"]:
+            if text not in known:
+                found.append(text)
+                _reach(text, ties, known)
+    return tuple(found)
+
+
+def table_of(record: TuningRecord, source: str, targets: Sequence[Target]) -> TuningTable:
+    """What a bundle with images for these targets ships of a record."""
+    devices = tuple(
+        TableDevice(
+            name=device.name,
+            cc=device.cc,
+            multiprocessors=device.multiprocessors,
+            entries=tuple(TableEntry(ranges=entry.ranges, point=entry.point) for entry in device.entries),
+        )
+        for device in record.devices
+        if device.target in targets
+    )
+    return TuningTable(source=source, sizes=record.sizes, devices=devices)
+
+
+_EXTENT = re.compile(r"\s*(\w+)\.(shape\[(\d+)\]|shape|size)\s*")
+
+
+def _equal(text: str, tensors: dict[str, int]) -> list[tuple[str, str]]:
+    """The pairs of extents that a requirement says to be equal; none where it says something else."""
+    sides = [_EXTENT.fullmatch(side) for side in text.split("==")]
+    if len(sides) != 2 or sides[0] is None or sides[1] is None:
+        return []
+    left, right = (_extents(side[1], side[2], tensors) for side in sides if side is not None)
+    return list(zip(left, right, strict=True)) if len(left) == len(right) else []
+
+
+def _extents(name: str, part: str, tensors: dict[str, int]) -> list[str]:
+    rank = tensors.get(name, 0)
+    if rank < 0:
+        return [f"{name}.size"] if part == "size" else []
+    if part == "size":
+        return [f"{name}.shape[0]"] if rank == 1 else []
+    return [f"{name}.shape[{dim}]" for dim in range(rank)] if part == "shape" else [f"{name}.{part}"]
+
+
+def _reach(text: str, ties: dict[str, set[str]], known: set[str]) -> None:
+    """Add an extent and all that are tied to it."""
+    waiting = [text]
+    while waiting:
+        here = waiting.pop()
+        if here not in known:
+            known.add(here)
+            waiting.extend(ties.get(here, ()))

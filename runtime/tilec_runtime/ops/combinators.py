@@ -1,0 +1,143 @@
+"""Ops that are made of values, of functions, and of other ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, final, overload
+
+from tilec_runtime.errors import UsageError
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.op import DeviceOp, require_function, take_all
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+
+
+@final
+class Value(DeviceOp[T]):
+    """An op that gives a value, and does nothing."""
+
+    def __init__(self, content: T) -> None:
+        """Use `value`."""
+        self._content: T | None = content
+
+    def _execute(self, ctx: ExecutionContext) -> T:  # noqa: ARG002 - nothing is enqueued
+        content, self._content = self._content, None  # the op does not hold what it has given away
+        return content  # type: ignore[return-value]
+
+
+@final
+class WithContext(DeviceOp[T]):
+    """An op that is a function of the context."""
+
+    def __init__(self, function: Callable[[ExecutionContext], T | DeviceOp[T]]) -> None:
+        """Use `with_context`."""
+        self._function: Callable[[ExecutionContext], T | DeviceOp[T]] | None = function
+
+    @property
+    def name(self) -> str:
+        """`with_context`."""
+        return "with_context"
+
+    def _execute(self, ctx: ExecutionContext) -> T:
+        function, self._function = self._function, None
+        assert function is not None
+        made = function(ctx)
+        return ctx.run(made) if isinstance(made, DeviceOp) else made
+
+
+@final
+class Zip(DeviceOp[tuple[Any, ...]]):
+    """Several ops on one stream, and their results as a tuple."""
+
+    def __init__(self, ops: tuple[DeviceOp[Any], ...]) -> None:
+        """Use `zip_ops`."""
+        self._ops = ops
+
+    def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
+        ops, self._ops = self._ops, ()
+        try:
+            return tuple([op._run_in(ctx) for op in ops])  # noqa: SLF001 - an op too
+        except BaseException:
+            _discard(ops)
+            raise
+
+    def _discard(self) -> None:
+        ops, self._ops = self._ops, ()
+        _discard(ops)
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        for op in self._ops:
+            op._require_here(ctx)  # noqa: SLF001 - an op too
+
+
+def _discard(ops: tuple[DeviceOp[Any], ...]) -> None:
+    """Give up those that have not run."""
+    for op in ops:
+        op._discard()  # noqa: SLF001 - an op too
+
+
+def value(content: T) -> DeviceOp[T]:
+    """An op that gives a value, and does nothing."""
+    return Value(content)
+
+
+def empty() -> DeviceOp[None]:
+    """An op that gives None, and does nothing."""
+    return Value(None)
+
+
+def as_op(content: T | DeviceOp[T]) -> DeviceOp[T]:
+    """An op as it is; any other value as an op that gives it."""
+    return content if isinstance(content, DeviceOp) else Value(content)
+
+
+@overload
+def with_context(function: Callable[[ExecutionContext], DeviceOp[T]]) -> DeviceOp[T]: ...
+@overload
+def with_context(function: Callable[[ExecutionContext], T]) -> DeviceOp[T]: ...
+def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
+    """An op that is a function of the context, which enqueues on its stream what it likes.
+
+    Args:
+        function: called when the op runs; gives the result, or an op whose result is this one's.
+
+    Raises:
+        UsageError: it is no function, or one that gives a coroutine.
+    """
+    require_function("with_context", function)
+    return WithContext(function)
+
+
+@overload
+def zip_ops(a: DeviceOp[A], /) -> DeviceOp[tuple[A]]: ...
+@overload
+def zip_ops(a: DeviceOp[A], b: DeviceOp[B], /) -> DeviceOp[tuple[A, B]]: ...
+@overload
+def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], /) -> DeviceOp[tuple[A, B, C]]: ...
+@overload
+def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], /) -> DeviceOp[tuple[A, B, C, D]]: ...
+@overload
+def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], e: DeviceOp[E], /) -> DeviceOp[tuple[A, B, C, D, E]]: ...
+@overload
+def zip_ops(
+    a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], e: DeviceOp[E], f: DeviceOp[F], /
+) -> DeviceOp[tuple[A, B, C, D, E, F]]: ...
+@overload
+def zip_ops(*ops: DeviceOp[A]) -> DeviceOp[tuple[A, ...]]: ...
+def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
+    """Several ops as one that gives a tuple of their results. They run one after another on one stream.
+
+    Raises:
+        UsageError: one of them is no op. UsedOpError: one was used before, or is there twice.
+    """
+    foreign = [type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)]
+    if foreign:
+        raise UsageError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
+    take_all(ops, "moved into zip_ops")
+    return Zip(ops)

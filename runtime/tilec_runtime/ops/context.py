@@ -1,0 +1,309 @@
+"""What an op has while it runs: its stream, the memory that it uses there, and what must live until the device is done."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import SchedulingError, TensorError, TilecError, UsageError
+from tilec_runtime.marks import Mark
+from tilec_runtime.scalars import bare, byte_count, whole
+from tilec_runtime.seam import CopyKind, DeviceDriver, PoolHandle
+from tilec_runtime.streams import Stream
+from tilec_runtime.tensors.pool import pool_here
+from tilec_runtime.tensors.storage import Storage, allocate_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilec_runtime.ops.op import DeviceOp
+
+T = TypeVar("T")
+_PER_THREAD = 2
+
+
+class ExecutionContext:
+    """One execution on one stream. It is given to `_execute`, and is of no use afterwards.
+
+    It is a stream too: launchers and other libraries take it as one.
+
+    Attributes:
+        driver: of the device. device: its ordinal. stream: the stream's handle.
+    """
+
+    # `_moves`: (origins, contents) of tensors that moved into ops, so that a failed execution can undo it.
+    __slots__ = (
+        *("_allocated", "_blocking", "_kept", "_moves", "_noted", "_over", "_owner", "_since", "_touched"),
+        *("device", "driver", "stream"),
+    )
+
+    def __init__(self, stream: Stream, *, blocking: bool = False) -> None:
+        """Begin on a stream.
+
+        Args:
+            stream: where.
+            blocking: let waits for its end sleep, and not spin: for those of a completion thread.
+
+        Raises:
+            SchedulingError: the stream is closed.
+        """
+        self.driver: DeviceDriver = stream.driver
+        self.device = stream.device
+        self.stream = stream.handle
+        self._owner = stream
+        self._since = self.driver.position(self.device, self.stream)
+        self._touched: dict[int, tuple[Storage, bool]] = {}
+        self._noted: dict[int, tuple[Storage, int]] = {}
+        self._kept: list[Any] = []
+        self._allocated: set[int] = set()
+        self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+        self._over = False
+        self._blocking = blocking
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """(0, handle), as other libraries read it."""
+        return 0, self.stream
+
+    @property
+    def capturing(self) -> bool:
+        """Whether what is enqueued is captured into a graph, and not done now."""
+        return False
+
+    def refuse_capture(self, what: str, *, cause: str, fix: str) -> None:
+        """See that what is enqueued is done now: for ops that make no sense in a graph.
+
+        Raises:
+            GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what to do.
+        """
+
+    def refuse_allocation(self, nbytes: int) -> None:
+        """See that memory can be had here.
+
+        Raises:
+            GraphCaptureError: what is enqueued is captured; not for 0 bytes.
+        """
+
+    def run(self, op: DeviceOp[T]) -> T:
+        """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
+
+        Raises:
+            UsedOpError: it was used before. UsageError: it is no op. SchedulingError: this execution is over.
+        """
+        self._require_running("run")
+        if not hasattr(op, "_take"):
+            raise UsageError(f"ctx.run takes an op, and this is a {type(op).__qualname__}", fix="pass an op; a value needs no run")
+        op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
+        return op._run_in(self)  # noqa: SLF001
+
+    # Memory that ops share
+
+    def reads(self, storage: Storage) -> None:
+        """Use memory that others may use too: the stream waits for the last write, wherever that was."""
+        self._touch(storage, write=False)
+
+    def writes(self, storage: Storage) -> None:
+        """Use memory alone: the stream waits for its last write and for all reads since then, wherever they were."""
+        self._touch(storage, write=True)
+
+    def done_with(self, storage: Storage) -> None:
+        """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
+        found = self._touched.pop(id(storage), None)
+        if found is None or self._in_order(storage, write=found[1]):
+            return
+        mark = self.mark() if self.stream == _PER_THREAD else None
+        with storage.lock:
+            storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
+            self._noted[id(storage)] = (storage, storage.uses.notes)
+
+    def publish(self) -> None:
+        """As `done_with`, for all memory that was used here: whoever comes next to it waits for what was enqueued by now."""
+        for storage, _ in list(self._touched.values()):
+            self.done_with(storage)
+
+    def wait_for(self, mark: Mark) -> None:
+        """Let the stream wait for a place in another one."""
+        if mark.driver is self.driver:
+            mark.hold(self.device, self.stream)
+        else:  # drivers cannot wait for each other's streams
+            mark.sync()
+
+    def mark(self) -> Mark:
+        """The place that the stream has got to by now."""
+        return Mark(self.driver, self.device, self.stream, self._since, blocking=self._blocking)
+
+    def keep(self, *things: Any) -> None:
+        """Keep objects alive until the device is done with this execution.
+
+        Raises:
+            SchedulingError: it is over.
+        """
+        self._require_running("keep")
+        self._kept.extend(things)
+
+    def moved(self, origins: tuple[Any, ...], contents: tuple[Any, ...]) -> None:
+        """Record which tensors moved, and into what: `origins` own their memory again, should this execution fail."""
+        self._moves.append((origins, contents))
+
+    def _forget(self, since: int) -> None:
+        """What moved meanwhile stays where it went, whatever becomes of this execution."""
+        del self._moves[since:]
+
+    # Memory of the op's own
+
+    @property
+    def pool(self) -> PoolHandle | None:
+        """The pool of `use_pool` that new memory comes from; None for the device's own."""
+        return pool_here(self.driver, self.device)
+
+    def malloc_async(self, nbytes: int) -> int:
+        """Address of new memory, in stream order. Give it back with `free_async`, in this execution or in a later one.
+
+        If this execution fails, what it allocated is given back.
+
+        Raises:
+            OutOfMemoryError: there is no memory of this size. UsageError: it is no size. SchedulingError: this execution is over.
+        """
+        self._require_running("malloc_async")
+        address = allocate_bytes(self.driver, self.device, byte_count("malloc_async: nbytes", nbytes), self.stream, self.pool)
+        self._allocated.add(address)
+        return address
+
+    def free_async(self, address: int) -> None:
+        """Give memory of `malloc_async` back, in stream order.
+
+        Raises:
+            UsageError: it is no address. SchedulingError: this execution is over.
+        """
+        self._require_running("free_async")
+        address = whole("free_async: the address", bare(address))
+        self._allocated.discard(address)
+        self.driver.free(self.device, address, self.stream)
+
+    def memcpy_htod_async(self, address: int, host: Any) -> None:
+        """Copy host memory to the device, in stream order.
+
+        Args:
+            address: where to.
+            host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not change until the copy is done.
+
+        Raises:
+            UsageError: it is no address. SchedulingError: this execution is over.
+        """
+        import numpy as np
+
+        self._require_running("memcpy_htod_async")
+        self._copy("memcpy_htod_async", address, np.ascontiguousarray(host), CopyKind.TO_DEVICE)
+
+    def memcpy_dtoh_async(self, host: np.ndarray[Any, Any], address: int) -> None:
+        """Copy device memory into a C-contiguous NumPy array, in stream order. It is kept alive.
+
+        Raises:
+            TensorError: it is no array, read only, or not C-contiguous.
+        """
+        self._require_running("memcpy_dtoh_async")
+        flags = getattr(host, "flags", None)
+        if not (flags is not None and flags.c_contiguous and flags.writeable):
+            what = f"memcpy_dtoh_async cannot write into a {type(host).__qualname__} that is no array, read only, or not C-contiguous"
+            raise TensorError(what, fix="pass a NumPy array of its own: np.empty(shape, dtype)")
+        self._copy("memcpy_dtoh_async", address, host, CopyKind.TO_HOST)
+
+    def memcpy_dtod_async(self, target: int, source: int, nbytes: int) -> None:
+        """Copy device memory to device memory, in stream order.
+
+        Raises:
+            UsageError: `nbytes` is no size. SchedulingError: this execution is over.
+        """
+        self._require_running("memcpy_dtod_async")
+        size = byte_count("memcpy_dtod_async: nbytes", nbytes)
+        self.driver.copy_async(self.device, target, source, size, self.stream, CopyKind.ON_DEVICE)
+
+    def _copy(self, what: str, address: int, array: np.ndarray[Any, Any], kind: CopyKind) -> None:
+        number = whole(f"{what}: the address", bare(address))
+        if array.nbytes:
+            self.keep(array)
+            ends = (number, array.ctypes.data)
+            target, source = ends if kind is CopyKind.TO_DEVICE else (ends[1], ends[0])
+            self.driver.copy_async(self.device, target, source, array.nbytes, self.stream, kind)
+
+    def _touch(self, storage: Storage, *, write: bool) -> None:
+        before = self._touched.get(id(storage))
+        if before is not None and (before[1] or not write):
+            return  # this execution uses it in this way already, and a stream waits for itself
+        self._require_running("writes" if write else "reads")
+        given: object = storage
+        if not isinstance(given, Storage):
+            fix = "pass the storage of a tensor: ctx.reads(t.storage)"
+            raise UsageError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
+        if not self._noted or not self._in_order(storage, write=write):
+            storage.enter(self.stream, write=write, ordinal=self.device)
+        self._touched[id(storage)] = (storage, write)
+
+    def _require_running(self, what: str) -> None:
+        if self._over:
+            raise SchedulingError(
+                f"ctx.{what} was called on the context of an execution that is over",
+                cause="nothing would wait for it any more, nor keep what it uses",
+                fix="call it inside of _execute or of with_context's function, and keep no context",
+            )
+
+    def _in_order(self, storage: Storage, *, write: bool) -> bool:
+        """Whether an earlier use here was noted that stands for all that this stream has, and nobody has come between."""
+        if id(storage) not in self._noted or storage.ordinal != self.device:
+            return False
+        return storage.sole == self.stream if write else self.stream in storage.readers
+
+    def _finish(self, *, failed: bool = False) -> Mark:
+        """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached."""
+        self._over = True
+        if failed:
+            for address in self._allocated:
+                self.driver.free(self.device, address, self.stream)
+        mark = self.mark()
+        for storage, write in self._touched.values():
+            storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
+        for storage, notes in self._noted.values():
+            storage.mark_use(self.stream, mark, notes, ordinal=self.device)
+        self._touched, self._noted = {}, {}
+        return mark
+
+    def _give_back(self, since: int = 0) -> None:
+        """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
+        moves = self._moves
+        while len(moves) > since:
+            for origin, content in zip(*moves.pop(), strict=True):
+                with content.storage.lock:
+                    origin.take_back(content)
+
+    def _abandon(self) -> None:
+        """End an execution that failed, where its error is what matters: nothing is raised here."""
+        self._give_back()
+        try:
+            mark = self._finish(failed=True)
+        except TilecError:  # the device is lost: there is nothing that could still use anything
+            return
+        self._release(mark)
+        # What its work comes to is nobody's to be told: the next op on the stream must not be.
+        COMPLETIONS.watch(mark, self.stream, _nobody)
+
+    def _leave(self, mark: Mark) -> None:
+        """Nobody waits any more, and the device goes on: give back what moved in, and log what the work comes to if it fails."""
+        self._give_back()
+        self._release(mark)
+        COMPLETIONS.watch(mark, self.stream, _unheard)
+
+    def _release(self, mark: Mark) -> None:
+        """Let go what was kept, once the mark is reached."""
+        self._moves.clear()
+        kept, self._kept = self._kept, []
+        if kept:
+            COMPLETIONS.keep(mark, self.stream, kept)
+
+
+def _unheard(error: BaseException | None) -> None:
+    if error is not None:
+        logging.getLogger("tilec_runtime").error("work of an op failed whose wait was interrupted: %s", error, exc_info=error)
+
+
+def _nobody(_: BaseException | None) -> None:
+    """Takes care of an error by letting it go."""

@@ -1,0 +1,332 @@
+"""CUDA graphs: work that was captured once, with all that it uses, and is replayed by one call."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+
+from tilec_runtime.errors import GraphCaptureError, GraphError, Location, UsageError
+from tilec_runtime.frees import Release
+from tilec_runtime.handles import stream_handle
+from tilec_runtime.marks import Mark
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.execution import refuse_nested
+from tilec_runtime.ops.graph_capture import Capture, begun_for, give_line, take_line
+from tilec_runtime.ops.graph_output import Output
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.policy import as_stream
+from tilec_runtime.protocols import StreamLike
+from tilec_runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
+from tilec_runtime.sites import hinted, site
+from tilec_runtime.streams import Stream
+from tilec_runtime.tensors.lease import holder
+from tilec_runtime.tensors.recording import recording_of
+from tilec_runtime.tensors.storage import Storage
+from tilec_runtime.uncopied import Uncopied
+
+if TYPE_CHECKING:
+    from tilec_runtime.ops.graph_scope import GraphScope
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@final
+class CudaGraph(Uncopied, Generic[T]):
+    """Work that was captured, to be replayed any number of times. It is given back by `close`, at the end of a `with` block, or when
+    nobody has it any more.
+
+    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from. All of it stays until the graph is
+    gone and its last replay is done. A replay is a use of each memory, as a launch is: it is ordered behind others' uses on other
+    streams, and others behind it; while somebody borrows what it writes, it is refused.
+
+    Attributes:
+        stream: the one that it was captured for: where `update` runs, and `replay` without a stream.
+        nodes: number of works of one replay.
+    """
+
+    def __init__(self, stream: Stream, capture: Capture, output: T) -> None:
+        """Use `DeviceOp.graph`, `DeviceOp.graph_on` or `CudaGraph.scope`."""
+        self.stream = stream
+        self.nodes = 0
+        self._site = site()
+        self._lock = threading.RLock()
+        self._taken: str | None = None
+        self._state: _State | None = None
+        self._output: Output[T] | None = None
+        self._renew(capture, output)
+
+    @staticmethod
+    def scope(stream: StreamLike) -> GraphScope:
+        """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`."""
+        from tilec_runtime.ops.graph_scope import GraphScope
+
+        return GraphScope(as_stream(stream))
+
+    # Replays
+
+    def launch(self) -> DeviceOp[None]:
+        """An op that replays the graph, on the stream of whoever runs it. There may be any number of them."""
+        return GraphLaunch(self)
+
+    def replay(self, stream: StreamLike | None = None) -> None:
+        """Enqueue a replay at once, and do not wait for it.
+
+        Args:
+            stream: where; None for the graph's own. Of a stream that does not say which device it is on, it is the graph's.
+
+        Raises:
+            GraphError: the graph is closed, or the stream is on another device.
+            GraphCaptureError: the stream is captured.
+            BorrowError: somebody reads what the graph writes, or writes what it reads.
+        """
+        where: Any = self.stream if stream is None else stream
+        handle = stream_handle(where, "CudaGraph.replay")
+        if isinstance(where, Stream | ExecutionContext):
+            self._enqueue(where.driver, where.device, handle)
+        else:
+            index = getattr(getattr(where, "device", None), "index", None)  # streams of torch say where they are
+            self._enqueue(self.stream.driver, index if type(index) is int else self.stream.device, handle)
+
+    def update(self, op: DeviceOp[U]) -> U:
+        """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents into what the graph reads.
+
+        Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays come after it.
+
+        Raises:
+            GraphError: the graph is closed. UsageError: it is no op. BaseException: what the op raises.
+        """
+        self._open("updated")
+        _require_op(op, "update")
+        return op.enqueue_on(self.stream)
+
+    def recapture(self, op: DeviceOp[T]) -> bool:
+        """Capture another op in place of what this graph does. Replays that are enqueued do what they did.
+
+        Returns:
+            Whether the executable could be kept, as the new work is of the same kinds in the same order; else it was made anew.
+
+        Raises:
+            GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph stays as it was.
+        """
+        _require_op(op, "recapture")
+        refuse_nested(op)
+        state = self._open("captured anew")
+        capture = Capture(state.driver, state.ordinal)
+        output = capture.run(op)
+        with self._lock:
+            return self._renew(capture, output)
+
+    def take_output(self) -> T:
+        """The result of the op that was captured: tensors that each replay writes. They are the caller's from then on; replays go on.
+
+        Before the first replay their contents are whatever was there.
+
+        Raises:
+            GraphError: it was taken before, or the graph is closed.
+        """
+        with self._lock:
+            if self._taken is not None:
+                what = f"the output of {self!r} was taken before{self._taken}"
+                raise GraphError(
+                    what, cause="it has one owner: whoever takes it first", fix=hinted("keep it there, and share() it with others")
+                )
+            self._open("asked for its output")
+            output, self._output = self._output, None
+            self._taken = _at("at", site())
+        assert output is not None
+        return output.take()
+
+    # Its end
+
+    def close(self) -> None:
+        """Give it up. What it owns goes once its last replay is done; nothing waits for that. May be called more than once."""
+        with self._lock:
+            self._state = self._output = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was given up."""
+        return self._state is None
+
+    def __enter__(self) -> CudaGraph[T]:
+        """The graph itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give it up."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """`<CudaGraph of 12 nodes, captured at app.py:7>`."""
+        return f"<CudaGraph of {self.nodes} nodes{_at('captured at', self._site)}{', closed' if self.closed else ''}>"
+
+    def _open(self, verb: str) -> _State:
+        state = self._state
+        if state is None:
+            what = f"{self!r} cannot be {verb}"
+            raise GraphError(what, cause="close() was called, or its `with` block has ended", fix="capture a new one")
+        return state
+
+    def _renew(self, capture: Capture, output: T) -> bool:
+        """Do what a capture says from now on; whether the executable could be kept."""
+        before = self._state.executable if self._state is not None else None
+        try:
+            executable, self.nodes = _finished(capture, before)
+        except BaseException:
+            capture.context.settle(failed=True)
+            raise
+        capture.context.settle(failed=False)
+        self._state = _State(executable, capture)
+        self._output = Output(output)
+        self._taken = None
+        return executable is before
+
+    def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
+        with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
+            state = self._require_place(driver, ordinal, stream)
+            state.check_leases(self)
+            state.order(stream)
+            driver.launch_graph(ordinal, state.executable.handle, stream)
+
+    def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
+        """What a replay needs, on a stream where there may be one."""
+        with self._lock:
+            state = self._open("replayed")
+            if (driver, ordinal) != (state.driver, state.ordinal):
+                what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
+                raise GraphError(what, cause="kernels and memory of a graph are one device's", fix="pass a stream of that device")
+            if recording_of(driver, ordinal, stream) is not None:
+                what = f"{self!r} cannot be replayed on a stream that is captured"
+                fix = "replay both graphs one after the other, or capture the work of both in one"
+                raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix)
+            return state
+
+
+class Executable:
+    """What the driver replays. It goes with the object: the driver lets replays finish.
+
+    Attributes:
+        handle: the driver's.
+    """
+
+    __slots__ = ("_release", "handle")
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
+        """Own it."""
+        self.handle = handle
+        self._release = Release(functools.partial(_destroy, driver, ordinal, handle))
+
+    @classmethod
+    def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
+        """Make a graph ready, and bring it to the device: the first replay need not."""
+        made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
+        line = take_line(driver, ordinal)
+        try:
+            driver.upload_graph(ordinal, made.handle, line.handle)
+            driver.synchronize(ordinal, line.handle)  # no other work is ever there
+        finally:
+            give_line(line)
+        return made
+
+
+def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:
+    """What a capture is replayed by, which is what was there before where that can be changed; and the number of its works."""
+    driver, ordinal = capture.driver, capture.ordinal
+    graph = capture.end()
+    try:
+        nodes = driver.graph_nodes(graph)
+        if before is not None and driver.update_graph(ordinal, before.handle, graph):
+            return before, nodes
+        return Executable.of(driver, ordinal, graph), nodes
+    finally:
+        driver.destroy_graph(ordinal, graph)
+
+
+def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> None:
+    with driver.outside_captures(ordinal):
+        driver.destroy_executable(ordinal, handle)
+
+
+class _State:
+    """One capture of a graph, and what it owns."""
+
+    __slots__ = ("_marks", "driver", "executable", "ordinal", "uses")
+
+    def __init__(self, executable: Executable, capture: Capture) -> None:
+        context = capture.context
+        self.driver = capture.driver
+        self.ordinal = capture.ordinal
+        self.executable = executable
+        self._marks: list[Mark] = context.marks
+        # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
+        # the graph goes after the last of them, as foreign memory's owner does.
+        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept) or None)
+        self.uses = (*context.recording.uses.values(), (own, True))
+
+    def check_leases(self, graph: CudaGraph[Any]) -> None:
+        """See that nobody borrows what a replay uses otherwise.
+
+        Raises:
+            BorrowError: somebody does; it names both.
+        """
+        for storage, write in self.uses:
+            if storage.lease.held:
+                who = holder(f"the replay of {graph!r}")
+                (storage.lease.write(who) if write else storage.lease.read(who)).release()
+
+    def order(self, stream: int) -> None:
+        """Let a stream wait for what a replay has to come after; the replay is the next use."""
+        ordinal = self.ordinal
+        if self._marks:
+            self._marks = [mark for mark in self._marks if not mark.reached]
+            for mark in self._marks:
+                mark.hold(ordinal, stream)
+        for storage, write in self.uses:
+            ready = storage.sole == stream if write else stream in storage.readers
+            if not ready or storage.ordinal != ordinal:
+                with storage.lock:
+                    storage.enter(stream, write=write, ordinal=ordinal)
+                    storage.leave(stream, write=write, ordinal=ordinal)
+
+
+@final
+class GraphLaunch(DeviceOp[None]):
+    """An op that replays a graph."""
+
+    def __init__(self, graph: CudaGraph[Any]) -> None:
+        """Use `CudaGraph.launch`."""
+        self._graph: CudaGraph[Any] | None = graph
+
+    @property
+    def name(self) -> str:
+        """`graph launch`."""
+        return "graph launch"
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        if self._graph is not None:
+            self._graph._require_place(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
+
+    def _execute(self, ctx: ExecutionContext) -> None:
+        graph, self._graph = self._graph, None
+        assert graph is not None
+        graph._enqueue(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
+
+
+def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
+    """What `DeviceOp.graph_on` does."""
+    refuse_nested(op)
+    found = begun_for(stream)
+    return CudaGraph(stream, found, found.run(op))
+
+
+def _require_op(given: object, method: str) -> None:
+    if not isinstance(given, DeviceOp):
+        what = f"{method} takes an op, and this is a {type(given).__qualname__}"
+        raise UsageError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")
+
+
+def _at(verb: str, site: Location | None) -> str:
+    """A call site in a message; empty where it was not recorded."""
+    return f", {verb} {site}" if site else ""

@@ -1,0 +1,341 @@
+"""Launches of kernels that come without a bundle: their configuration, and the op that launches them."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any, final
+
+from tilec_runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, PlacementError, UsageError
+from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
+from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.holding import Held, discard_all, hold_all, settle_all
+from tilec_runtime.ops.modules import KernelFunction, size_of
+from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.ops.ways import Way, enqueue
+from tilec_runtime.plans import MOST_PLANS
+from tilec_runtime.scalars import bare, encoder_of, is_number, is_whole, numpy_dtype, refusal, shown, whole
+from tilec_runtime.seam import Dim3, LaunchShape, TensorPart
+from tilec_runtime.tensors.described import Described
+from tilec_runtime.tensors.lease import holder
+
+_THREADS = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchConfig:
+    """How a kernel is launched.
+
+    Attributes:
+        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it, nothing is launched.
+        block: threads of a block, likewise.
+        shared: dynamic shared memory of a block in bytes.
+        cluster: blocks of a cluster, likewise; empty for none.
+        cooperative: all blocks are resident at once, so that they may wait for each other.
+        programmatic: it may begin before the launch in front of it in its stream is done (from compute capability 9.0 on).
+    """
+
+    grid: Dim3 | tuple[int, ...] | int = (1, 1, 1)
+    block: Dim3 | tuple[int, ...] | int = (1, 1, 1)
+    shared: int = 0
+    cluster: tuple[int, ...] | int = ()
+    cooperative: bool = False
+    programmatic: bool = False
+    _shape: LaunchShape = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Give grid and block three extents.
+
+        Raises:
+            LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
+        """
+        (shared,) = _extents("shared", (self.shared,))
+        for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
+            if not isinstance(said, bool):
+                raise UsageError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
+        grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
+        cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
+        shape = LaunchShape(
+            grid=grid,
+            block=block,
+            shared=shared,
+            cluster=cluster,
+            cooperative=self.cooperative,
+            programmatic=self.programmatic,
+        )
+        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("shared", shared), ("_shape", shape)):
+            object.__setattr__(self, name, made)
+
+    @classmethod
+    def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element. Of 0 elements, nothing is launched."""
+        return cls.covering((count,), (block,), shared=shared)
+
+    @classmethod
+    def for_2d(cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element of a matrix; x runs along `width`."""
+        return cls.covering((width, height), block, shared=shared)
+
+    @classmethod
+    def for_3d(cls, width: int, height: int, depth: int, block: tuple[int, int, int] = (8, 8, 8), *, shared: int = 0) -> LaunchConfig:
+        """One thread for each element of a volume; x runs along `width`."""
+        return cls.covering((width, height, depth), block, shared=shared)
+
+    @classmethod
+    def covering(cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0) -> LaunchConfig:
+        """So many blocks along each axis that their threads cover it.
+
+        Raises:
+            LaunchLimitError: an extent is no whole number or negative, or a block has none along an axis.
+        """
+        threads = _extents("block", _several(block))
+        elements = _extents("element count", _several(extents))
+        if 0 in threads:
+            raise LaunchLimitError(f"the block is {threads}: it has one thread at least along each axis")
+        if len(threads) != len(elements):
+            raise LaunchLimitError(f"{len(elements)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
+        grid = tuple(-(-extent // most) for extent, most in zip(elements, threads, strict=True))
+        return cls(grid=grid, block=threads, shared=shared)
+
+    @property
+    def shape(self) -> LaunchShape:
+        """As drivers take it."""
+        return self._shape
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scalar:
+    """An argument by value: its dtype, the number, and what it packs as."""
+
+    dtype: str
+    number: Any
+    packed: Any
+
+
+@final
+class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
+    """An op that launches a function of a module. It gives back its arguments.
+
+    Arguments are pushed in the order of the kernel's parameters. What is known of these is checked; the rest is the caller's care:
+    a kernel that takes other parameters reads what is not there.
+    """
+
+    def __init__(self, function: KernelFunction) -> None:
+        """Launch a function, once its arguments and its configuration are there.
+
+        Raises:
+            UsageError: it is no function of a module.
+        """
+        given: Any = function
+        if not isinstance(given, KernelFunction):
+            fix = "pass module.function(name), of a module that was loaded or borrowed"
+            raise UsageError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
+        self._function = function
+        self._pushed: list[_Scalar | Held] = []
+        self._config: LaunchConfig | None = None
+
+    @property
+    def name(self) -> str:
+        """`launch of NAME`."""
+        return f"launch of {self._function.symbol}"
+
+    def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
+        """Add a number, or the address of a tensor.
+
+        A tensor or partition that is owned moves into the launch, and comes out of its result. One that can be written counts as
+        written; views, shared tensors and borrows to read are read. Other libraries' arrays are kept alive.
+
+        Args:
+            argument: a number, a NumPy scalar, or a tensor of any library on the function's device.
+            dtype: of a number that neither the function's parameters nor NumPy tell.
+
+        Raises:
+            ArgumentError: it is neither, does not fit its dtype, is on another device, or there are more than the function takes.
+            OwnershipError: a tensor cannot be used so. UsedOpError: the launch was used before.
+        """
+        place, wanted = self._next()
+        if is_number(argument):
+            if wanted == "ptr":
+                what = f"{self._at(place)} takes an address or a tensor, got {shown(argument)}"
+                raise DTypeError(what, fix="push_device_ptr takes addresses, unchecked", kernel=self._function.symbol)
+            self._pushed.append(self._scalar(place, argument, dtype or wanted or _numpy_name(argument), wanted))
+            return self
+        if isinstance(argument, DeviceOp):
+            what = f"{self._at(place)} is an op, and a launch takes what is there"
+            raise ArgumentError(what, fix="op.then(lambda x: launch.push_arg(x)), or a launcher of a bundle, which takes ops")
+        if wanted not in ("", "ptr"):
+            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}")
+        self._check_size(place, 8)
+        write = isinstance(argument, Described) and not argument.readonly
+        self._check_place(place, argument.device if isinstance(argument, Described) else self._facts(place, argument).device)
+        self._pushed += hold_all([(argument, write)], holder(f"the {self.name}"))
+        return self
+
+    def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
+        """Add an address, unchecked: that its memory is there, is large enough, and is used by nobody else is the caller's care.
+
+        Raises:
+            ArgumentError: it is no address, the parameter is none, or there are more than the function takes.
+        """
+        place, wanted = self._next()
+        if wanted not in ("", "ptr"):
+            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got an address")
+        number = whole(self._at(place), bare(address), ArgumentError)
+        self._pushed.append(self._scalar(place, number, "ptr", "ptr"))
+        return self
+
+    def set_launch_config(self, config: LaunchConfig) -> AsyncKernelLaunch:
+        """Say how it is launched.
+
+        Raises:
+            UsageError: it is no LaunchConfig.
+        """
+        given: Any = config
+        if not isinstance(given, LaunchConfig):
+            fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
+            raise UsageError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
+        self._config = given
+        return self
+
+    def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
+        pushed, self._pushed = self._pushed, []
+        try:
+            return self._launch(ctx, pushed)
+        except BaseException:
+            discard_all(_held(pushed))
+            raise
+
+    def _discard(self) -> None:
+        pushed, self._pushed = self._pushed, []
+        discard_all(_held(pushed))
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        name, device = self._function.symbol, self._function.device
+        if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
+            what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
+            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
+
+    def __del__(self) -> None:
+        """An op that is dropped without having run gives back what moved in."""
+        discard_all(_held(self.__dict__.get("_pushed", ())))
+
+    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
+        function, name = self._function, self._function.symbol
+        shape, ways = self._shape(ctx)
+        if function.sizes is not None and len(pushed) != len(function.sizes):
+            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
+        ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
+        kinds: list[str | TensorPart] = []
+        packed: list[Any] = []
+        used = [taken for taken, _ in ready]
+        for place, taken in enumerate(used):
+            if isinstance(taken, _Scalar):
+                kinds.append(taken.dtype)
+                packed.append(taken.packed)
+            else:
+                facts = self._facts(place, taken)
+                kinds.append(TensorPart.of(f"argument {place}", facts))
+                packed.append(facts.ptr)
+        if 0 not in shape.grid:
+            enqueue(ctx, function, shape, ways, tuple(kinds), packed, used)
+        settle_all(_held(pushed), ctx)
+        return tuple(given.number if isinstance(given, _Scalar) else given for _, given in ready)
+
+    def _shape(self, ctx: ExecutionContext) -> tuple[LaunchShape, dict[tuple[Any, ...], Way]]:
+        """The launch's shape, checked against device and image, and what enqueued launches of it before."""
+        function, config = self._function, self._config
+        name, device = function.symbol, function.device
+        self._require_here(ctx)
+        if config is None:
+            raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
+        shape = config.shape
+        ways = function.ways.get(shape)
+        if ways is not None:
+            return shape, ways
+        check_device_limits(name, shape, device.info)
+        if 0 not in shape.grid:
+            check_compiled(name, shape, function.image)
+            admit(name, shape, device.info, function.image, function.loaded, device.driver)
+            check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
+        if len(function.ways) >= MOST_PLANS:
+            function.ways.clear()
+        return shape, function.ways.setdefault(shape, {})
+
+    def _next(self) -> tuple[int, str]:
+        """The next argument's place, and its dtype where it is known."""
+        if not self._fresh:
+            raise self._used()
+        place, function = len(self._pushed), self._function
+        if function.sizes is not None and place >= len(function.sizes):
+            raise ArgumentError(f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all", kernel=function.symbol)
+        return place, function.params[place] if function.params is not None else ""
+
+    def _scalar(self, place: int, number: Any, dtype: str, wanted: str) -> _Scalar:
+        where, kernel = self._at(place), self._function.symbol
+        if not dtype:
+            raise ArgumentError(f"{where} is {shown(number)}, whose dtype is not known", fix='say it: push_arg(5, "i32")', kernel=kernel)
+        if dtype != "ptr" and dtype not in DTYPES:
+            raise DTypeError(f"{where}: {dtype!r} is no dtype; known are {', '.join(DTYPES)}", kernel=kernel)
+        if wanted and dtype != wanted:
+            raise DTypeError(f"{where} takes {wanted}, got {dtype}", kernel=kernel)
+        problem = refusal(number, "u64" if dtype == "ptr" else dtype)
+        if problem:
+            raise ArgumentError(f"{where} {problem}", kernel=kernel)
+        self._check_size(place, size_of(dtype))
+        plain = number.item() if numpy_dtype(number) else number
+        encode = encoder_of(dtype)
+        return _Scalar(dtype, number, encode(plain) if encode else plain)
+
+    def _check_size(self, place: int, size: int) -> None:
+        sizes = self._function.sizes
+        if sizes is not None and sizes[place] != size:
+            raise DTypeError(f"{self._at(place)} has {sizes[place]} bytes, got one of {size}", kernel=self._function.symbol)
+
+    def _check_place(self, place: int, found: int) -> None:
+        device = self._function.device
+        if found not in (device.ordinal, ON_ANY):
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(found, f"device {found}")
+            fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
+            raise PlacementError(f"{self._at(place)} is on {where}, and the function on {device!r}", fix=fix, kernel=self._function.symbol)
+
+    def _facts(self, place: int, tensor: Any) -> Any:
+        try:
+            facts = tensor_facts(tensor, self._function.device.driver.pointer_device)
+        except UnreadableError as error:
+            raise ArgumentError(f"{self._at(place)} takes a number or a tensor: {error}", kernel=self._function.symbol) from error
+        return facts
+
+    def _at(self, place: int) -> str:
+        return f"{self._function.symbol}: argument {place}"
+
+
+def _held(pushed: Sequence[_Scalar | Held]) -> list[Held]:
+    return [argument for argument in pushed if isinstance(argument, Held)]
+
+
+def _numpy_name(number: Any) -> str:
+    row = BY_NUMPY.get(numpy_dtype(number))
+    return row.name if row else "bool" if isinstance(number, bool) else ""
+
+
+def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
+    given = _extents(noun, _several(extents))
+    if len(given) > 3:
+        raise LaunchLimitError(f"the {noun} {given} has {len(given)} extents, and three are possible")
+    x, y, z = (*given, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _several(extents: Any) -> tuple[Any, ...]:
+    return tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
+
+
+def _extents(noun: str, extents: tuple[Any, ...]) -> tuple[int, ...]:
+    for extent in extents:
+        if not is_whole(extent) or extent < 0:
+            raise LaunchLimitError(f"the {noun} has {shown(extent)}, and must have whole numbers that are not negative")
+    return tuple([operator.index(extent) for extent in extents])

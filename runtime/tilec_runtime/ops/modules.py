@@ -1,0 +1,277 @@
+"""Kernels that come as a file of the driver's own kinds (cubin, PTX, fatbin, Tile IR), without a bundle: modules and their functions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.device import Device
+from tilec_runtime.errors import BundleError, ContextLostError, DriverError, LaunchLimitError, UsageError
+from tilec_runtime.images import Function as LoadedFunction
+from tilec_runtime.images import refused
+from tilec_runtime.limits import check_compiled, check_device_limits
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.ops.policy import current_device
+from tilec_runtime.protocols import DeviceLike
+from tilec_runtime.scalars import bare, is_whole, shown
+from tilec_runtime.seam import LaunchShape
+from tilec_runtime.uncopied import Uncopied
+
+if TYPE_CHECKING:
+    from tilec_runtime.occupancy import Residency
+    from tilec_runtime.ops.launch_ops import LaunchConfig
+
+_ELF = b"\x7fELF"
+_FATBIN = bytes.fromhex("50ed55ba")
+_TILE_IR = b"\x7fTileIR\x00"
+
+
+def load_module_from_file(path: Path | str, device: DeviceLike | None = None) -> KernelModule:
+    """Load a cubin, PTX, a fatbin, or (on the cpu device) Tile IR.
+
+    Args:
+        path: the file.
+        device: where; None for the default device.
+
+    Raises:
+        UsageError: it is no path. OSError: the file cannot be read.
+        BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
+    """
+    given: Any = path
+    if not isinstance(given, (str, os.PathLike)):
+        fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
+        raise UsageError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
+    return load_module_from_bytes(Path(path).read_bytes(), device)
+
+
+def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelModule:
+    """Load PTX, which the driver compiles for the device.
+
+    Raises:
+        UsageError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
+    """
+    given: Any = text
+    if not isinstance(given, str):
+        raise UsageError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
+    return load_module_from_bytes(text.encode(), device)
+
+
+def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> KernelModule:
+    """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
+
+    Raises:
+        UsageError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
+    """
+    given: Any = data
+    if not isinstance(given, (bytes, bytearray)):
+        fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
+        raise UsageError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
+    data = bytes(data)
+    where = current_device() if device is None else Device(device)
+    cubin = None
+    if data.startswith(_ELF):
+        cubin = read_cubin(data)
+    elif not data.startswith((_FATBIN, _TILE_IR)) and b".version" not in data[: 1 << 16]:
+        what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
+        raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
+    with _told("the module cannot be loaded", where.ordinal):
+        return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
+
+
+@final
+class KernelModule(Uncopied):
+    """A module on a device. It stays loaded as long as the process: kernels may still run from it.
+
+    Attributes:
+        handle: the driver's. device: where it is.
+    """
+
+    def __init__(self, handle: Any, device: Device, cubin: Cubin | None = None) -> None:
+        """Use `load_module_from_file`, `_ptx`, `_bytes` or `borrow_raw`."""
+        self.handle = handle
+        self.device = device
+        self._cubin = cubin
+
+    @classmethod
+    def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
+        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded.
+
+        Raises:
+            UsageError: it is no handle.
+        """
+        _require_handle("module", handle)
+        return cls(handle, current_device() if device is None else Device(device))
+
+    def function(self, symbol: str, params: tuple[str, ...] | None = None) -> KernelFunction:
+        """An entry point.
+
+        Args:
+            symbol: its name; for C++ the mangled one, unless it is extern "C".
+            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked against them. Of a cubin, sizes are
+                known anyway; None leaves it at that.
+
+        Raises:
+            BundleError: a cubin has no such entry point. KernelCacheError: the driver finds none.
+            UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
+        """
+        known = self._cubin.kernel(symbol) if self._cubin is not None else None
+        with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
+            handle = self.device.driver.function(self.handle, symbol)
+        return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
+
+    def __repr__(self) -> str:
+        """Kernels, where they are known, and device."""
+        kernels = ": " + ", ".join(kernel.name for kernel in self._cubin.kernels) if self._cubin else ""
+        return f"<KernelModule on {self.device!r}{kernels}>"
+
+
+@final
+class KernelFunction(Uncopied):
+    """An entry point that `AsyncKernelLaunch` launches.
+
+    Attributes:
+        handle: the driver's. device: where it is. symbol: its name.
+        params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
+        ways: what enqueues launches, by their shapes, which were checked; and of each by its stream and by what its arguments are.
+    """
+
+    def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> None:
+        """Use `KernelModule.function` or `borrow_raw`."""
+        self.handle = handle
+        self.device = device
+        self.symbol = symbol
+        self.params = params
+        self.sizes: tuple[int, ...] | None = None
+        if cubin is not None:
+            self.sizes = tuple(param.size for param in cubin.params)
+        elif params is not None:
+            self.sizes = tuple(size_of(name) for name in params)
+        self._cubin = cubin
+        self.ways: dict[LaunchShape, dict[tuple[Any, ...], Any]] = {}
+
+    @classmethod
+    def borrow_raw(
+        cls, handle: Any, device: DeviceLike | None = None, *, symbol: str = "function", params: tuple[str, ...] | None = None
+    ) -> KernelFunction:
+        """A function that another library looked up (a `CUfunction`, or its number), and whose module it keeps loaded.
+
+        Args:
+            handle: of the driver.
+            device: where; None for the default device.
+            symbol: what messages call it.
+            params: as for `KernelModule.function`.
+
+        Raises:
+            UsageError: it is no handle, or `params` has a word that is no dtype.
+        """
+        _require_handle("function", handle)
+        return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
+
+    def resident_blocks(self, threads: int, shared: int = 0) -> int:
+        """How many blocks the device holds at once: the most that a cooperative launch may have.
+
+        Args:
+            threads: of a block.
+            shared: dynamic shared memory of a block in bytes.
+
+        Raises:
+            LaunchLimitError: no block has so many threads or bytes, or the device has no cooperative launches.
+        """
+        device, most = self.device, self.loaded.facts.max_threads
+        if not device.info.cooperative:
+            raise LaunchLimitError(f"{self.symbol}: {device.info} has no cooperative launches", kernel=self.symbol)
+        if not 1 <= threads <= most:
+            what = f"{self.symbol}: a block of it has 1 to {most} threads, and {threads} were asked for"
+            raise LaunchLimitError(what, kernel=self.symbol)
+        total = self.loaded.facts.static_shared + shared
+        if shared < 0 or total > device.info.shared_optin:
+            what = f"{self.symbol}: a block has 0 to {device.info.shared_optin} bytes of shared memory, and {total} were asked for"
+            raise LaunchLimitError(what, kernel=self.symbol)
+        if total > device.info.shared_default:
+            device.driver.allow_shared(self.handle, shared)
+        return device.driver.active_blocks(device.ordinal, self.handle, threads, shared) * device.info.multiprocessors
+
+    def residency(self, config: LaunchConfig) -> Residency:
+        """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
+
+        Raises:
+            LaunchLimitError: the device has no such launches, whatever is resident. UsageError: it is no LaunchConfig.
+        """
+        if not hasattr(config, "shape"):
+            raise UsageError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
+        from tilec_runtime.occupancy import held_of  # no launch needs it
+
+        info = self.device.info
+        check_device_limits(self.symbol, config.shape, info)
+        check_compiled(self.symbol, config.shape, self.image)
+        return held_of(self.symbol, config.shape, info, self.image, self.loaded, self.device.driver)
+
+    @functools.cached_property
+    def loaded(self) -> LoadedFunction:
+        """Itself and its resources, for checks of limits."""
+        return LoadedFunction(handle=self.handle, facts=self.device.driver.function_facts(self.handle))
+
+    @functools.cached_property
+    def image(self) -> ImageInfo:
+        """What is known of its image, for checks of limits."""
+        cubin = self._cubin
+        target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
+        if cubin is None:
+            return ImageInfo(target=target, digest="", size=0, symbol=self.symbol, cluster=self.loaded.facts.cluster)
+        return ImageInfo(
+            target=target,
+            digest="",
+            size=0,
+            symbol=self.symbol,
+            max_threads=cubin.max_threads,
+            required_block=cubin.required_block,
+            cluster=cubin.cluster,
+        )
+
+    def __repr__(self) -> str:
+        """Symbol, parameters, device."""
+        known = ", ".join(self.params) if self.params is not None else "" if self.sizes is None else f"bytes {self.sizes}"
+        return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
+
+
+def _require_handle(noun: str, handle: Any) -> None:
+    number = bare(handle)
+    if number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0):  # a driver's may be anything else
+        raise UsageError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
+
+
+def size_of(dtype: str) -> int:
+    """Bytes of a kernel argument."""
+    return 8 if dtype == "ptr" else DTYPES[dtype].bytes
+
+
+@contextlib.contextmanager
+def _told(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
+    """Let what the driver refuses say what was asked for."""
+    try:
+        yield
+    except ContextLostError:  # nothing is wrong with what was asked for
+        raise
+    except DriverError as error:
+        raise refused(error, f"{what}: {error.what}", ordinal, kernel) from error
+
+
+def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> tuple[str, ...] | None:
+    if params is None:
+        return None
+    for name in params:
+        if name != "ptr" and name not in DTYPES:
+            raise UsageError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
+    sizes = tuple(size_of(name) for name in params)
+    if cubin is not None and sizes != tuple(param.size for param in cubin.params):
+        has = ", ".join(str(param.size) for param in cubin.params) or "none"
+        what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the cubin {has}"
+        raise UsageError(what, fix="name the parameters as the kernel's source has them")
+    return tuple(params)

@@ -1,0 +1,362 @@
+"""DeviceOp: work for a device that is described now and done later, once."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from tilec_runtime.errors import Location, UsageError, UsedOpError
+from tilec_runtime.ops.context import ExecutionContext
+from tilec_runtime.ops.execution import refuse_nested, submit, wait
+from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
+from tilec_runtime.ops.site import label
+from tilec_runtime.ops.tensor_steps import TensorSteps
+from tilec_runtime.protocols import StreamLike
+from tilec_runtime.sites import created, hinted, site
+from tilec_runtime.uncopied import Uncopied
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tilec_runtime.ops.future import DeviceFuture
+    from tilec_runtime.ops.graph import CudaGraph
+
+T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+First = TypeVar("First")
+Last = TypeVar("Last")
+
+
+class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
+    """Work for a device, with a result of type `T`. Building it does no device work; running it does, once.
+
+    An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
+    """
+
+    # `_gone`: what used it up, and where.
+    __slots__ = ("_fresh", "_gone", "_site")
+    _site: Location | None
+    _fresh: list[None]
+    _gone: tuple[str, Location | None]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
+        """Note where it is made; subclasses need not call `super().__init__()`."""
+        self = super().__new__(cls)
+        _set(self, "_site", site())
+        _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
+        return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """See that `_execute` gives its result itself.
+
+        Raises:
+            UsageError: it is a coroutine function or a generator.
+        """
+        super().__init_subclass__(**kwargs)
+        execute = cls.__dict__.get("_execute")
+        if any(is_one(execute) for is_one in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+            what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
+            raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
+
+    @abstractmethod
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
+
+    @property
+    def created(self) -> Location | None:
+        """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
+        return self._site
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages."""
+        kind = type(self)
+        return kind.__name__.lstrip("_").lower() if kind.__module__.startswith(("tilec_runtime.", "tilec.")) else kind.__name__
+
+    @property
+    def label(self) -> str:
+        """Name and place, as errors show them."""
+        return created(self.name, self._site)
+
+    def __repr__(self) -> str:
+        """`<DeviceOp zip, created at app.py:12>`."""
+        return f"<DeviceOp {self.label}>"
+
+    # Running it
+
+    def sync(self) -> T_co:
+        """Run it on a stream that the current policy picks, and wait.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            BaseException: what the op, or its work on the device, came to.
+        """
+        refuse_nested(self)
+        return self.sync_on(stream_of(current_policy()))
+
+    def sync_on(self, stream: StreamLike) -> T_co:
+        """Run it on a stream, and wait for it. Everything else as for `sync`."""
+        return wait(submit(self, as_stream(stream)), self)
+
+    def enqueue_on(self, stream: StreamLike) -> T_co:
+        """Unchecked: enqueue it on a stream, and give the result at once, which the device may not have made yet.
+
+        What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
+        """
+        execution = submit(self, as_stream(stream), blocking=True)
+        execution.context._release(execution.mark)  # noqa: SLF001 - the two are one thing
+        return execution.value
+
+    def future(self) -> DeviceFuture[T_co]:
+        """Enqueue it now on a stream that the current policy picks; the future of its result. Does not wait.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op. Everything else is in the future.
+        """
+        from tilec_runtime.ops.future import start
+
+        return start(self, current_policy)
+
+    def schedule(self, policy: SchedulingPolicy) -> DeviceFuture[T_co]:
+        """As `future`, on a stream that this policy picks.
+
+        Raises:
+            SchedulingError: it is no policy.
+        """
+        from tilec_runtime.ops.future import start
+
+        require_policy(policy)
+        return start(self, lambda: policy)
+
+    def graph(self) -> CudaGraph[T_co]:
+        """Capture it into a CUDA graph, for a stream that the current policy picks; everything else as for `graph_on`."""
+        refuse_nested(self)
+        return self.graph_on(stream_of(current_policy()))
+
+    def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
+        """Capture it into a CUDA graph: its functions run now, the device's work at each replay, and not before.
+
+        Args:
+            stream: where replays run unless they name another; nothing is done there now.
+
+        Raises:
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+            GraphCaptureError: something in it cannot be captured, such as an allocation.
+        """
+        from tilec_runtime.ops.graph import capture
+
+        return capture(self, as_stream(stream))
+
+    def __await__(self) -> Generator[Any, None, T_co]:
+        """Enqueue it, and let other tasks run until the result is ready."""
+        from tilec_runtime.ops.future import awaited
+
+        return awaited(self)
+
+    # Combining it
+
+    def then(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
+        """Go on with the op that a function makes of the result, on the same stream: it sees what this one wrote.
+
+        The function runs on the host while the work is enqueued, before the device has done it.
+        """
+        require_function("then", function)
+        return self._chain("then", function)
+
+    def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
+        """As `then`, with a function that may execute other ops (`sync`, `to_host`, `graph`), on whatever streams.
+
+        Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other libraries, are the function's to order.
+        """
+        from tilec_runtime.ops.unchecked import ThenUnchecked
+
+        return ThenUnchecked(self, function)
+
+    def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
+        """Make something else of the result on the host. The device may not have made it yet: do not read it."""
+        require_function("map", function)
+        return self._chain("map", function)
+
+    def inspect(self, function: Callable[[T_co], object]) -> DeviceOp[T_co]:
+        """Show the result to a function, and go on with it as it is."""
+        require_function("inspect", function)
+
+        def look(value: Any) -> Any:
+            function(value)
+            return value
+
+        return self._chain("inspect", look)
+
+    @overload
+    def first(self: DeviceOp[tuple[First]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    @overload
+    def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
+    def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
+        """The first element of a tuple."""
+        return self._chain("first", lambda value: _element(value, 0))
+
+    @overload
+    def last(self: DeviceOp[tuple[Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    @overload
+    def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
+    def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
+        """The last element of a tuple."""
+        return self._chain("last", lambda value: _element(value, -1))
+
+    @overload
+    def unzip(self: DeviceOp[tuple[A]], count: Literal[1]) -> tuple[DeviceOp[A]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2]) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, B, C, D]], count: Literal[4]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5]
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6]
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E], DeviceOp[F]]: ...
+    @overload
+    def unzip(self: DeviceOp[tuple[A, ...]], count: int) -> tuple[DeviceOp[A], ...]: ...
+    def unzip(self: DeviceOp[Any], count: int) -> Any:
+        """One op for each element of a tuple. The first of them that runs runs this op; the others wait for it, on whatever stream.
+
+        Args:
+            count: how many elements the tuple has.
+
+        Raises:
+            UsageError: fewer than one; or, when it runs, another number than the tuple has.
+        """
+        from tilec_runtime.ops.sharing import unzip_op
+
+        return unzip_op(self, count)
+
+    def boxed(self) -> DeviceOp[T_co]:
+        """The op itself: every op has one type here, so lists may hold any."""
+        return self
+
+    def _chain(self, verb: str, function: Callable[[Any], Any]) -> DeviceOp[Any]:
+        place = site()
+        self._take(f"moved into {verb}", place)
+        from tilec_runtime.ops.chain import begun
+
+        return begun(self, (verb, function, place))
+
+    # Single use
+
+    def _take(self, where: str, place: Location | None = None) -> None:
+        """Use it up. Of threads that do so at the same time, one succeeds.
+
+        Args:
+            where: what it moves into, for messages.
+            place: where that is; None to look.
+
+        Raises:
+            UsedOpError: it was used before.
+        """
+        try:
+            self._fresh.pop()
+        except IndexError:
+            raise self._used() from None
+        _set(self, "_gone", (where, place or site()))
+
+    def _used(self) -> UsedOpError:
+        where, place = getattr(self, "_gone", ("used", self._site))
+        return UsedOpError(
+            f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
+            cause="an op is single use: it moves into what is made of it, and runs once",
+            fix=hinted("make a new one, or let all users share it: op.shared()"),
+        )
+
+    def _run_in(self, ctx: ExecutionContext) -> T_co:
+        """Execute it as what was taken; its errors say where it was made, and what had moved in is back where it was."""
+        moves = len(ctx._moves)  # noqa: SLF001 - the two are one thing
+        try:
+            return self._execute(ctx)
+        except BaseException as error:
+            ctx._give_back(moves)  # noqa: SLF001
+            label(error, self.label)
+            raise
+
+    def _discard(self) -> None:
+        """It was used up and will never run: what moved in goes back to where it was."""
+
+    def _require_here(self, ctx: ExecutionContext) -> None:
+        """See that it may run in a context, before anything of it does: asked for ops that others could run where this one cannot.
+
+        Raises:
+            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device alone.
+        """
+
+
+_set = object.__setattr__  # a frozen dataclass refuses the other way
+
+
+def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
+    """Use several ops up, or none of them.
+
+    Raises:
+        UsedOpError: one was used before, or is there twice.
+    """
+    taken: list[DeviceOp[Any]] = []
+    try:
+        for op in ops:
+            op._take(where)  # noqa: SLF001 - its own module
+            taken.append(op)
+    except UsedOpError:
+        for op in taken:
+            op._fresh.append(None)  # noqa: SLF001
+        raise
+
+
+def require_function(verb: str, given: Any) -> None:
+    """See that a step is a function, and one that gives its result itself.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not callable(given):
+        raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+    if inspect.iscoroutinefunction(given):
+        name = getattr(given, "__qualname__", repr(given))
+        what = f"{verb} takes a function, and {name} is a coroutine function"
+        raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
+
+
+def _element(value: Any, place: int) -> Any:
+    if not isinstance(value, tuple) or not value:
+        what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
+        raise UsageError(what, fix="use `map` for other results")
+    return value[place]

@@ -1,0 +1,227 @@
+"""Who picks the stream of an op that names none: scheduling policies, and the device and policy that are the default here."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from tilec_runtime.defaults import HERE, Defaults, named_device, set_process_device
+from tilec_runtime.device import Device
+from tilec_runtime.errors import ArgumentError, SchedulingError
+from tilec_runtime.forks import ForkLock
+from tilec_runtime.handles import stream_handle
+from tilec_runtime.protocols import DeviceLike, StreamLike
+from tilec_runtime.scalars import whole
+from tilec_runtime.streams import Stream
+from tilec_runtime.uncopied import Uncopied
+
+# Streams of the policy that a device has by itself.
+_STREAMS = 4
+
+
+class SchedulingPolicy(Protocol):
+    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
+
+    def next_stream(self) -> StreamLike:
+        """The stream of the next op; its device is where the op runs."""
+
+
+class StreamPoolRoundRobin(Uncopied):
+    """Each op on the next of a few streams, so that ops that do not depend on each other overlap."""
+
+    def __init__(self, streams: int = _STREAMS, device: DeviceLike | None = None) -> None:
+        """Make streams when they are first needed.
+
+        Args:
+            streams: how many.
+            device: where; None for the default device of the caller.
+
+        Raises:
+            SchedulingError: fewer than one stream.
+        """
+        streams = whole("StreamPoolRoundRobin: the number of streams", streams, SchedulingError)
+        if streams < 1:
+            raise SchedulingError(f"a pool of {streams} streams has none to give", fix="ask for one stream at least")
+        self.device = current_device() if device is None else Device(device)
+        self._places = itertools.cycle(range(streams))
+        self._streams: list[Stream | None] = [None] * streams
+        self._lock = ForkLock()
+        self._closed = False
+
+    def next_stream(self) -> Stream:
+        """The next stream in turn.
+
+        Raises:
+            SchedulingError: the policy is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise SchedulingError(f"{self!r} is closed", fix="make a new policy, or close it after its last op")
+            place = next(self._places)
+            stream = self._streams[place]
+            if stream is None:
+                stream = self._streams[place] = self.device.new_stream()
+            return stream
+
+    def close(self) -> None:
+        """Give the streams back; work on them still finishes. May be called more than once."""
+        with self._lock:
+            self._closed = True
+            streams, self._streams = self._streams, []
+        with contextlib.ExitStack() as stack:  # all of them, whatever one has to tell
+            for stream in streams:
+                if stream is not None:
+                    stack.callback(stream.close)
+
+    def __repr__(self) -> str:
+        """Name and device."""
+        return f"<{type(self).__name__} on {self.device!r}>"
+
+
+class SingleStream(StreamPoolRoundRobin):
+    """Every op on one stream, in the order in which they are run."""
+
+    def __init__(self, device: DeviceLike | None = None) -> None:
+        """Make the stream when it is first needed.
+
+        Args:
+            device: where; None for the default device of the caller.
+        """
+        super().__init__(1, device)
+
+
+# By device: for the life of the process, as streams that threads share have to be.
+_POLICIES: dict[Device, StreamPoolRoundRobin] = {}
+_LOCK = ForkLock()
+# The device whose policy was asked for last, and that policy: to know the object again costs less than to look it up.
+_last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
+# Device 0, once somebody meant it: asking the driver for it at every op would cost.
+_first: Device | None = None
+
+
+def current_device() -> Device:
+    """The default device here: of the innermost `use_device`, else of `set_default_device`, else device 0.
+
+    Raises:
+        NoDeviceError: none was named, and there is no GPU.
+    """
+    return named_device() or _device_0()
+
+
+def current_policy() -> SchedulingPolicy:
+    """The default policy here: of the innermost `use_policy` or `use_device`, whichever is further in; else the default device's own.
+
+    Raises:
+        NoDeviceError: none was named, and there is no GPU.
+    """
+    return HERE.get().policy or default_policy(current_device())
+
+
+def default_policy(device: Device) -> SchedulingPolicy:
+    """The policy that a device has by itself: four streams in turn, which all threads share."""
+    global _last
+    last, policy = _last
+    if policy is not None and last is device:
+        return policy
+    with _LOCK:
+        if device not in _POLICIES:
+            _POLICIES[device] = StreamPoolRoundRobin(_STREAMS, device)
+        policy = _POLICIES[device]
+    _last = device, policy
+    return policy
+
+
+def set_default_device(device: DeviceLike | None) -> None:
+    """Set the default device of the process, for every thread and task that is in no `use_device`; None for device 0 again.
+
+    Raises:
+        UsageError: it names no device. NoDeviceError: there is no such device.
+    """
+    global _first
+    _first = None
+    set_process_device(None if device is None else Device(device))
+
+
+@contextlib.contextmanager
+def use_device(device: DeviceLike) -> Iterator[Device]:
+    """Make a device, and the policy that it has by itself, the default of this thread or task.
+
+    Raises:
+        UsageError: it names no device. NoDeviceError: there is no such device.
+    """
+    found = Device(device)
+    with _within(Defaults(device=found)):
+        yield found
+
+
+@contextlib.contextmanager
+def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
+    """Make a policy the default of this thread or task, and its device too where it has one.
+
+    Raises:
+        SchedulingError: it has no `next_stream`.
+    """
+    require_policy(policy)
+    device = getattr(policy, "device", None)
+    with _within(Defaults(device=device if isinstance(device, Device) else HERE.get().device, policy=policy)):
+        yield policy
+
+
+def require_policy(policy: Any) -> None:
+    """See that something is a policy.
+
+    Raises:
+        SchedulingError: it has no `next_stream`.
+    """
+    if not callable(getattr(policy, "next_stream", None)):
+        fix = "pass StreamPoolRoundRobin(4), SingleStream(), or an object with next_stream()"
+        raise SchedulingError(f"{policy!r} is no scheduling policy: it has no next_stream()", fix=fix)
+
+
+def stream_of(policy: SchedulingPolicy) -> Stream:
+    """The next stream of a policy.
+
+    Raises:
+        SchedulingError: what it gave is none.
+    """
+    given = policy.next_stream()
+    try:
+        return as_stream(given)
+    except ArgumentError as error:
+        fix = "let it give a stream of tilec, torch, CuPy or cuda.core, of the device that the op is for"
+        raise SchedulingError(f"next_stream() of {policy!r} gave {given!r}, which is no stream to run an op on", fix=fix) from error
+
+
+def as_stream(stream: StreamLike | Stream) -> Stream:
+    """A stream of any library as one of tilec, with its device.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    if isinstance(stream, Stream):
+        return stream
+    handle = stream_handle(stream, "DeviceOp")
+    device = current_device()
+    index = getattr(getattr(stream, "device", None), "index", None)
+    if type(index) is int and index != device.ordinal:  # torch streams say where they are
+        device = Device(index, driver=device.driver)
+    return Stream.borrow_raw(handle, device, owner=stream, driver=device.driver)
+
+
+@contextlib.contextmanager
+def _within(defaults: Defaults) -> Iterator[None]:
+    token = HERE.set(defaults)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+            HERE.reset(token)
+
+
+def _device_0() -> Device:
+    global _first
+    if _first is None:
+        _first = Device(0)
+    return _first

@@ -1,0 +1,147 @@
+"""A generated package's bundle: opened once, and loaded once on each device. Imports nothing of weight: a package does so when it is."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from tilec_runtime.forks import ForkLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.load import Module
+    from tilec_runtime.protocols import DeviceLike
+    from tilec_runtime.seam import DeviceDriver
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class Package:
+    """What stands behind the functions of a generated package. Usable from any thread.
+
+    Attributes:
+        name: import name of the package. file: of the bundle inside it. index: SHA-256 of the index of that bundle (hex).
+        makers: of launches that run later, on whatever device they are run on.
+    """
+
+    def __init__(self, name: str, file: str, index: str = "") -> None:
+        """Open nothing yet.
+
+        Args:
+            name: import name of the package.
+            file: name of the bundle inside the package.
+            index: SHA-256 of the index of that bundle (hex); empty takes any, as for packages that were built before there was one.
+        """
+        self.name = name
+        self.file = file
+        self.index = index
+        self._lock = ForkLock()
+        self._bundle: Bundle | None = None
+        self._modules: dict[tuple[DeviceDriver, int], Module] = {}
+        self.makers = Makers(self._packaged)
+
+    def __repr__(self) -> str:
+        """Package and bundle."""
+        return f"<Package {self.name}: {self.file}>"
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle. Reading its index asks no device. The index has the digest of each image, which is verified when it is loaded.
+
+        Raises:
+            BundleError: it cannot be read, or has another index than the one that the package was built with.
+        """
+        with self._lock:
+            if self._bundle is None:
+                from tilec_runtime.bundle.read import Bundle
+
+                bundle = Bundle.open(self._source(), whole=False)
+                if self.index and bundle.index_digest != self.index:
+                    self._refuse(bundle)
+                self._bundle = bundle
+            return self._bundle
+
+    def _refuse(self, bundle: Bundle) -> NoReturn:
+        from tilec_runtime.errors import BundleError
+
+        raise BundleError(
+            f"{bundle.name or f'{self.file} in package {self.name}'}: the bundle is not the one that package {self.name} was built with: "
+            f"its index has SHA-256 {bundle.index_digest}, the package expects {self.index}",
+            cause="the package holds files of two builds, or its bundle was exchanged",
+            fix="install the package again, or build it again with `tilec build`",
+        )
+
+    def _source(self) -> Path | bytes:
+        """The bundle's path; its bytes where it has none, as in a package in a zip file."""
+        beside = getattr(sys.modules.get(self.name), "__file__", None)
+        if beside and (path := Path(beside).with_name(self.file)).is_file():
+            return path
+        from importlib.resources import files  # it imports what reads zip files
+
+        resource = files(self.name).joinpath(self.file)
+        return resource if isinstance(resource, Path) else resource.read_bytes()
+
+    def load(self, device: DeviceLike | None = None) -> Module:
+        """The kernels on a device.
+
+        Raises:
+            NoDeviceError: there is no driver or no such device. BundleError: the bundle is damaged.
+        """
+        from tilec_runtime.devices import driver_of, ordinal_of
+
+        return self.on(driver_of(device), ordinal_of(device))
+
+    def on(self, driver: DeviceDriver, ordinal: int) -> Module:
+        """The kernels on the device of a driver, loaded at the first call."""
+        module = self._modules.get((driver, ordinal))
+        if module is None:
+            from tilec_runtime.load import load
+
+            with self._lock:
+                module = self._modules.get((driver, ordinal))
+                if module is None:
+                    module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
+        return module
+
+    def _packaged(self, kernel: str) -> Callable[..., Any]:
+        from tilec_runtime.ops.lazy import packaged
+
+        return packaged(self, kernel)
+
+
+class Makers(dict[str, "Callable[..., Any]"]):
+    """What makes launches that run later, by kernel; each is made when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Callable[..., Any]]) -> None:
+        """Let `make` make that of a kernel."""
+        super().__init__()
+        self._make = make
+        self._lock = ForkLock()
+
+    def __missing__(self, kernel: str) -> Callable[..., Any]:
+        """Make it, once."""
+        with self._lock:
+            if kernel not in self:
+                self[kernel] = self._make(kernel)
+        return self[kernel]
+
+
+class OnDevice:
+    """Makes functions of a generated package those of one device: their ops run there."""
+
+    def __init__(self, module: Module) -> None:
+        """Use the kernels of a module."""
+        self._launchers = Makers(lambda kernel: module.lazy[kernel])
+
+    def __call__(self, function: F) -> F:
+        """Return the function of the device."""
+
+        @functools.wraps(function)
+        def on_device(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs).run_by(self._launchers)
+
+        return cast("F", on_device)

@@ -1,0 +1,161 @@
+"""Plans of launches: what a checked call leaves to later calls of its class, and the bounded table of one launcher's plans."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from tilec_runtime.conditions import SHAPE_OUTPUTS, Program
+from tilec_runtime.contract import Contract
+from tilec_runtime.keys import Key, Slots, exact_key
+from tilec_runtime.packing import Block, Packing
+from tilec_runtime.program import depth_of, packed, run
+from tilec_runtime.seam_types import FunctionHandle, LaunchCall, LaunchShape
+from tilec_runtime.values import value_class
+
+# Binds launches of a shape on a stream.
+Bind = Callable[[LaunchShape, int], LaunchCall]
+
+# Keys that one launcher caches plans for, general and exact ones each; a miss beyond that starts over.
+MOST_PLANS = 1024
+# Plans of one key; the oldest leaves.
+MOST_ALIKE = 16
+# Bound launches that a plan keeps, by shape and stream; with more in turn than this it starts over.
+MOST_BOUND = 64
+# What packing raises where a number does not fit.
+MISFITS = (struct.error, OverflowError, TypeError, ValueError)
+
+
+class Plan:
+    """A launch that is ready but for its stream and what its program reads.
+
+    Attributes:
+        variant: id of the variant it launches.
+        function: the driver's handle of the entry point; None for an empty grid, which launches nothing.
+        exact: why it is for the extents and strides of one call; empty for a general plan.
+        steps: of its program. outputs: how many that has.
+        template, offsets, patches: of the argument block (`Packing`).
+        cluster, cooperative, programmatic: of its launches.
+        lasting: whether later calls may use it.
+        scratch: whether what enqueues it also allocates memory.
+        bound: the driver's calls that enqueue it, by stream and shape.
+    """
+
+    def __init__(
+        self,
+        *,
+        variant: str,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        program: Program,
+        exact: str,
+        packing: Packing,
+        bind: Bind,
+        addresses: tuple[int, ...],
+        scratch: bool = False,
+    ) -> None:
+        """Keep what a launch needs of a call that was checked; `addresses` are the slots of the tensors' addresses."""
+        self.variant, self.function, self.exact = variant, function, exact
+        self.scratch = scratch
+        self.cluster, self.cooperative, self.programmatic = shape.cluster, shape.cooperative, shape.programmatic
+        self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
+        self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
+        self.bound: dict[tuple[int, ...], LaunchCall] = {}
+        self._blocks: list[Block] = []  # argument memory that no launch in flight uses
+        self._packing, self._bind, self._addresses = packing, bind, addresses
+
+    @functools.cached_property
+    def program(self) -> bytes:
+        """The program's steps as bytes."""
+        return packed(self.steps)
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """The most numbers that the program has on its stack."""
+        return depth_of(self.steps)
+
+    def ready(self, slots: Slots) -> Ready | None:
+        """This plan for a call; None where it does not apply."""
+        outputs = run(self.steps, slots, self.outputs)
+        return None if outputs is None else Ready(plan=self, outputs=outputs, addresses=tuple([slots[place] for place in self._addresses]))
+
+    def call(self, stream: int, outputs: list[int]) -> LaunchCall:
+        """What enqueues a launch on a stream."""
+        key = (stream, *outputs[:SHAPE_OUTPUTS])
+        call = self.bound.get(key)
+        if call is None:
+            if len(self.bound) >= MOST_BOUND:
+                self.bound.clear()
+            _, x, y, z, block_x, block_y, block_z, shared = key
+            shape = LaunchShape(
+                grid=(x, y, z),
+                block=(block_x, block_y, block_z),
+                shared=shared,
+                cluster=self.cluster,
+                cooperative=self.cooperative,
+                programmatic=self.programmatic,
+            )
+            call = self.bound[key] = self._bind(shape, stream)
+        return call
+
+    def fill(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+        """An argument block of one launch.
+
+        Raises:
+            Exception: one of `MISFITS`: a number does not fit.
+        """
+        try:
+            block = self._blocks.pop()
+        except IndexError:
+            block = Block(self.template, self.offsets)
+        self._packing.pack(block, ready.addresses, ready.outputs, values)
+        return block
+
+    def give_back(self, block: Block) -> None:
+        """Keep an argument block that no launch uses any more."""
+        self._blocks.append(block)
+
+
+@value_class(frozen=True, slots=True)
+class Ready:
+    """A plan for one call: with the outputs of its program and the tensors' addresses."""
+
+    plan: Plan
+    outputs: list[int]
+    addresses: tuple[int, ...]
+
+
+class Plans:
+    """The plans of one launcher."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._general: dict[Key, tuple[Plan, ...]] = {}
+        self._exact: dict[Key, tuple[Plan, ...]] = {}
+
+    def __len__(self) -> int:
+        """How many plans are cached."""
+        return sum(map(len, (*self._general.values(), *self._exact.values())))
+
+    def find(self, contract: Contract, key: Key, slots: Slots) -> Ready | None:
+        """A cached plan for a call; None on a miss."""
+        plans = self._general.get(key, ())
+        if self._exact:
+            plans += self._exact.get(exact_key(contract, key, slots), ())
+        return next((ready for plan in plans if (ready := plan.ready(slots)) is not None), None)
+
+    def add(self, contract: Contract, key: Key, slots: Slots, plan: Plan) -> None:
+        """Cache a plan of a call, if it lasts."""
+        if not plan.lasting:
+            return
+        plans, key = (self._exact, exact_key(contract, key, slots)) if plan.exact else (self._general, key)
+        if len(plans) >= MOST_PLANS and key not in plans:
+            plans.clear()
+        plans[key] = (plan, *plans.get(key, ())[: MOST_ALIKE - 1])
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        self._general.clear()
+        self._exact.clear()

@@ -1,0 +1,43 @@
+"""Call sites: the line of a program that made an op or acquired a lease. They are recorded in debug mode only."""
+
+from __future__ import annotations
+
+import sys
+
+from tilec_runtime.debugging import debugging
+from tilec_runtime.errors import Location
+
+_HINT = "TILEC_DEBUG=1 shows the lines"
+
+
+def site() -> Location | None:
+    """Return the innermost line outside of tilec and of generated packages; None outside of debug mode.
+
+    Debug mode is asyncio's convention: `python -X dev`, or any word in `TILEC_DEBUG`. A line costs
+    some microseconds, which each op and each lease would pay.
+    """
+    if not _recorded():
+        return None
+    import inspect  # it takes longer to import than a first launch does
+
+    frame = inspect.currentframe()
+    while frame is not None:
+        names = frame.f_globals
+        if not str(names.get("__name__")).startswith(("tilec_runtime.", "tilec.")) and "_tilec_package_" not in names:
+            return Location(file=frame.f_code.co_filename, line=frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def created(name: str, at: Location | None) -> str:
+    """Return the name of an op with its call site, if that was recorded."""
+    return name if at is None else f"{name}, created at {at}"
+
+
+def hinted(fix: str) -> str:
+    """Return the next step of an error, with how to get its call sites where none are recorded."""
+    return fix if _recorded() else f"{fix}; {_HINT}"
+
+
+def _recorded() -> bool:
+    return sys.flags.dev_mode or bool(debugging())

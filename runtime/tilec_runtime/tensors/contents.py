@@ -1,0 +1,90 @@
+"""The contents of tensors as NumPy arrays: arrays over bytes that were copied, and the copy that waits until it is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.layout import ON_CPU, TensorFacts
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.seam import CopyKind, DeviceDriver
+from tilec_runtime.tensors import host
+from tilec_runtime.tensors.copies import ByteLayout, boxes, byte_layout
+from tilec_runtime.tensors.staging import staging_of
+from tilec_runtime.tensors.storage import Storage, allocate_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+# A tensor with gaps is copied with them, unless they make it so many times as large, and larger than so many bytes.
+_GAPS, _FEW = 4, 64 << 10
+
+
+def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> Array:
+    """An array of its own with what a tensor holds, or `out` with that in it. Waits for all work that writes the tensor."""
+    storage.sync(write=False)
+    layout = byte_layout(facts)
+    if not layout.nbytes:
+        return host.empty_array(facts.dtype, facts.shape) if out is None else out
+    if facts.device == ON_CPU:
+        memory = host.host_memory(facts.ptr, layout.reach)
+    else:
+        memory, layout = _download(storage.driver, facts, layout)
+    found = array_over(memory, facts, layout)
+    if out is not None:
+        out[...] = found
+        return out
+    if DTYPES[facts.dtype].packed:  # spread out, and so copied
+        return found
+    return found.copy(order="C") if facts.device == ON_CPU or not found.flags.c_contiguous else found
+
+
+def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
+    """An array over bytes in this layout; without a copy, unless the dtype is packed."""
+    import numpy as np
+
+    strided = np.lib.stride_tricks.as_strided
+    if not layout.nbytes:
+        return host.empty_array(facts.dtype, facts.shape)
+    if DTYPES[facts.dtype].packed:
+        return host.array_in(strided(memory, layout.shape, layout.stride), facts.dtype, facts.shape)
+    # As integers on the way: NumPy's protocol has no word for some dtypes of ml_dtypes.
+    integers = memory[: layout.reach].view(f"u{DTYPES[facts.dtype].bytes}")
+    return strided(integers, layout.shape, layout.stride).view(host.numpy_dtype(facts.dtype))
+
+
+def has_wide_gaps(layout: ByteLayout) -> bool:
+    """Whether a tensor has gaps that are worth closing before it is copied to the host."""
+    return layout.reach > max(_GAPS * layout.nbytes, _FEW)
+
+
+def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool = False) -> Array:
+    """Pinned memory; or other memory where there is none and it is not `needed`: then copies to it are waited for.
+
+    Raises:
+        DriverError: there is none, and it is needed.
+    """
+    import numpy as np
+
+    block = staging_of(driver, ordinal).block(size, needed=needed) if size else None
+    return host.empty_array("u8", (size,)) if block is None else np.asarray(block)[:size]
+
+
+def _download(driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout) -> tuple[Array, ByteLayout]:
+    """The bytes of a tensor on a GPU, as they lie there or with their gaps closed."""
+    ordinal, stream = facts.device, staging_of(driver, facts.device).stream
+    if not has_wide_gaps(layout):
+        memory = host.empty_array("u8", (layout.reach,))
+        driver.copy_out(ordinal, memory.ctypes.data, facts.ptr, layout.reach, stream)
+        return memory, layout
+    memory = host.empty_array("u8", (layout.nbytes,))
+    calls = boxes(layout.dense, layout)
+    gathered = allocate_bytes(driver, ordinal, layout.nbytes, stream)
+    try:
+        for call in calls:
+            driver.copy_box(ordinal, gathered + call.target, facts.ptr + call.source, call.box, stream, CopyKind.ON_DEVICE)
+        driver.copy_out(ordinal, memory.ctypes.data, gathered, layout.nbytes, stream)
+    finally:
+        driver.free(ordinal, gathered, stream)
+    return memory, layout.dense

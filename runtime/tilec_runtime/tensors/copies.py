@@ -1,0 +1,128 @@
+"""Copies between tensors of any strides, as boxes of bytes that a driver copies in one call each. Pure: knows no device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tilec_runtime.errors import TensorError
+from tilec_runtime.layout import Shape, TensorFacts, as_bytes, contiguous_stride
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.seam import CopyBox
+
+# Calls of the driver that one copy may take, and the most bytes between two rows of a call.
+MOST_CALLS = 4096
+_MOST_PITCH = 2**31 - 1
+
+
+class ByteLayout(NamedTuple):
+    """A tensor as memory: extents, strides in bytes, and the bytes of what is never divided (an element, or a pair of packed ones)."""
+
+    shape: Shape
+    stride: Shape
+    unit: int
+
+    @property
+    def dense(self) -> ByteLayout:
+        """The same extents without gaps, the last dimension innermost."""
+        return ByteLayout(self.shape, tuple(step * self.unit for step in contiguous_stride(self.shape)), self.unit)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what it holds."""
+        return math.prod(self.shape) * self.unit
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the first to past the last."""
+        if 0 in self.shape:
+            return 0
+        return sum((extent - 1) * step for extent, step in zip(self.shape, self.stride, strict=True)) + self.unit
+
+
+class Box(NamedTuple):
+    """One call: offsets in bytes at both ends, and what it copies there."""
+
+    target: int
+    source: int
+    box: CopyBox
+
+
+class _Dim(NamedTuple):
+    extent: int
+    source: int
+    target: int
+
+
+def byte_layout(facts: TensorFacts) -> ByteLayout:
+    """Where the bytes of a tensor are. Of a packed dtype the last dimension is dense, and pairs of elements share a byte."""
+    facts = as_bytes(facts)
+    size = DTYPES[facts.dtype].bytes
+    return ByteLayout(facts.shape, tuple(step * size for step in facts.stride), size)
+
+
+def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
+    """The calls that copy one tensor to another of the same extents.
+
+    Raises:
+        TensorError: they would be more than `MOST_CALLS`.
+    """
+    if 0 in source.shape:
+        return []
+    dims = _merged(source.shape, source.stride, target.stride)
+    width = source.unit
+    if dims and dims[-1].source == dims[-1].target == width:
+        width *= dims.pop().extent
+    rows, slices = _chosen(dims, width)
+    rest = [dim for dim in dims if dim is not rows and dim is not slices]
+    calls = math.prod(dim.extent for dim in rest)
+    if calls > MOST_CALLS:
+        what = f"a copy from strides {source.stride} to {target.stride} (bytes) of shape {source.shape} takes {calls} calls of the driver"
+        raise TensorError(what, fix=f"copy parts of it ({MOST_CALLS} calls at most), or write a kernel that does")
+    one = _Dim(1, width, width)
+    rows = rows or one
+    box = CopyBox(
+        width=width,
+        rows=rows.extent,
+        slices=slices.extent if slices else 1,
+        target_pitch=rows.target,
+        source_pitch=rows.source,
+        target_slice=slices.target if slices else rows.target * rows.extent,
+        source_slice=slices.source if slices else rows.source * rows.extent,
+    )
+    return [Box(to, of, box) for to, of in _offsets(rest)]
+
+
+def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
+    """Dimensions with the outermost of the target first, those that follow each other on both sides taken together."""
+    dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
+    dims.sort(key=lambda dim: (-dim.target, -dim.source))
+    found: list[_Dim] = []
+    for dim in dims:
+        if found and (found[-1].source, found[-1].target) == (dim.source * dim.extent, dim.target * dim.extent):
+            dim = _Dim(found.pop().extent * dim.extent, dim.source, dim.target)
+        found.append(dim)
+    return found
+
+
+def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:
+    """Which dimensions are the rows and slices of a call: those that leave the fewest calls."""
+    usable = [dim for dim in dims if all(width <= step <= _MOST_PITCH for step in (dim.source, dim.target))]
+    pairs = [(rows, slices) for rows, slices in itertools.permutations(usable, 2) if _nested(rows, slices)]
+    if pairs:
+        return max(pairs, key=lambda pair: pair[0].extent * pair[1].extent)
+    return max(usable, key=lambda dim: dim.extent, default=None), None
+
+
+def _nested(rows: _Dim, slices: _Dim) -> bool:
+    """Whether a slice is a whole number of rows on both sides, and has room for all of them."""
+    ends = ((rows.source, slices.source), (rows.target, slices.target))
+    return all(apart % pitch == 0 and apart // pitch >= rows.extent for pitch, apart in ends)
+
+
+def _offsets(dims: list[_Dim]) -> Iterator[tuple[int, int]]:
+    for place in itertools.product(*(range(dim.extent) for dim in dims)):
+        pairs = list(zip(place, dims, strict=True))
+        yield sum(at * dim.target for at, dim in pairs), sum(at * dim.source for at, dim in pairs)

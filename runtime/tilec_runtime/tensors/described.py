@@ -1,0 +1,338 @@
+"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and what launches read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tilec_runtime.arguments import UnreadableError
+from tilec_runtime.errors import BorrowError, TensorError
+from tilec_runtime.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
+from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
+from tilec_runtime.scalars import is_whole
+from tilec_runtime.tensors.lease import Claim, Holder, Lease
+from tilec_runtime.tensors.shapes import checked_packing, reinterpreted
+from tilec_runtime.tensors.storage import Storage
+
+
+def dtype_name(dtype: Any) -> str:
+    """tilec's name of a dtype, by that name or by NumPy's, torch's or ml_dtypes' (also the dtype object itself).
+
+    Raises:
+        TensorError: it is none.
+    """
+    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    if name in DTYPES:
+        return name
+    if name in BY_NUMPY:
+        return BY_NUMPY[name].name
+    name = getattr(dtype, "__name__", "")
+    if name in BY_NUMPY:
+        return BY_NUMPY[name].name
+    known = f"known are {', '.join(DTYPES)}"
+    if str(dtype) in ("tf32", "tfloat32"):
+        raise TensorError(f"tf32 is what kernels compute with, and no tensor holds it; {known}", fix="use f32, which kernels read as tf32")
+    raise TensorError(f"{dtype!r} is no dtype; {known}")
+
+
+class Described:
+    """Memory with a shape. Nothing here waits for a device.
+
+    Attributes:
+        storage: the memory. lease: claims on this tensor.
+        noun: what messages call it.
+    """
+
+    __slots__ = ("__weakref__", "_facts", "_look", "lease", "storage")
+
+    noun = "the tensor"
+    _tilec_leased_ = True
+
+    def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
+        """Describe memory; made by the kinds of tensors alone."""
+        self.storage = storage
+        self.lease = lease
+        self._facts = facts
+        self._look: Look | None = facts.look()
+
+    # Metadata
+
+    @property
+    def shape(self) -> Shape:
+        """Extents."""
+        return self._facts.shape
+
+    @property
+    def strides(self) -> Shape:
+        """Steps in elements."""
+        return self._facts.stride
+
+    @property
+    def dtype(self) -> str:
+        """tilec's name of the dtype, such as `f32`."""
+        return self._facts.dtype
+
+    @property
+    def device(self) -> int:
+        """Ordinal of the device; -1 for the cpu device."""
+        return self.storage.ordinal
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._facts.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._facts.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element; of a packed dtype, of the byte that its elements share."""
+        return self._facts.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self._facts.nbytes
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie one after another, the last dimension innermost."""
+        return self._facts.stride == contiguous_stride(self._facts.shape)
+
+    @property
+    def readonly(self) -> bool:
+        """Whether it cannot be written through this."""
+        return self._facts.readonly
+
+    @property
+    def ptr(self) -> int:
+        """Address of the first element.
+
+        Raises:
+            OwnershipError: it was moved elsewhere, or its borrow has ended.
+        """
+        self.require(Holder(what="the address"))
+        return self._facts.ptr
+
+    # What cuTile Rust calls these.
+    device_id, num_bytes, device_pointer = device, nbytes, ptr
+
+    def __len__(self) -> int:
+        """Extent of the first dimension.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if not self.shape:
+            raise TypeError("a tensor of no dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        """`<Tensor f32[4, 8] on cuda:0>`; never looks at the contents."""
+        extents = ", ".join(str(extent) for extent in self.shape)
+        where = "cpu" if self.device == ON_CPU else f"cuda:{self.device}"
+        steps = "" if self.is_contiguous else f", strides {self.strides}"
+        return f"<{type(self).__name__} {self.dtype}[{extents}]{steps} on {where}{self._state()}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Tensors are neither pickled nor copied in passing: there would be two owners.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} can be neither pickled nor copied: copy its contents to the host, or use dup")
+
+    def _state(self) -> str:
+        return ""
+
+    @property
+    def _tilec_origin_(self) -> str:
+        """What it is, for messages; of a borrow, who has it and since which line."""
+        claim = getattr(self, "_claim", None)
+        return repr(self) if claim is None else str(claim.who)
+
+    # Use
+
+    def require(self, who: Holder) -> None:
+        """See that it can be used by somebody: the kinds of tensors say when it cannot.
+
+        Raises:
+            OwnershipError: it was moved elsewhere, or its borrow has ended.
+        """
+        if self.lease.ended:
+            self.lease.read(who).release()  # raises, and says what has ended
+
+    def claim(self, who: Holder, *, write: bool) -> Claim:
+        """Claim it for somebody.
+
+        Raises:
+            OwnershipError: it cannot be used, or not so now.
+        """
+        self.require(who)
+        claim = self.lease.write(who) if write else self.lease.read(who)
+        try:
+            self.require(who)  # another thread may have moved it before there was a claim in its way
+        except BaseException:
+            claim.release()
+            raise
+        return claim
+
+    def require_readable(self, who: Holder) -> None:
+        """See that somebody may read it now.
+
+        Raises:
+            OwnershipError: it cannot be used, or is being written.
+        """
+        self.require(who)
+        self.lease.read(who).release()
+
+    def require_writable(self, who: Holder) -> None:
+        """See that somebody may write it now.
+
+        Raises:
+            OwnershipError: it cannot be used, is being read or written, or only read access was given.
+        """
+        self.require(who)
+        self.require_mutable(who)
+        self.lease.write(who).release()
+
+    def require_mutable(self, who: Holder) -> None:
+        """See that it can be written at all.
+
+        Raises:
+            BorrowError: only read access was given, or the memory is never written.
+        """
+        if self._facts.readonly:
+            what = f"{who} cannot write {self.noun}: it is there for reading only"
+            cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
+            raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)")
+
+    def raw(self) -> Raw:
+        """Itself for an execution that sees to leases and order on its own."""
+        return Raw(self.storage, self._facts)
+
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does and nothing else of it is there: what a tensor does that its old owner takes back."""
+        return False
+
+    # What launches read
+
+    @property
+    def _tilec_look_(self) -> Look:
+        if self._look is None or self.lease.ended:
+            self._refuse()
+        return self._look
+
+    def _tilec_facts_(self) -> TensorFacts:
+        if self._look is None or self.lease.ended:
+            self._refuse()
+        return self._facts
+
+    def _refuse(self) -> NoReturn:
+        """Leave the key; the check of the lease says why."""
+        raise UnreadableError(f"{self.noun} cannot be used now")
+
+
+class Raw:
+    """A tensor without lease and order: launches take its address and facts, and it keeps the memory."""
+
+    __slots__ = ("_facts", "_tilec_look_", "storage")
+
+    def __init__(self, storage: Storage, facts: TensorFacts) -> None:
+        """Made by `Described.raw`."""
+        self.storage = storage
+        self._facts = facts
+        self._tilec_look_ = facts.look()
+
+    def _tilec_facts_(self) -> TensorFacts:
+        return self._facts
+
+    @property
+    def _tilec_origin_(self) -> str:
+        """What it is, for messages."""
+        extents = ", ".join(str(extent) for extent in self._facts.shape)
+        return f"a tensor of {self._facts.dtype}[{extents}]"
+
+
+def facts_of(
+    storage: Storage, shape: Shape, dtype: str, stride: Shape | None = None, *, start: int = 0, readonly: bool = False
+) -> TensorFacts:
+    """Facts of a tensor in a storage.
+
+    Args:
+        storage: the memory.
+        shape: extents.
+        dtype: tilec's name.
+        stride: steps in elements; None for a contiguous tensor.
+        start: address of the first element; 0 for the storage's.
+        readonly: whether it must not be written.
+
+    Raises:
+        TensorError: elements share bytes, and the last dimension does not fill them.
+    """
+    checked_packing(dtype, shape, stride)
+    return TensorFacts(
+        ptr=(start or storage.address) if 0 not in shape else 0,
+        shape=shape,
+        stride=settled_stride(shape, stride),
+        dtype=dtype,
+        device=storage.ordinal,
+        readonly=readonly or storage.readonly,
+    )
+
+
+def with_layout(storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool) -> TensorFacts:
+    """Facts of a part of a tensor: shape, strides, and offset in elements."""
+    shape, stride, offset = layout
+    checked_packing(facts.dtype, shape, stride, offset)
+    return facts_of(storage, shape, facts.dtype, stride, start=facts.ptr + DTYPES[facts.dtype].size_of(offset), readonly=readonly)
+
+
+def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
+    """Facts of the same bytes as another dtype; without a shape, of one dimension.
+
+    Raises:
+        TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+    """
+    now, then = DTYPES[facts.dtype], DTYPES[dtype]
+    wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
+    new = reinterpreted(facts.shape, facts.stride, (now.bits, then.bits), wanted)
+    if facts.ptr % then.bytes:
+        raise TensorError(f"address {facts.ptr:#x} is not aligned to elements of {then.bytes} bytes ({dtype})")
+    return facts_of(storage, new, dtype, start=facts.ptr, readonly=facts.readonly)
+
+
+def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
+    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices, one by one or as one list of them.
+
+    Raises:
+        TensorError: one is none of these.
+    """
+    if len(ranges) == 1 and isinstance(ranges[0], (list, tuple)) and not any(map(is_whole, ranges[0])):
+        ranges = ranges[0]
+    found = []
+    for part in ranges:
+        if isinstance(part, slice):
+            found.append(part)
+        elif isinstance(part, range):
+            found.append(slice(part.start, part.stop, part.step))
+        elif isinstance(part, (list, tuple)) and len(part) == 2:
+            found.append(slice(part[0], part[1]))
+        else:
+            raise TensorError(f"{part!r} is no range", fix="pass (start, stop) pairs or slices")
+    return tuple(found)
+
+
+def require_tensor(found: Any, what: str) -> Described:
+    """See that something is a tensor of tilec, of whatever kind.
+
+    Raises:
+        TensorError: it is none; `what` takes one.
+    """
+    if isinstance(found, Described):
+        return found
+    fix = "pass a tensor of tilec, or an op that gives one; Tensor.from_foreign takes those of other libraries"
+    raise TensorError(f"{what} takes a tensor, and got a {type(found).__qualname__}", fix=fix)

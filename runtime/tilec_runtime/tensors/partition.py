@@ -1,0 +1,239 @@
+"""Tensors cut into tiles: what a kernel writes, one tile or a run of tiles for each block."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from tilec_runtime.errors import LaunchLimitError, TensorError
+from tilec_runtime.grid import GridRule, GridWish
+from tilec_runtime.layout import Look, Shape
+from tilec_runtime.scalars import whole
+from tilec_runtime.tensors.described import Described, Raw
+from tilec_runtime.tensors.interop import Exchanged
+from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape, grid_of
+
+T = TypeVar("T", bound=Described)
+
+
+class Partition(Exchanged, Generic[T]):
+    """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they write, and infer their grid from it.
+
+    Attributes:
+        base: what it is cut out of. tile: shape of a tile.
+        grid: tiles along each dimension; the last of each may hang over.
+        prefix: whether a kernel of fewer blocks may write the first tiles only.
+    """
+
+    __slots__ = ("base", "grid", "prefix", "tile")
+
+    noun = "the partition"
+    mapped = False
+
+    def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
+        """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have seen to ownership."""
+        super().__init__(base.storage, base._facts, base.lease)  # noqa: SLF001 - both are tensors
+        self.base = base
+        self.tile = _tile(tile)
+        self.grid = grid_of(base.shape, self.tile)
+        self.prefix = prefix
+        self._look = self._fresh()
+
+    @staticmethod
+    def check(tensor: Described, tile: tuple[Any, ...]) -> None:
+        """See that tiles of this shape cover a tensor, before anything moves.
+
+        Raises:
+            TensorError: they do not.
+        """
+        extents = _tile(tile)
+        grid_of(tensor.shape, extents)
+        checked_packing(tensor.dtype, extents)
+
+    @property
+    def _tilec_origin_(self) -> str:
+        """What it is cut out of, for messages."""
+        return self.base._tilec_origin_
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return math.prod(self.grid)
+
+    def unpartition(self) -> T:
+        """What it was cut out of; uses the partition up if it owns that.
+
+        Raises:
+            OwnershipError: that was done before, somebody uses it, or the borrow has ended.
+        """
+        who = holder("unpartition")
+        self.base.require(who)
+        return self._moved_base(who)
+
+    def move(self, who: Holder) -> Partition[T]:
+        """The same partition for a new owner, if it owns its tensor: this object is used up. One in place stays as it is.
+
+        Raises:
+            OwnershipError: it was moved before, somebody uses it, or the borrow has ended.
+        """
+        self.base.require(who)
+        return self._again(self._moved_base(who))
+
+    def take_back(self, moved: Described) -> None:
+        """Own again what moved from here to `moved`, as `Tensor.take_back` does."""
+        take_back = getattr(self.base, "take_back", None)
+        if take_back is not None:
+            take_back(moved)
+            if self.base._look is not None:  # noqa: SLF001 - of the same family
+                self._look = self._fresh()
+
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does."""
+        if self._look is None or not self.base.give_up():
+            return False
+        self._look = None
+        return True
+
+    def _moved_base(self, who: Holder) -> T:
+        move = getattr(self.base, "move", None)
+        if move is None:
+            return self.base
+        moved: T = move(who)
+        self._look = None
+        return moved
+
+    def _again(self, base: T) -> Partition[T]:
+        """The same tiles of the same memory under another owner: nothing has to be looked at again."""
+        made: Partition[T] = object.__new__(type(self))
+        made.tile, made.grid, made.prefix, made.base = self.tile, self.grid, self.prefix, base
+        made.storage, made.lease, made._facts, made._look = base.storage, base.lease, self._facts, self._fresh()
+        return made
+
+    def map(self, blocks: int) -> MappedPartition[T]:
+        """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile after another.
+
+        Raises:
+            TensorError: there are no blocks, more blocks than tiles, or only a prefix is written.
+        """
+        if self.prefix:
+            raise TensorError("a partition of which only a prefix is written cannot be mapped", fix="use partition()")
+        blocks = whole("map: the number of blocks", blocks, TensorError)
+        if not 1 <= blocks <= self.tiles:
+            raise TensorError(f"{blocks} blocks cannot share {self.tiles} tiles", fix=f"pass 1 to {self.tiles} blocks")
+        who = holder("map")
+        self.base.require(who)
+        return MappedPartition(self._moved_base(who), self.tile, blocks)
+
+    def grid_wish(self, name: str, kernel: str) -> GridWish:
+        """The grid of a launch that writes it.
+
+        Args:
+            name: of the launch's argument.
+            kernel: for messages.
+
+        Raises:
+            LaunchLimitError: no grid has so many dimensions.
+        """
+        if len(self.grid) > 3:
+            what = f"{kernel}: the partition {name} has {len(self.grid)} dimensions, and a grid has three"
+            raise LaunchLimitError(what, fix="map() it to a number of blocks", kernel=kernel)
+        x, y, z = (*self.grid, 1, 1, 1)[:3]
+        rule = GridRule.AT_MOST if self.prefix else GridRule.EXACTLY
+        return GridWish(grid=(x, y, z), rule=rule, source=f"the partition {name}")
+
+    def raw(self) -> RawPartition:
+        """Itself for an execution that sees to leases and order on its own."""
+        return RawPartition(self)
+
+    def _fresh(self) -> Look:
+        """Launches that write differently cut tensors have different plans."""
+        return self._facts.look(self.tile, self.grid, self.prefix)
+
+    def release(self) -> None:
+        """End a partition in place; one that owns its tensor stays. May be called more than once."""
+        release = getattr(self.base, "release", None)
+        if release is not None:
+            release()
+
+    def require(self, who: Holder) -> None:
+        """See that its base can be used.
+
+        Raises:
+            OwnershipError: it cannot.
+        """
+        self.base.require(who)
+
+    def __enter__(self) -> Partition[T]:
+        """The partition itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, if it is in place."""
+        self.release()
+
+    def _state(self) -> str:
+        return f", tiles of {self.tile}, grid {self.grid}{' at most' if self.prefix else ''}"
+
+
+class MappedPartition(Partition[T]):
+    """A partition whose tiles are dealt out to a number of blocks: block b works on tiles b, b + blocks, b + 2 * blocks and so on.
+
+    Attributes:
+        blocks: how many; the grid of a launch is (blocks, 1, 1).
+    """
+
+    __slots__ = ("blocks",)
+
+    noun = "the mapped partition"
+    mapped = True
+
+    def __init__(self, base: T, tile: Shape, blocks: int) -> None:
+        """Made by `Partition.map` alone."""
+        self.blocks = blocks
+        super().__init__(base, tile)
+
+    def grid_wish(self, name: str, kernel: str) -> GridWish:  # noqa: ARG002 - any number of dimensions will do
+        """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
+        return GridWish(grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
+
+    def _fresh(self) -> Look:
+        return self._facts.look(self.tile, self.grid, self.blocks)
+
+    def _again(self, base: T) -> MappedPartition[T]:
+        made = super()._again(base)
+        assert isinstance(made, MappedPartition)
+        made.blocks = self.blocks
+        return made
+
+    def tiles_of(self, block: int) -> Iterator[Shape]:
+        """Places of the tiles of a block, the last dimension fastest.
+
+        Raises:
+            TensorError: there is no such block.
+        """
+        block = whole("tiles_of: the block", block, TensorError)
+        if not 0 <= block < self.blocks:
+            raise TensorError(f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks")
+        every = itertools.product(*(range(extent) for extent in self.grid))
+        return itertools.islice(every, block, None, self.blocks)
+
+
+class RawPartition(Raw):
+    """A partition without lease and order: a launch takes its grid too."""
+
+    __slots__ = ("grid_wish", "mapped", "tile")
+
+    def __init__(self, partition: Partition[Any]) -> None:
+        """Made by `Partition.raw`."""
+        self.storage, self._facts = partition.storage, partition._facts  # noqa: SLF001 - one of its own
+        self._tilec_look_ = partition._look or partition._fresh()  # noqa: SLF001
+        self.grid_wish = partition.grid_wish
+        self.mapped = partition.mapped
+        self.tile = partition.tile
+
+
+def _tile(tile: tuple[Any, ...]) -> Shape:
+    return checked_shape(tile[0] if len(tile) == 1 else tile)

@@ -1,0 +1,156 @@
+"""Pinned host memory, which a device copies from and to by itself: chunks on the way to it, and memory that results land in."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.errors import DriverError
+from tilec_runtime.forks import ForkLock
+from tilec_runtime.marks import Mark
+from tilec_runtime.seam import CopyKind, DeviceDriver
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Chunks of host memory that is on its way to a device: bytes of each, and how many.
+CHUNK, CHUNKS = 4 << 20, 4
+# Bytes of the smallest block, of what blocks that are smaller are cut out of, and of unused larger ones that are kept for later.
+_SMALLEST, _SLAB, _MOST_KEPT = 64, 1 << 20, 64 << 20
+
+
+class Staging:
+    """The pinned memory of one device, and a stream of its own: what it copies waits for no work of the device.
+
+    Attributes:
+        stream: handle.
+    """
+
+    def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
+        """Use `staging_of`."""
+        self._driver = driver
+        self._ordinal = ordinal
+        self.stream = driver.create_stream(ordinal)
+        self._lock = ForkLock()
+        self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
+        # By size. The collector gives blocks back, on whatever thread: in one step of the interpreter, and without a driver call.
+        self._free: dict[int, collections.deque[int]] = {}
+        self._crowded = False  # with more than is kept for later
+
+    def send(self, address: int, memory: np.ndarray[Any, Any]) -> None:
+        """Copy host memory to the device on `stream`. When this returns the host memory was read, and the copy is on its way.
+
+        It waits for earlier chunks, and so for the bus, but for nothing that the device has to compute.
+        """
+        source, size = memory.ctypes.data, memory.nbytes
+        with self._lock:
+            for start in range(0, size, CHUNK):
+                length = min(CHUNK, size - start)
+                chunk = self._next_chunk()
+                if chunk is None:  # there is no pinned memory at all: the driver sees to the rest
+                    self._driver.copy_in(self._ordinal, address + start, source + start, size - start, self.stream)
+                    return
+                try:
+                    ctypes.memmove(chunk, source + start, length)
+                    self._driver.copy_async(self._ordinal, address + start, chunk, length, self.stream, CopyKind.TO_DEVICE)
+                finally:
+                    self._chunks.append((chunk, Mark(self._driver, self._ordinal, self.stream)))
+
+    def _next_chunk(self) -> int | None:
+        if len(self._chunks) < CHUNKS:
+            try:
+                return self._driver.allocate_pinned(self._ordinal, CHUNK)
+            except DriverError:
+                if not self._chunks:
+                    return None
+        address, mark = self._chunks.popleft()
+        mark.sync()
+        return address
+
+    def block(self, size: int, *, needed: bool) -> Block | None:
+        """Pinned memory of at least this many bytes; None where there is none to be had.
+
+        Raises:
+            DriverError: there is none, and it is `needed`.
+        """
+        if self._crowded:
+            with self._lock:
+                self._crowded = False
+                self._trim()
+        # Large ones have the size that is asked for: twice as much would be too much.
+        whole = max(_SMALLEST, 1 << (size - 1).bit_length()) if size <= _MOST_KEPT else -(-size // _SLAB) * _SLAB
+        free = self._free.setdefault(whole, collections.deque())
+        while True:
+            try:
+                return Block(self, free.popleft(), whole)
+            except IndexError:
+                pass
+            try:
+                self._more(whole, free)
+            except DriverError:
+                if needed:
+                    raise
+                return None
+
+    def _more(self, whole: int, free: collections.deque[int]) -> None:
+        if whole < _SLAB:
+            start = self._driver.allocate_pinned(self._ordinal, _SLAB)
+            free.extend(range(start, start + _SLAB, whole))
+            return
+        with self._lock:
+            self._trim()
+        free.append(self._driver.allocate_pinned(self._ordinal, whole))
+
+    def _trim(self) -> None:
+        """Give unused large blocks back, until no more are left than are kept for later."""
+        sizes = [size for size in self._free if size >= _SLAB]
+        unused = sum(size * len(self._free[size]) for size in sizes)
+        for size in sizes:
+            while unused > _MOST_KEPT:
+                try:
+                    address = self._free[size].popleft()
+                except IndexError:
+                    break
+                self._driver.free_pinned(self._ordinal, address)
+                unused -= size
+
+    def _take_back(self, address: int, size: int) -> None:
+        self._free[size].append(address)
+        if size > _MOST_KEPT:
+            self._crowded = True
+
+
+class Block:
+    """Pinned memory, until nobody has it any more; NumPy makes arrays of it."""
+
+    __slots__ = ("__weakref__", "_staging", "address", "size")
+
+    def __init__(self, staging: Staging, address: int, size: int) -> None:
+        """Use `Staging.block`."""
+        self._staging = staging
+        self.address = address
+        self.size = size
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Its bytes, as NumPy reads them."""
+        return {"data": (self.address, False), "shape": (self.size,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        """Let it be used again."""
+        self._staging._take_back(self.address, self.size)  # noqa: SLF001 - the two are one thing
+
+
+_STAGING: weakref.WeakKeyDictionary[DeviceDriver, dict[int, Staging]] = weakref.WeakKeyDictionary()
+_LOCK = ForkLock()
+
+
+def staging_of(driver: DeviceDriver, ordinal: int) -> Staging:
+    """The one of a device; made when it is first needed."""
+    with _LOCK:
+        known = _STAGING.setdefault(driver, {})
+        if ordinal not in known:
+            known[ordinal] = Staging(driver, ordinal)
+        return known[ordinal]

@@ -1,0 +1,362 @@
+"""One piece of device memory: who may use it, where it was used last, and that it is given back after that, in stream order."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import Any
+
+from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
+from tilec_runtime.frees import FREES, Release
+from tilec_runtime.marks import Mark, follow, places
+from tilec_runtime.seam import DeviceDriver, PoolHandle
+from tilec_runtime.tensors.debug import leases
+from tilec_runtime.tensors.lease import Lease
+from tilec_runtime.tensors.pool import trim_all
+from tilec_runtime.tensors.recording import recording_of
+from tilec_runtime.tensors.uses import StreamKey, Use, Uses
+
+# No stream: the host itself.
+_HOST = (-9, 0)
+_PER_THREAD = 2
+_NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+# Cause and fix where memory runs out: of the device, and of a pool while the device has as much.
+_DEVICE_FULL = (
+    "tensors that are still alive, memory that a framework caches, or other processes take the rest",
+    "drop tensors that are not needed any more, let frameworks give back what they cache (torch.cuda.empty_cache), or use smaller inputs",
+)
+_POOL_FULL = (
+    "the pool of use_pool takes no more of the device: its tensors that are still alive fill its max_size, or this is larger than that",
+    "drop tensors of the pool that are not needed any more, or make it with a larger max_size",
+)
+
+
+class Storage:
+    """Memory of one device. When the object goes, the memory follows in stream order, after its last use on whatever stream.
+
+    How an execution uses it: `enter` before it enqueues (the stream then waits for conflicting uses on other streams), `leave` after it
+    has (the use is remembered). A launch whose stream its caller chose does both at once, with `pass_through`.
+
+    Attributes:
+        driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
+        lease: claims on all of it, by what was made and not yet run, and by borrows.
+        uses: the last ones.
+        owner: whom memory of somebody else belongs to; None for tilec's own.
+        readonly: whether it must never be written.
+        sole: handle of the stream that all uses since the last write are on, where there is but one and it needs no mark; else None.
+        lock: held while ownership or last uses change.
+        readers: handles of streams whose reads need no mark, and wait for nothing more.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_followed",
+        "_release",
+        "address",
+        "driver",
+        "lease",
+        "lock",
+        "nbytes",
+        "ordinal",
+        "owner",
+        "readers",
+        "readonly",
+        "sole",
+        "uses",
+    )
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None, readonly: bool = False) -> None:
+        """Describe memory of somebody else, which stays there as long as `owner` does; `allocate` makes memory of tilec's own.
+
+        Args:
+            driver: of the device.
+            ordinal: of the device.
+            address: of the first byte.
+            nbytes: how many.
+            owner: whom to keep alive until the last use is over.
+            readonly: whether it must never be written.
+        """
+        self.driver = driver
+        self.ordinal = ordinal
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.readonly = readonly
+        self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
+        self.uses = Uses()
+        self.sole: int | None = None
+        self.readers: set[int] = set()
+        self._followed: set[StreamKey] = set()
+        self.lock = threading.RLock()
+        self._release: Release | None = None
+        if owner is not None:
+            FREES.drain()
+            self._release = Release(functools.partial(_let_go, driver, owner, self.uses))
+
+    @classmethod
+    def allocate(cls, driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> Storage:
+        """Take memory in the order of a stream; the contents are whatever was there.
+
+        Args:
+            driver: of the device.
+            ordinal: of the device.
+            nbytes: how many; for 0 there is no memory and no address.
+            stream: in whose order.
+            pool: out of which pool; None for the one that tilec has for the device.
+
+        Raises:
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
+        """
+        made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
+        if nbytes:
+            made._release = Release(functools.partial(_free, driver, ordinal, made.address, made.uses))
+            with made.lock:
+                made.leave(stream, write=True)  # nobody has used it before
+        else:
+            made.pass_through(stream, write=True)
+        return made
+
+    def enter(self, stream: int, *, write: bool, ordinal: int | None = None) -> None:
+        """Let a stream wait until it may use the memory: for the last write, and for reads too where it is going to write.
+
+        Args:
+            stream: handle.
+            write: whether the use writes.
+            ordinal: the stream's device; None for the memory's.
+        """
+        key = self._key(stream, ordinal)
+        with self.lock:
+            for use in self.uses.before(key, write=write):
+                if use.mark is not None and use.mark.done:
+                    continue
+                hold(self.driver, use, key, anyway=write)
+                if (log := leases()) is not None:
+                    log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, key, use.stream, "write" if write else "read")
+
+    def leave(self, stream: int, *, write: bool, mark: Mark | None = None, ordinal: int | None = None) -> None:
+        """Remember a use that was enqueued.
+
+        Args:
+            stream: handle.
+            write: whether it wrote.
+            mark: behind the use; one can serve many storages. None counts all that the stream is given until somebody has to wait: that
+                costs nothing now, and may let others wait for more than they need.
+            ordinal: the stream's device; None for the memory's.
+
+        Raises:
+            SchedulingError: the handle names another stream in each thread.
+        """
+        key = self._key(stream, ordinal)
+        if stream == _PER_THREAD and mark is None:
+            what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
+            raise SchedulingError(what, fix="use a stream with a handle of its own, or the legacy default stream")
+        with self.lock:
+            self.uses.note(key, mark, write=write)
+            if key not in self._followed:
+                self._followed.add(key)
+                follow(self.driver, *key, self)
+                follow(self.driver, *key, self.uses)
+            plain = mark is None and key[0] == self.ordinal
+            behind = self.readers - {stream} if write else set()
+            self._order(stream if plain and (write or self.sole == stream) else None, behind if plain else behind | {stream})
+            if plain:
+                self.readers.add(stream)
+
+    def mark_use(self, stream: int, mark: Mark, notes: int, *, ordinal: int) -> None:
+        """Let a use that `leave` noted without a mark have this one, which is behind it: nobody has to ask the stream any more.
+
+        Args:
+            stream: handle.
+            mark: behind the use; behind later ones of the same stream it need not be, so nothing is done where there are any.
+            notes: how many uses there were with this one.
+            ordinal: the stream's device.
+        """
+        with self.lock:
+            if self.uses.notes == notes:
+                self.uses.mark(self._key(stream, ordinal), mark)
+                self._order(None if self.sole == stream else self.sole, {stream})
+
+    def pass_through(self, stream: int, *, write: bool) -> None:
+        """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device.
+
+        Where that is captured, the use comes with each replay of the graph: it is the graph that learns of it.
+        """
+        recording = recording_of(self.driver, self.ordinal, stream)
+        if recording is not None:
+            recording.touch(self, write=write)
+            return
+        with self.lock:
+            self.enter(stream, write=write)
+            self.leave(stream, write=write)
+
+    def settle(self, stream: StreamKey, mark: Mark) -> None:  # noqa: ARG002 - what `uses` needs, which is told too
+        """A stream is about to go: nothing is known of a later one with the same handle."""
+        with self.lock:
+            self._followed.discard(stream)
+            self._order(None if self.sole == stream[1] else self.sole, {stream[1]})
+
+    def sync(self, *, write: bool, stream: StreamKey = _HOST) -> None:
+        """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised.
+
+        Args:
+            write: whether it is going to write.
+            stream: in whose name it waits: for uses on that stream it need not.
+        """
+        with self.lock:
+            uses, written = self.uses.before(stream, write=write), self.uses.written
+            marks = [mark_of(self.driver, use) for use in uses]
+        for mark in marks:
+            mark.sync()
+        # Reads that failed left the contents as they were.
+        makers = marks if uses == [written] else [written.mark] if written is not None and written.mark is not None else []
+        for mark in makers:
+            if (failure := mark.failure) is not None:
+                raise failure
+
+    def _order(self, sole: int | None, behind: set[int]) -> None:
+        """Note which stream may write without waiting, and whose reads have to wait from now on."""
+        self.sole = sole
+        self.readers -= behind
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the memory is somebody else's."""
+        return self.owner is not None or self._release is None
+
+    def free(self) -> None:
+        """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
+        if self._release is not None:
+            self._release()
+
+    @property
+    def freed(self) -> bool:
+        """Whether the memory was given back."""
+        return self._release is not None and not self._release.due
+
+    def _key(self, stream: int, ordinal: int | None) -> StreamKey:
+        return (self.ordinal if ordinal is None else ordinal, stream)
+
+
+def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:
+    """Address of new memory in the order of a stream; at once for None. Where there is none, what tilec keeps is given back first.
+
+    Raises:
+        OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream is captured.
+    """
+    FREES.drain()
+    if stream is not None and recording_of(driver, ordinal, stream) is not None:
+        raise GraphCaptureError(
+            f"{nbytes} bytes cannot be allocated on a stream that is captured into a graph",
+            cause="a graph uses the addresses that it was captured with: memory has to be there before, and to stay",
+            fix="allocate before the capture, and pass the tensors to what is captured",
+        )
+    try:
+        return driver.allocate(ordinal, nbytes, stream, pool)
+    except DriverError as error:
+        if error.result != _NO_MEMORY:
+            raise
+    if nbytes <= driver.memory_info(ordinal)[1]:
+        _reclaim(driver, ordinal, stream)
+    try:
+        return driver.allocate(ordinal, nbytes, stream, pool)
+    except DriverError as error:
+        if error.result != _NO_MEMORY:
+            raise
+        raise _out_of_memory(driver, ordinal, nbytes, pool) from error
+
+
+def hold(driver: DeviceDriver, use: Use, stream: StreamKey, *, anyway: bool) -> None:
+    """Let a stream wait for a use on another one. Who is going to write goes on `anyway`: failed work left nothing that it needs."""
+    mark_of(driver, use).hold(*stream, anyway=anyway)
+
+
+def mark_of(driver: DeviceDriver, use: Use) -> Mark:
+    """The mark behind a use: its own, or one behind all that its stream has to do now."""
+    return Mark(driver, *use.stream) if use.mark is None else use.mark
+
+
+def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
+    """Give memory back after its last uses. Nothing here waits for the device."""
+    if _captured(driver, uses):
+        FREES.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
+        return
+    with driver.outside_captures(ordinal):
+        _free_now(driver, ordinal, address, uses)
+
+
+def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
+    last = uses.last
+    if (log := leases()) is not None:
+        log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.stream) for use in last))
+    if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:
+        driver.free(ordinal, address, last[0].stream[1])  # the stream's own order is enough
+        return
+    # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
+    home = (ordinal, freeing_stream(driver, ordinal))
+    for use in last:
+        mark_of(driver, use).hold(*home, anyway=True)
+    driver.free(ordinal, address, home[1])
+
+
+def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
+    """Keep the owner of foreign memory until its last uses are over."""
+    if _captured(driver, uses):
+        FREES.later(functools.partial(_let_go, driver, owner, uses))
+        return
+    for use in uses.last:
+        mark = use.mark or Mark(driver, *use.stream, blocking=True)
+        if not mark.done:
+            COMPLETIONS.keep(mark, use.stream[1], owner)
+
+
+def _captured(driver: DeviceDriver, uses: Uses) -> bool:
+    """Whether a stream that used memory last is captured now."""
+    return any(use.stream not in uses.gone and driver.capturing(*use.stream) for use in uses.last)
+
+
+_STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.WeakKeyDictionary()
+
+
+def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
+    """The stream of a device in whose order memory is freed that several streams used; made when it is first needed."""
+    streams = _STREAMS.setdefault(driver, {})
+    if ordinal not in streams:
+        streams[ordinal] = driver.create_stream(ordinal)
+    return streams[ordinal]
+
+
+def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
+    """Wait for memory that is freed in the order of streams, and give back what pools keep of it.
+
+    It is streams that are waited for, and not the device: that would break captures of whomever. Streams of other libraries are not known
+    here, but for the one that memory is wanted on.
+    """
+    with driver.outside_captures(ordinal):
+        marks = places(driver, ordinal)
+        marks += [Mark(driver, ordinal, known) for known in (stream, _STREAMS.get(driver, {}).get(ordinal)) if known is not None]
+        for mark in marks:
+            mark.sync()
+        trim_all(driver, ordinal)
+
+
+def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHandle | None) -> OutOfMemoryError:
+    stats = driver.pool_stats(ordinal, driver.default_pool(ordinal) if pool is None else pool)
+    free, total = driver.memory_info(ordinal)
+    what = (
+        f"{driver.device(ordinal)} has no memory of {nbytes} bytes: the pool uses {stats.used} of {stats.reserved} that it has reserved, "
+        f"and {free} of the device's {total} are free"
+    )
+    causes = _DEVICE_FULL if pool is None or nbytes > free else _POOL_FULL
+    return OutOfMemoryError(
+        what,
+        device=ordinal,
+        requested=nbytes,
+        used=stats.used,
+        reserved=stats.reserved,
+        free=free,
+        total=total,
+        cause=causes[0],
+        fix=causes[1],
+    )

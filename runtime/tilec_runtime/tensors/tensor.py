@@ -1,0 +1,278 @@
+"""The tensor that owns its memory, and the right to write it that is lent for a `with` block."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilec_runtime.errors import UseAfterMoveError
+from tilec_runtime.layout import Shape, TensorFacts
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.seam import DeviceDriver, PoolHandle
+from tilec_runtime.sites import hinted
+from tilec_runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
+from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.partition import Partition
+from tilec_runtime.tensors.shapes import checked_packing, checked_shape, reshaped
+from tilec_runtime.tensors.shared import SharedTensor
+from tilec_runtime.tensors.storage import Storage
+from tilec_runtime.tensors.view import Readable, Viewable
+
+# Where a tensor went whose launch gave it back to whom it had come from.
+RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
+
+
+class Tensor(Readable):
+    """Device memory with dtype, shape and strides, and one owner.
+
+    It moves into what uses it up (an op, a partition, `share`, `reshape`): afterwards this object only says where it went. What needs
+    it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
+    """
+
+    # Where it went, once it has no `_look`.
+    __slots__ = ("_moved",)
+
+    def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
+        """Own memory.
+
+        Args:
+            storage: the memory, which nobody else owns.
+            shape: extents.
+            dtype: tilec's name, or a dtype of NumPy or torch.
+            strides: steps in elements; None for a contiguous tensor.
+            address: of the first element; 0 for the storage's first.
+        """
+        super().__init__(storage, facts_of(storage, checked_shape(shape), dtype_name(dtype), strides, start=address), storage.lease)
+        self._moved: Holder | None = None
+
+    @classmethod
+    def uninitialized(
+        cls, shape: Any, dtype: Any, *, driver: DeviceDriver, ordinal: int, stream: int, pool: PoolHandle | None = None
+    ) -> Tensor:
+        """A contiguous tensor in new memory, whose contents are whatever was there.
+
+        Args:
+            shape: extents.
+            dtype: tilec's name, or a dtype of NumPy or torch.
+            driver: of the device.
+            ordinal: of the device.
+            stream: handle of the stream in whose order the memory is taken.
+            pool: out of which pool; None for the device's default one.
+
+        Raises:
+            OutOfMemoryError: there is no memory of this size.
+        """
+        extents, name = checked_shape(shape), dtype_name(dtype)
+        checked_packing(name, extents)
+        size = DTYPES[name].size_of(math.prod(extents))
+        return cls(Storage.allocate(driver, ordinal, size, stream, pool), extents, name)
+
+    @classmethod
+    def from_foreign(cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> Tensor:
+        """A tensor in the memory of another library's; see `tilec_runtime.tensors.adopt.adopt`."""
+        from tilec_runtime.tensors.adopt import adopt
+
+        storage, facts = adopt(source, stream=stream, driver=driver)
+        return cls._of(storage, facts)
+
+    @classmethod
+    def borrow_raw(
+        cls,
+        pointer: int,
+        shape: Any,
+        dtype: Any,
+        *,
+        device: Any = 0,
+        strides: Shape | None = None,
+        owner: Any = None,
+        nbytes: int | None = None,
+        driver: DeviceDriver | None = None,
+    ) -> Tensor:
+        """A tensor in memory at an address; see `tilec_runtime.tensors.adopt.adopt_raw`."""
+        from tilec_runtime.tensors.adopt import adopt_raw
+
+        storage, facts = adopt_raw(pointer, (shape, dtype, strides), device=device, owner=owner, nbytes=nbytes, driver=driver)
+        return cls._of(storage, facts)
+
+    @classmethod
+    def _of(cls, storage: Storage, facts: TensorFacts) -> Tensor:
+        made = cls.__new__(cls)
+        Readable.__init__(made, storage, facts, storage.lease)
+        made._moved = None  # noqa: SLF001 - one of its own
+        return made
+
+    # Moves
+
+    def move(self, who: Holder) -> Tensor:
+        """The same tensor for a new owner; this object is used up.
+
+        Args:
+            who: it moves into, as errors name it.
+
+        Raises:
+            UseAfterMoveError: it was moved before. BorrowError: somebody reads or writes it.
+        """
+        storage = self.storage
+        with storage.lock:
+            if self._look is None or self.lease._held:  # noqa: SLF001 - the two checks, if there is something to say
+                self.require(who)
+                self.lease.require_free(who)
+            self._moved, self._look = who, None
+        return self._of(storage, self._facts)
+
+    def take_back(self, moved: Described) -> None:
+        """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.
+
+        The caller sees to it that nobody else uses `moved`, or holds the storage's lock.
+        """
+        if moved.give_up():
+            self._look = self._facts.look()
+            self._moved = None
+
+    def give_up(self) -> bool:
+        """Own the memory no more, if this does."""
+        if self._look is None:
+            return False
+        self._moved, self._look = RETURNED, None
+        return True
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same memory in another shape; uses this object up. One extent may be -1.
+
+        Raises:
+            TensorError: the number of elements is another, or the tensor is not contiguous.
+            OwnershipError: it is not free to move.
+        """
+        new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
+        checked_packing(self.dtype, new)
+        moved = self.move(holder("reshape"))
+        return self._of(moved.storage, facts_of(moved.storage, new, self.dtype, start=self._facts.ptr))
+
+    def reinterpret(self, dtype: Any, *shape: Any) -> Tensor:
+        """The same bytes as another dtype; uses this object up.
+
+        Raises:
+            TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+            OwnershipError: it is not free to move.
+        """
+        facts = recast(self._facts, self.storage, dtype_name(dtype), shape)
+        return self._of(self.move(holder("reinterpret")).storage, facts)
+
+    def share(self) -> SharedTensor:
+        """The same tensor for many readers and no writer; uses this object up.
+
+        Raises:
+            OwnershipError: it is not free to move.
+        """
+        return SharedTensor(self.move(holder("share")).storage, self._facts)
+
+    def partition(self, *tile: Any) -> Partition[Tensor]:
+        """Cut it into tiles that a kernel writes, one for each block; uses this object up until `unpartition`.
+
+        Raises:
+            TensorError: the tile's rank is another, or it has no extent.
+            OwnershipError: it is not free to move.
+        """
+        who = self._cutting(tile, "the partition")
+        return Partition(self.move(who), tile)
+
+    def partition_prefix(self, *tile: Any) -> Partition[Tensor]:
+        """As `partition`, for kernels of fewer blocks than tiles: they write the first of them.
+
+        Raises:
+            TensorError: the tile's rank is another, or it has no extent.
+            OwnershipError: it is not free to move.
+        """
+        who = self._cutting(tile, "the partition")
+        return Partition(self.move(who), tile, prefix=True)
+
+    # Borrows
+
+    def borrow_mut(self) -> TensorMut:
+        """The right to write it, for a `with` block: until its end nobody else can use the tensor.
+
+        Raises:
+            OwnershipError: it was moved, or somebody reads or writes it.
+        """
+        who = holder("the mutable borrow")
+        self.require(who)
+        self.require_mutable(who)
+        return TensorMut(self.storage, self._facts, self.claim(who, write=True))
+
+    def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
+        """Cut it into tiles in place: until the partition is released or gone, nobody else can use the tensor.
+
+        Raises:
+            TensorError: the tile's rank is another, or it has no extent.
+            OwnershipError: it was moved, or somebody reads or writes it.
+        """
+        who = self._cutting(tile, "the partition in place")
+        return Partition(TensorMut(self.storage, self._facts, self.claim(who, write=True)), tile)
+
+    def _cutting(self, tile: tuple[Any, ...], what: str) -> Holder:
+        """Who cuts it into tiles, once that is known to be possible."""
+        Partition.check(self, tile)
+        who = holder(what)
+        self.require(who)
+        self.require_mutable(who)
+        return who
+
+    def require(self, who: Holder) -> None:
+        """See that it was not moved.
+
+        Raises:
+            UseAfterMoveError: it was, and where to; or it is about to be.
+        """
+        if self._look is None:
+            what = f"{who} cannot use the tensor: it was moved into {self._moved}"
+            raise UseAfterMoveError(what, fix=hinted("use what that gave back, share() the tensor first, or borrow it"))
+
+    def _state(self) -> str:
+        return f", moved into {self._moved}" if self._moved else ""
+
+
+class TensorMut(Viewable["TensorMut"]):
+    """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block or `release`.
+
+    Its views and slices write too: each borrows its elements from this one. Until it is released or gone, this one cannot be used as a
+    whole, and only parts can be made that share no memory with it.
+    """
+
+    __slots__ = ("_claim",)
+
+    noun = "the mutable borrow"
+
+    def __init__(self, storage: Storage, facts: TensorFacts, claim: Claim) -> None:
+        """Made by `Tensor.borrow_mut` and `Tensor.partition_mut`, and of another one of these."""
+        super().__init__(storage, facts, Lease(claim))
+        self._claim = claim
+
+    def partition(self, *tile: Any) -> Partition[TensorMut]:
+        """Cut it into tiles in place.
+
+        Raises:
+            TensorError: the tile's rank is another, or it has no extent.
+            BorrowError: the borrow has ended, or somebody reads or writes through it.
+        """
+        Partition.check(self, tile)
+        who = holder("the partition in place")
+        return Partition(TensorMut(self.storage, self._facts, self.lease.write(who)), tile)
+
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
+        facts = with_layout(self.storage, self._facts, layout, readonly=False)
+        return TensorMut(self.storage, facts, self.lease.write(who, part=facts))
+
+    def release(self) -> None:
+        """End the borrow, and what was made of it. May be called more than once."""
+        self._claim.release()
+
+    def __enter__(self) -> TensorMut:  # noqa: PYI034 - nothing derives from it
+        """The borrow itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self.release()
+
+    def _state(self) -> str:
+        return "" if self._claim.active else ", released"

@@ -1,0 +1,116 @@
+"""Views: another shape of a tensor, or a part of it, without copying; of all tensors but mutable borrows, to be read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from tilec_runtime.layout import Shape, TensorFacts, contiguous_stride
+from tilec_runtime.tensors.described import ranges_of, with_layout
+from tilec_runtime.tensors.interop import Exchanged
+from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.shapes import reshaped, sliced
+from tilec_runtime.tensors.storage import Storage
+
+P = TypeVar("P", bound=Exchanged, covariant=True)
+
+
+class Viewable(Exchanged, Generic[P]):
+    """A tensor of which there can be views: each holds a claim on it, until it is released or nobody has it any more."""
+
+    __slots__ = ()
+
+    def view(self, *shape: Any) -> P:
+        """The same elements in another shape, without a copy; one extent may be -1.
+
+        Raises:
+            TensorError: the number of elements is another, or the tensor is not contiguous.
+            OwnershipError: it cannot be used.
+        """
+        facts = self._facts
+        new = reshaped(facts.shape, facts.stride, _one(shape))
+        return self._part(holder("the view"), (new, contiguous_stride(new), 0))
+
+    def slice(self, *ranges: Any) -> P:
+        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions, or a list of them.
+
+        Raises:
+            TensorError: a range does not fit.
+            OwnershipError: the tensor cannot be used.
+        """
+        return self[ranges_of(ranges)]
+
+    def __getitem__(self, index: Any) -> P:
+        """A part as NumPy names it, `t[1:3, 2:6]` or `t[..., 0]`, without a copy. Ranges that reach beyond the tensor are refused.
+
+        Raises:
+            TensorError: the index does not fit.
+            OwnershipError: the tensor cannot be used.
+        """
+        facts = self._facts
+        return self._part(holder("the slice"), sliced(facts.shape, facts.stride, index))
+
+    # `1 in t` would hold the number against slices, whatever their contents, and say no.
+    __contains__ = None
+
+    def __iter__(self) -> Iterator[P]:
+        """Slices along the first dimension."""
+        return (self[place] for place in range(len(self)))
+
+    def borrow(self) -> TensorView:
+        """Itself to read, for a `with` block: until its end nobody can write or move the tensor.
+
+        Raises:
+            OwnershipError: it cannot be read.
+        """
+        facts = self._facts
+        who = holder("the borrow")
+        return TensorView(
+            self.storage, with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True), self.claim(who, write=False)
+        )
+
+    @abstractmethod
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> P:
+        """A view of this shape, strides and offset, with its claim."""
+
+
+class Readable(Viewable["TensorView"]):
+    """A tensor whose views are there to be read."""
+
+    __slots__ = ()
+
+    def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
+        return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self.claim(who, write=False))
+
+
+class TensorView(Readable):
+    """A tensor to read that shares the memory of another one. While it is there, that one can be neither written nor moved."""
+
+    __slots__ = ("_claim",)
+
+    noun = "the view"
+
+    def __init__(self, storage: Storage, facts: TensorFacts, claim: Claim) -> None:
+        """Made by `view`, `slice`, `borrow` and `t[...]` alone."""
+        super().__init__(storage, facts, Lease(claim))
+        self._claim = claim
+
+    def release(self) -> None:
+        """End it, and every view of it. May be called more than once."""
+        self._claim.release()
+
+    def __enter__(self) -> TensorView:  # noqa: PYI034 - nothing derives from it
+        """The view itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self.release()
+
+    def _state(self) -> str:
+        return "" if self._claim.active else ", released"
+
+
+def _one(shape: tuple[Any, ...]) -> Any:
+    return shape[0] if len(shape) == 1 else shape
