@@ -40,8 +40,8 @@ AFTER = """
 torch.cuda.synchronize()
 tick()
 assert float(z[255]) == 2.0
-if "tilec" in sys.modules:
-    assert sys.modules["tilec"].__file__.startswith(TILEC), f"measured {sys.modules['tilec'].__file__}, not that of {TILEC}"
+if "tilec_runtime" in sys.modules:
+    assert sys.modules["tilec_runtime"].__file__.startswith(TILEC), f"measured {sys.modules['tilec_runtime'].__file__}, not that of {TILEC}"
 print(json.dumps([b - a for a, b in zip(ticks, ticks[1:])]), flush=True)
 """
 LARGE = "tilec, 100 kernels"
@@ -186,10 +186,10 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=30, help="seconds that a process may take")
     parser.add_argument("--only", nargs="*", default=(), help="ways whose names start so")
     arguments = parser.parse_args()
-    tilec = Path(importlib.import_module("tilec").__path__[0])
+    tilec = Path(importlib.import_module("tilec_runtime").__path__[0])
     places = [arguments.dist.resolve(), EXAMPLES / "triton" / "dist", EXAMPLES / "simt" / "dist"]
     places += [arguments.large.resolve()] if arguments.large else []
-    for place in (*places, tilec, *([arguments.before / "tilec"] if arguments.before else [])):
+    for place in (*places, tilec, *([arguments.before / "runtime" / "tilec_runtime"] if arguments.before else [])):
         compileall.compile_dir(place, quiet=2)
     paths = {
         name: [str(tilec.parent), *map(str, places)]
@@ -197,7 +197,7 @@ def main() -> int:
         if name.startswith(tuple(arguments.only) or "") and (arguments.large or name != LARGE)
     }
     if arguments.before:
-        paths["tilec, before"] = [str(arguments.before.resolve()), *map(str, places)]
+        paths["tilec, before"] = [str(arguments.before.resolve() / "runtime"), *map(str, places)]
     document: dict[str, Any] = {"schema_version": 1, "benchmark": "cold_start", "machine": {}, "milliseconds": {}, "times_tilec": {}}
     found: dict[str, list[list[float]]] = {name: [] for name in paths}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

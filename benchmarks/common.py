@@ -133,7 +133,7 @@ def machine() -> dict[str, Any]:
     model = next((line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     versions = {"python": platform.python_version()}
-    for name in ("tilec", "cuda-tile", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc", "nvidia-cuda-tileiras"):
+    for name in ("tilec", "tilec-runtime", "cuda-tile", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc", "nvidia-cuda-tileiras"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

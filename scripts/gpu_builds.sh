@@ -45,7 +45,7 @@ git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do
 cd "$out"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-export PYTHONPATH="$out${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$out:$out/runtime${PYTHONPATH:+:$PYTHONPATH}"
 
 built() {
     echo "== tilec $*"

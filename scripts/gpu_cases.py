@@ -199,7 +199,7 @@ def machine(device: TorchDevice) -> dict[str, Any]:
     """Where the results come from."""
     facts = device.torch.cuda.get_device_properties(device.device)
     versions = {"python": platform.python_version()}
-    for name in ("tilec", "torch", "numpy", "ml_dtypes", "cuda-bindings", "cuda-core"):
+    for name in ("tilec", "tilec-runtime", "torch", "numpy", "ml_dtypes", "cuda-bindings", "cuda-core"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

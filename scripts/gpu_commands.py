@@ -179,7 +179,7 @@ def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
 
 def called(words: str, step: Step, limit: float) -> tuple[int, str]:
     """(exit code, all that was printed) of a command line."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")))}
     command = ["bash", "-c", f"exec {sys.executable} -m tilec {words}"]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(

@@ -70,7 +70,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$out"
 cd "$root"
-export PYTHONPATH="$root:$dist${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$root:$root/runtime:$dist${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONDONTWRITEBYTECODE=1
 if [[ -n $wheels ]]; then
     "$python" -m pip install --quiet --no-index --no-deps --target "$scratch/site" "$wheels"/*.whl

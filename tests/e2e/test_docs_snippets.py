@@ -420,7 +420,7 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     assert all(f"`{name}`" in page for name in DTYPES)
     assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
     sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
-    ours = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(tilec.__file__).parent.rglob("*.py")))
+    ours = "".join(path.read_text(encoding="utf-8") for half in ("tilec", "runtime") for path in (ROOT / half).rglob("*.py"))
     read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources))) | set(re.findall(r"\bTILEC_[A-Z_]+", ours))
     assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
     codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
 import sys
 import sysconfig
 import zipfile
@@ -12,45 +12,29 @@ from pathlib import Path
 
 import pytest
 
+import tilec
+from tests.e2e.distributions import ROOT, install, run, wheel_of
 from tests.e2e.harness import environment, tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
-
-ROOT = Path(__file__).parents[2]
-
-
-def run(*command: object, cwd: Path, env: dict[str, str] | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, encoding="utf-8", timeout=240, check=False
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tilec's wheel, built from this checkout."""
-    place = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place, ROOT, cwd=place)
-    (made,) = place.glob("tilec-*.whl")
-    return made
+    return wheel_of(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with tilec from its wheel; what tilec depends on is borrowed from this one."""
+    """A virtual environment with tilec and its runtime from their wheels; what tilec depends on is borrowed from this one."""
     place = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
-    install(place, wheel)
+    install(place, wheel, wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("wheel")))
     (site,) = place.glob("lib/python*/site-packages")
     paths = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (site / "borrowed.pth").write_text("".join(f"{path}\n" for path in paths))
     return place
-
-
-def install(place: Path, wheel: Path) -> None:
-    pip = (sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--python", place / "bin" / "python")
-    run(*pip, "install", "--no-deps", "--no-index", "--no-cache-dir", "--no-compile", wheel, cwd=place)
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +43,27 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: value for name, value in kept.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}
 
 
-def test_what_the_wheel_holds(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as file:
+@pytest.mark.parametrize("half", ["tilec", "tilec_runtime"])
+def test_what_the_wheel_holds(half: str, wheel: Path, tmp_path: Path) -> None:
+    home = ROOT if half == "tilec" else ROOT / "runtime"
+    with zipfile.ZipFile(wheel if half == "tilec" else wheel_of(home, tmp_path)) as file:
         names = file.namelist()
-    own = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tilec").rglob("*.py")}
-    templates = {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")}
-    assert own | templates | {"tilec/py.typed", "runtime/tilec_runtime/kernels/kernels.tilec"} <= set(names)
+    own = {path.relative_to(home).as_posix() for path in (home / half).rglob("*.py")}
+    templates = {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")} if half == "tilec" else set()
+    bundles = {"tilec_runtime/kernels/kernels.tilec"} if half == "tilec_runtime" else set()
+    assert own | templates | bundles | {f"{half}/py.typed"} <= set(names)
     rest = set(names) - own - templates
-    assert {name.partition("/")[0] for name in rest} <= {"tilec", names[-1].partition("/")[0]}
+    assert {name.partition("/")[0] for name in rest} <= {half, names[-1].partition("/")[0]}
     assert not [name for name in names if "__pycache__" in name or "/." in name or name.startswith(("tests", "examples"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_halves_have_one_version() -> None:
+    texts = [(home / "pyproject.toml").read_text() for home in (ROOT, ROOT / "runtime")]
+    versions = {re.search(r'^version = "(.+)"$', text, re.MULTILINE)[1] for text in texts}
+    assert versions == {tilec.__version__}
+    assert f'"tilec-runtime=={tilec.__version__}"' in texts[0]
+    assert (ROOT / "LICENSE").read_bytes() == (ROOT / "runtime" / "LICENSE").read_bytes()
 
 
 def test_the_command_works_from_the_wheel(installed: Path, env: dict[str, str], tmp_path: Path) -> None:

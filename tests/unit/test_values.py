@@ -158,6 +158,6 @@ def test_what_is_no_value_class_is_refused() -> None:
 def test_defining_values_imports_and_compiles_nothing() -> None:
     code = "import sys; from tilec_runtime.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
     code += "print(A(1), 'dataclasses' in sys.modules)"
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[2] / "runtime")
     done = subprocess.run([sys.executable, "-Sc", code], cwd=root, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("A(x=1) False\n", "")

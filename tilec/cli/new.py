@@ -72,7 +72,7 @@ def module_name(name: str) -> str:
         raise UsageError(
             f"{name!r} gives the module name {module!r}, which Python cannot import", fix="choose a name that begins with a letter"
         )
-    if module in sys.stdlib_module_names or module in ("tilec", "cuda", "numpy"):  # as the manifest has it
+    if module in sys.stdlib_module_names or module in ("tilec", "tilec_runtime", "cuda", "numpy"):  # as the manifest has it
         raise UsageError(f"{name!r} gives the module name {module!r}, which hides another module", fix="choose another name")
     return module
 

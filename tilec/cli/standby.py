@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tilec.compiler.child import own_command
+from tilec.compiler.own import PACKAGES
 
 GRACE = 10.0  # seconds that an interrupted command has to end its own processes
 GO = "go"
@@ -149,10 +150,10 @@ def main() -> None:
 def installed(names: Iterable[str]) -> list[str]:
     """Those modules that came with Python, tilec or a package, in the order in which they were imported; no edit is to be missed."""
     homes = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    own = f"{Path(__file__).parents[1]}{os.sep}"
+    own = tuple(f"{place}{os.sep}" for place in PACKAGES)
     found = []
     for name in list(names):
         origin = getattr(getattr(sys.modules.get(name), "__spec__", None), "origin", None)
-        if isinstance(origin, str) and name != "__main__" and origin.startswith((*homes, own)):
+        if isinstance(origin, str) and name != "__main__" and origin.startswith((*homes, *own)):
             found.append(name)
     return found

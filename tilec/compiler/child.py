@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+
+from tilec.compiler.own import PACKAGES
 
 _START = "import sys; sys.path[:] = {path!r}; import importlib; sys.exit(importlib.import_module(sys.argv.pop(1)).main())"
 
@@ -15,5 +16,5 @@ def own_command(module: str, *args: str) -> list[str]:
     Not `python -m`, which looks into the current directory first: a project may well have a `tilec.py`, a `json.py` or a `cuda` folder.
     """
     path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  (of strings, as sys.path has them)
-    home = str(Path(__file__).resolve().parents[2])  # this process may have found tilec where its path leads no more
-    return [sys.executable, "-c", _START.format(path=path if home in path else [*path, home]), module, *args]
+    homes = (str(place.resolve().parent) for place in PACKAGES)  # this process may have found them where its path leads no more
+    return [sys.executable, "-c", _START.format(path=list(dict.fromkeys((*path, *homes)))), module, *args]

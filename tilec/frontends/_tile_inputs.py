@@ -19,7 +19,7 @@ from tilec_runtime.model.inside import contained
 from tilec_runtime.model.job import InputFile, Source
 
 # Packages that kernels themselves stand on: they stay loaded whatever a project's directories are called.
-KEPT = {"cuda", "cutile_cache", "llvmlite", "ml_dtypes", "numba", "numba_cuda", "numpy", "tilec", "triton"}
+KEPT = {"cuda", "cutile_cache", "llvmlite", "ml_dtypes", "numba", "numba_cuda", "numpy", "tilec", "tilec_runtime", "triton"}
 # In a larger package outside of the project only what lies in it counts, not what it imports of others.
 _MOST_FOLLOWED = 100
 

@@ -11,8 +11,9 @@ from types import FrameType
 from typing import Any
 
 from tilec.frontends._reads import is_environment, is_installed
+from tilec_runtime import errors
 
-_OWN = os.path.realpath(Path(__file__).parents[1])
+_OWN = tuple(f"{os.path.realpath(place)}/" for place in (Path(__file__).parents[1], Path(errors.__file__).parent))
 _MACHINE = ("/proc/", "/sys/", "/dev/")
 _ACCESS = os.O_WRONLY | os.O_RDWR
 _WRITES = _ACCESS | os.O_CREAT | os.O_TRUNC
@@ -82,7 +83,7 @@ class _Watch:
             file = frame.f_code.co_filename
             if file in self._texts:
                 return True
-            if file.startswith(("<frozen importlib._bootstrap", f"{_OWN}/")):
+            if file.startswith(("<frozen importlib._bootstrap", *_OWN)):
                 return False
             if not file.startswith("<") and not is_environment(os.path.realpath(file)):
                 return True

@@ -239,7 +239,7 @@ def _driver(start: Callable[[], Driver] | None) -> DriverReport:
     except TilecError as exc:
         return DriverReport(problem=exc.what, fix=exc.fix)
     except ImportError as exc:
-        return DriverReport(problem=f"the runtime cannot be imported: {exc}", fix="reinstall tilec")
+        return DriverReport(problem=f"the runtime cannot be imported: {exc}", fix="reinstall tilec-runtime")
 
 
 def _real_driver() -> Driver:

@@ -32,7 +32,7 @@ from tilec_runtime.model.kernel import BundleInfo
 
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}
 HOLDS_PACKAGE = frozenset(("package", "wheel"))
-RUNTIME = ("tilec>=0.1,<0.2",)
+RUNTIME = ("tilec-runtime>=0.1,<0.2",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,7 +46,7 @@ def write_wheel(
         package: name, version, description and licence for the metadata.
         files: what is installed, by path in site-packages; a Path is read when its turn comes, and its bytes are not deflated again.
         license_files: licence texts by name.
-        requires: requirements, such as `tilec>=0.1,<0.2`.
+        requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
         stage: puts the wheel in place later, with other files.
 
     Returns:

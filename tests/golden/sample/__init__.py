@@ -427,4 +427,4 @@ def load(device: DeviceLike | None = None) -> Module:
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 fa50d43054e3dd5d7a00abda61e89d7beaaf63eff7fb40fa333a512fe4382d5f
+# Written by tilec, sha256 f0a872cc64d2943484443eba40e84ceeb608e3c60f2b9b835263e0031b638d03

@@ -118,8 +118,8 @@ def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(tmp_pa
 
 def test_where_tilecs_own_files_are(tmp_path: Path) -> None:
     names = {path.name for path in own.files()}
-    assert {"state.py", "render.py", "__init__.py.jinja"} <= names
-    for name in ("tilec/a.py", "tilec/_templates/package/b.jinja", "templates/package/strange.py"):
+    assert {"state.py", "render.py", "__init__.py.jinja", "choose.py"} <= names
+    for name in ("tilec/a.py", "tilec/_templates/package/b.jinja", "templates/package/strange.py", "r/c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert [path.name for path in own.files(tmp_path / "tilec")] == ["b.jinja", "a.py"]
+    assert [path.name for path in own.files(tmp_path / "tilec", tmp_path / "r")] == ["c.py", "b.jinja", "a.py"]

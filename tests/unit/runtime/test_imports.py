@@ -72,7 +72,7 @@ def test_names_are_imported_when_they_are_asked_for():
     """Importing the package itself must cost next to nothing: it stands in front of every first launch."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout.split() == ["tilec", "tilec_runtime"]
+    assert done.stdout.split() == ["tilec_runtime"]
 
 
 def test_functions_that_make_tensors_are_found_without_an_import_of_their_own():
@@ -132,13 +132,13 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 """
 # What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
 ON_THE_PATH = {
-    "": "bundle errors foreign model runtime values",
     "bundle": "archive choose codec format images limits read rules",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
-    "runtime": "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
+    "": "bundle errors foreign model values "
+    "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
     "forks grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars "
     "seam_types select tensors uncopied",
-    "runtime.tensors": "recording",
+    "tensors": "recording",
 }
 
 
@@ -153,7 +153,7 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
-    expected = {".".join(filter(None, ("tilec", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
-    assert {*path, "tilec_runtime._core"} == {"tilec", *expected}
+    expected = {".".join(filter(None, ("tilec_runtime", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
+    assert {*path, "tilec_runtime._core"} == {"tilec_runtime", *expected}
     assert set(late) <= {"atexit"}, "a launch itself imports nothing"  # that is part of the interpreter
     assert defined == [], "these classes are on the path: value_class defines them without compiling anything"
