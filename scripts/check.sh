@@ -15,7 +15,7 @@ within() {
 
 step "launch core: build without warnings, tests under sanitizers"
 export TILEC_NATIVE_STRICT=1
-within 5m python setup.py -q build_ext --inplace
+(cd runtime && within 5m python setup.py -q build_ext --inplace)
 PYTHON=python within 15m scripts/core_sanitized.sh
 
 step "ruff"

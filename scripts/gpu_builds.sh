@@ -16,7 +16,7 @@ Carry DIR to a machine with a GPU; there: bash scripts/gpu_tests.sh
 
   --wheels DIR   copied to dist/wheels: what the machine with the GPU lacks
 
-Environment: PYTHON (default: python3), with tilec[all]; TILEC_CACHE_DIR.
+Environment: PYTHON (default: python3), with tilec[all] and setuptools, of the Python release that the other machine has; TILEC_CACHE_DIR.
 Exit codes: 0 all built, 2 usage, else those of `tilec build`.
 TEXT
 }
@@ -63,6 +63,7 @@ debug() {
 
 for project in . examples/simt examples/triton; do debug "$project" sm_90 build/debug; done
 debug examples/simt sm_90,compute_80 build/simt-debug
+(cd runtime && "$python" setup.py -q build_ext --inplace && rm -rf build)
 built build --emit bundle,package,fatbin
 for project in triton simt inter_kernel linking tile_cpp kernels; do built -C "examples/$project" build; done
 built -C benchmarks/programs build

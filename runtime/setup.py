@@ -1,18 +1,16 @@
-"""Build the launch core: `python setup.py build_ext --inplace`. All else of the package is in pyproject.toml.
+"""The launch core, for setuptools: `python setup.py build_ext --inplace` builds it here. All else of the package is in pyproject.toml.
 
 TILEC_NATIVE_STRICT=1 makes warnings errors, and a failed build one too: the project's own checks set it. Otherwise a machine without a C
-compiler installs tilec without the core, and launches take Python's path.
+compiler installs tilec-runtime without the core, and launches take Python's path. TILEC_NATIVE=0 leaves the core out: the wheel is pure.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 
 from setuptools import Extension, setup
 
-CORE = "runtime/tilec_runtime/_core"
+CORE = "tilec_runtime/_core"
 SOURCES = ("array", "cache", "call", "driver", "expr", "module", "plan", "scalar", "table")
 HEADERS = ("array", "cache", "call", "core", "driver", "expr", "plan", "scalar", "table", "dlpack/dlpack")
 # Designated and {0} initializers are meant as they are.
@@ -32,12 +30,4 @@ def extension() -> Extension:
     )
 
 
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:  # objects do not stay in the checkout
-        setup(
-            name="tilec-core",
-            packages=[],
-            ext_modules=[extension()],
-            options={"build": {"build_base": place}},
-            script_args=sys.argv[1:] or ["build_ext", "--inplace"],
-        )
+setup(ext_modules=[] if os.environ.get("TILEC_NATIVE") == "0" else [extension()])
