@@ -1,6 +1,6 @@
 """How often the gate of `tilec bench` is wrong on a real device: pairs of runs of the same code, and of code that is 8 % slower.
 
-usage: PYTHONPATH=. python benchmarks/gate_alarms.py BUNDLE OUT.json [--pairs 200] [--device cuda:0] [--samples FILE.npz]. BUNDLE is
+usage: PYTHONPATH=.:runtime python benchmarks/gate_alarms.py BUNDLE OUT.json [--pairs 200] [--device cuda:0] [--samples FILE.npz]. BUNDLE is
 that of the examples. The slower code is the same kernel on 8 % more elements. `--device cpu` tries the program itself.
 """
 

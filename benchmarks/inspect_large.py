@@ -1,7 +1,7 @@
 """What `tilec inspect` takes for a bundle of 1,000 kernels x 6 targets, each image with bytes of its own: time, CPU time and memory.
 
-usage: PYTHONPATH=. python benchmarks/inspect_large.py [OUT.json]. Needs no compiler and no GPU. Exits with 1 where one takes more than
-2 seconds of CPU time or 300 MB.
+usage: PYTHONPATH=.:runtime python benchmarks/inspect_large.py [OUT.json]. Needs no compiler and no GPU.
+Exits with 1 where one takes more than 2 seconds of CPU time or 300 MB.
 """
 
 from __future__ import annotations

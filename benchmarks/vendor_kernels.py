@@ -1,7 +1,8 @@
 """On a GPU: the kernels of examples/kernels side by side with torch and their twins in cuda.tile: the built package, or every candidate.
 
-usage: PYTHONPATH=. python benchmarks/vendor_kernels.py BUNDLE OUT.json [--package examples/kernels/dist] [--rows gemm,softmax] [--quick].
-Needs torch and what vendor_candidates.py and `tilec build` made elsewhere; no compiler. Contenders take turns; medians, 95 % intervals.
+usage: PYTHONPATH=.:runtime python benchmarks/vendor_kernels.py BUNDLE OUT.json [--package examples/kernels/dist] [--rows gemm,softmax]
+[--quick]. Needs torch and what vendor_candidates.py and `tilec build` made elsewhere; no compiler.
+Contenders take turns; medians, 95 % intervals.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ TESTS = "tests/gpu"
 # Files of tests that are not followed, and why.
 NOT_FOLLOWED = {
     "test_bench": "looks at the time",
+    "test_endless": "never ends on purpose",
     "test_errors": "breaks contexts on purpose",
     "test_pools": "fills the memory, which other processes need meanwhile",
     "test_tune": "looks at the time",
