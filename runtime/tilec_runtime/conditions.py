@@ -8,7 +8,7 @@ arguments) is decided alike except for the following, each covered as noted.
 | `Call`, `check_dtypes`, `check_ranks` | types, dtypes, ranks | the class; numbers fit their dtypes: patches (`packing`) |
 | `check_places` | device; memory where there are elements | the class; `_tensor`: address is not 0, emptiness stays |
 | `check_layouts` | contiguity, wanted strides, alignment to elements | the class; `_tensor` |
-| `check_writable` | read-only; outputs that overlap themselves | the class; strided outputs are exact |
+| `check_writable` | read-only; outputs that overlap themselves | the class; `_tensor`: strided outputs stay nested |
 | `check_aliases` | byte ranges of outputs and others | `_apart`: ranges do not meet, or the addresses stay as far apart |
 | `check_requires`, `check_facts` | every `requires`, divisors, alignment | `_contract` |
 | `select_variant` | assumptions, optional tensors | `_variant`: those passed over stay unmet, the one taken stays met |
@@ -39,7 +39,7 @@ from tilec_runtime.checks import Call
 from tilec_runtime.grid import MOST_TILES, GridWish
 from tilec_runtime.images import Function
 from tilec_runtime.keys import Slots, has_slot
-from tilec_runtime.layout import TensorFacts, byte_range
+from tilec_runtime.layout import TensorFacts, byte_range, nested
 from tilec_runtime.limits import MOST_THREADS_ALONG, cluster_of, is_tile
 from tilec_runtime.lowering import TensorTerms, lowered, number, truth
 from tilec_runtime.model.dtype import DTYPES
@@ -109,7 +109,7 @@ def why_exact(call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequ
         facts = call.tensors.get(param.name)
         if facts is None or facts.contiguous:
             continue
-        if param.out:
+        if param.out and not nested(facts):
             return "whether a strided output overlaps itself is searched for"
         if min(facts.stride) < 0 or DTYPES[facts.dtype].packed:
             return "a tensor has negative strides, or gaps between elements that share bytes"
@@ -290,8 +290,16 @@ class _Conditions:
             if min(facts.stride) >= 0:
                 check(binary(op.GE, step, 0))
             end = binary(op.ADD, end, binary(op.MUL, binary(op.SUB, extent, 1), step))
+        if param.out and not self.exact:
+            self._nested(terms)
         self._wanted_strides(param, terms)
         return self.write.kept(binary(op.MUL, end, facts.itemsize))
+
+    def _nested(self, terms: TensorTerms) -> None:
+        """An output's dimensions lie within each other, so that no two indices name one element."""
+        check, inner = self.write.check, [binary(op.MUL, extent, step) for extent, step in zip(terms.shape, terms.stride, strict=True)]
+        for outer, within in zip(terms.stride, [*inner[1:], 1], strict=True):
+            check(binary(op.GE, outer, within))
 
     def _wanted_strides(self, param: Param, terms: TensorTerms) -> None:
         for wanted, extent, step in zip(param.stride or (), terms.shape, terms.stride, strict=False):

@@ -119,6 +119,16 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
     return low * facts.itemsize, (high + 1) * facts.itemsize
 
 
+def nested(facts: TensorFacts) -> bool:
+    """Whether steps of each dimension pass all elements of the next, as in rows of a larger matrix: no two indices name one element."""
+    reach = 1
+    for extent, stride in zip(reversed(facts.shape), reversed(facts.stride), strict=True):
+        if stride < reach:
+            return False
+        reach = extent * stride
+    return True
+
+
 def overlaps_itself(facts: TensorFacts) -> bool:
     """Whether several indices certainly name one element, as in an expanded tensor or in overlapping windows: for this, two dimensions
     are looked at at a time.

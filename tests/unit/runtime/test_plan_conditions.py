@@ -134,7 +134,8 @@ def requiring(condition: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "values", "reason"),
     [
-        ({}, {"steps": ((3,), None, None)}, "whether a strided output overlaps itself is searched for"),
+        ({}, {"steps": ((3,), None, None)}, ""),
+        ({}, {"steps": ((-3,), None, None)}, "whether a strided output overlaps itself is searched for"),
         ({}, {"steps": (None, (-1,), None)}, "a tensor has negative strides, or gaps between elements that share bytes"),
         (requiring("z.size * 0.5 < 100"), {}, "floats are computed with what changes"),
         (
@@ -159,6 +160,23 @@ def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any,
     assert len(module.add.plans) <= 2
 
 
+def test_outputs_in_rows_of_a_larger_matrix_need_one_plan() -> None:
+    """Until steps of one row reach into the next: then the output may overlap itself, and is looked at."""
+    params = tuple(dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p for p in ADD.params)
+    module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+
+    def matrices(rows: int, step: tuple[int, int]) -> list[Array]:
+        return [Array(rows, 5, stride=each, ptr=FAR * place) for place, each in enumerate((step, (5, 1), (1, rows)), 1)]
+
+    for rows in range(2, 100):
+        module.add(*matrices(rows, (5 + rows % 7, 1)), stream=5)
+    assert len(module.add.plans) <= 3  # contiguous or not
+    for step in ((0, 1), (4, 1), (1, 1)):
+        with pytest.raises(AliasError, match="'z' overlaps itself"):
+            module.add(*matrices(4, step), stream=5)
+    assert len(driver.launches) == 98
+
+
 def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
     """The byte ranges meet, and no byte is shared: an exact plan is for tensors that are as far apart."""
     params = tuple(dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p for p in ADD.params)
@@ -180,7 +198,7 @@ def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
     params = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params)
     module, driver = loaded(dataclasses.replace(ADD, params=params))
     for turn in range(6):
-        z, x, y = torch_tensors((64,), (64,), (64,), steps=((2,), None, None))
+        z, x, y = torch_tensors((64,), (64,), (64,), steps=((-2,), None, None))
         x.ptr += 4 * (turn % 2)
         module.add(z, x, y, stream=5)
     assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any"] * 3
