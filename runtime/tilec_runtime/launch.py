@@ -25,7 +25,7 @@ from tilec_runtime.tensors.recording import Recording, own_recording, recording_
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tilec_runtime._core import Table
     from tilec_runtime.occupancy import Residency
@@ -139,32 +139,56 @@ class Launcher(Uncopied):
             return
         if answer is None or answer is False:
             plan = self._launch_plainly(handle, values)
-            if plan is not None and answer is False:
+            if plan is not None:
                 self._keep(values, plan)
         else:
             self._refused(answer, handle, values)
 
     def _launch_plainly(self, handle: int, values: tuple[Any, ...]) -> Plan | None:
-        """Launch without the launch core; return the plan, None for a stream that is captured."""
+        """Launch a call that the launch core does not do alone; return its plan, None where the core or a graph has it now."""
         contract, site = self._ready(), self._site
-        driver, ordinal = site.driver, site.device.ordinal
         leased = [place for place in contract.tensors if is_leased(values[place])]
-        self._check_leases(contract, values, leased)
+        if leased:
+            self._check_leases(contract, values, leased)
+            recording = recording_of(site.driver, site.device.ordinal, handle)
+            if recording is not None:
+                self._record(recording, handle, values, leased)
+                return None
+            answer = False if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
+            if answer is True:
+                return None
+            if answer is not None and answer is not False:
+                self._refused(answer, handle, values)
+                return None
+        return self._launch_in_python(handle, values, leased)
+
+    def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Plan | None:
+        """Launch without the launch core; return the plan, None for a stream that is captured."""
+        driver, ordinal = self._site.driver, self._site.device.ordinal
         facts = self._facts(values)
         ready = self._known(facts)
-        # The driver is asked whether another library captures the stream only where the answer matters: before an
-        # image is loaded, and for tensors whose stream order tilec keeps.
-        recording = (recording_of if leased or ready is None else own_recording)(driver, ordinal, handle)
-        if recording is not None:
-            self._record(recording, handle, values, leased)
-            return None
+        if not leased:
+            # The driver is asked whether another library captures the stream only before an image is loaded.
+            recording = (recording_of if ready is None else own_recording)(driver, ordinal, handle)
+            if recording is not None:
+                self._record(recording, handle, values, leased)
+                return None
         if ready is None:
             ready = self._prepared(values, facts)
             driver.adopt(ordinal)
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
-        order(contract, values, leased, handle)
+        self._order(handle, values, leased)()
         self._enqueue(ready, call, block, handle, values)
         return ready.plan
+
+    def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
+        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use."""
+
+        def order() -> None:
+            for place in leased:
+                values[place].storage.pass_through(handle, write=self._ready().params[place].out)
+
+        return order
 
     def _keep(self, values: tuple[Any, ...], plan: Plan) -> None:
         """Let the launch core do later calls like this one. Its table is made behind the first launch, when the device has its context."""
@@ -179,7 +203,8 @@ class Launcher(Uncopied):
         """Let the driver deal with a launch of the launch core that it refused."""
 
         def again() -> int:
-            self._launch_plainly(handle, values)
+            leased = [place for place in self._ready().tensors if is_leased(values[place])]
+            self._launch_in_python(handle, values, leased)
             return 0
 
         self._site.driver.launch_failed(self._site.device.ordinal, result, handle, again, self.info.name)
@@ -402,9 +427,3 @@ class Launcher(Uncopied):
         for place in leased:
             tensor = values[place]
             (tensor.require_writable if contract.params[place].out else tensor.require_readable)(who)
-
-
-def order(contract: Contract, values: tuple[Any, ...], leased: list[int], stream: int) -> None:
-    """Let a stream wait for the uses of tilec's own tensors that a launch on it has to come after; it is the next use."""
-    for place in leased:
-        values[place].storage.pass_through(stream, write=contract.params[place].out)

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from tilec_runtime.seam import DeviceDriver
 
 # How the core reads arrays of a type (`enum reading_kind` in _core/array.h).
-BY_PYTHON, BY_TORCH_EXCHANGE, BY_EXCHANGE, BY_LAUNCHER = range(4)
+BY_PYTHON, BY_TORCH_EXCHANGE, BY_EXCHANGE, BY_LAUNCHER, BY_OWNER = range(5)
 
 
 def reading_of(cls: type) -> int:
     """Return how the core reads arrays of a type; it asks once for each."""
-    if hasattr(cls, "_tilec_facts_") or hasattr(cls, "grid_wish"):
+    if hasattr(cls, "grid_wish"):
         return BY_LAUNCHER
+    if hasattr(cls, "_tilec_facts_"):
+        return BY_OWNER if hasattr(cls, "_tilec_leased_") else BY_PYTHON
     if is_torch(cls):
         return BY_TORCH_EXCHANGE
     # JAX's arrays are read-only, and no protocol of theirs says so.
@@ -35,7 +37,7 @@ def reading_of(cls: type) -> int:
 class NoTable:
     """Stands for a table where launches take Python's path."""
 
-    def launch(self, _stream: int, _values: tuple[Any, ...]) -> None:
+    def launch(self, _stream: int, _values: tuple[Any, ...], _order: Any = None) -> None:
         """Say that the call is Python's."""
 
     def add(self, _values: tuple[Any, ...], _plan: Any) -> None:

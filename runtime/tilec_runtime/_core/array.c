@@ -288,8 +288,8 @@ void array_clear(struct core *core)
     }
 }
 
-static enum outcome read_by(const struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, int64_t *room,
-    size_t count, struct facts *facts)
+static enum outcome read_by(const struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, bool minded,
+    int64_t *room, size_t count, struct facts *facts)
 {
     switch (reader->kind) {
     case BY_TORCH_EXCHANGE:
@@ -298,19 +298,22 @@ static enum outcome read_by(const struct core *core, const struct reader *reader
         return read_managed(core, reader, value, room, count, facts);
     case BY_LAUNCHER:
         return DECLINED;
+    case BY_OWNER:
+        return minded ? read_python(core, fallback, value, room, count, facts) : DECLINED;
     default:
         return read_python(core, fallback, value, room, count, facts);
     }
 }
 
-enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts)
+enum outcome array_read(
+    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts)
 {
     const struct reader *cached = reader_of(core, Py_TYPE(value));
     if (cached == NULL)
         return declined();
     const struct reader reader = *cached; /* Python that runs meanwhile may empty the cache */
     Py_XINCREF(reader.is_neg);
-    enum outcome outcome = read_by(core, &reader, value, fallback, room, count, facts);
+    enum outcome outcome = read_by(core, &reader, value, fallback, minded, room, count, facts);
     Py_XDECREF(reader.is_neg);
     return outcome;
 }

@@ -9,7 +9,8 @@ enum reading_kind {
     BY_PYTHON = 0,         /* Python's `tensor_facts` reads it */
     BY_TORCH_EXCHANGE = 1, /* through DLPack's exchange API, and asked whether it is lazily negated */
     BY_EXCHANGE = 2,       /* through DLPack's exchange API, flags included */
-    BY_LAUNCHER = 3,       /* a tensor of tilec's own: Python's path keeps its lease */
+    BY_LAUNCHER = 3,       /* what Python's path alone launches, such as partitions */
+    BY_OWNER = 4,          /* a tensor of tilec's own: read by Python, once the caller minds its lease */
 };
 
 /* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */
@@ -20,8 +21,10 @@ struct facts {
     bool readonly, contiguous;
 };
 
-/* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. */
-enum outcome array_read(struct core *core, PyObject *value, PyObject *fallback, int64_t *room, size_t count, struct facts *facts);
+/* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. Tensors of
+ * tilec's own are declined unless the caller minds their leases. */
+enum outcome array_read(
+    struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts);
 
 /* Drop the cached readers. */
 void array_clear(struct core *core);

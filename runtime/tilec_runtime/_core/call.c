@@ -71,7 +71,7 @@ static uint64_t class_of(const struct facts *facts)
     return flags | (uint64_t)facts->rank << 8 | (uint64_t)facts->dtype << 16 | (uint64_t)(uint32_t)facts->device << 32;
 }
 
-static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fallback, struct call *call)
+static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fallback, bool minded, struct call *call)
 {
     if (value == Py_None)
         return add_slot(call, 0) && add_key(call, 0) ? DONE : DECLINED;
@@ -79,7 +79,7 @@ static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fa
     size_t start = call->slot_count + 1; /* extents and strides follow the address */
     if (start >= MOST_SLOTS)
         return DECLINED;
-    enum outcome outcome = array_read(core, value, fallback, &call->slots[start], MOST_SLOTS - start, &facts);
+    enum outcome outcome = array_read(core, value, fallback, minded, &call->slots[start], MOST_SLOTS - start, &facts);
     if (outcome != DONE)
         return outcome;
     call->slots[start - 1] = facts.address;
@@ -117,7 +117,8 @@ static bool read_other(PyObject *value, bool keyed, struct call *call)
     return add_key(call, bits);
 }
 
-enum outcome call_read(struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, struct call *call)
+enum outcome call_read(
+    struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, bool minded, struct call *call)
 {
     call->values = values;
     call->slot_count = call->key_count = 0;
@@ -125,7 +126,7 @@ enum outcome call_read(struct core *core, const struct signature *signature, PyO
         return DECLINED;
     for (size_t i = 0; i < signature->tensor_count; i++) {
         call->tensor_slots[i] = (uint16_t)call->slot_count;
-        enum outcome outcome = read_tensor(core, PyTuple_GET_ITEM(values, signature->tensors[i]), fallback, call);
+        enum outcome outcome = read_tensor(core, PyTuple_GET_ITEM(values, signature->tensors[i]), fallback, minded, call);
         if (outcome != DONE)
             return outcome;
     }

@@ -22,7 +22,9 @@ struct call {
 /* Read a signature from Python: sequences of places. */
 bool signature_read(struct signature *signature, Py_ssize_t parameters, PyObject *tensors, PyObject *others, PyObject *keyed);
 
-/* Read a call; `fallback` is Python's reader of arrays. Types in the key are borrowed from the values. */
-enum outcome call_read(struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, struct call *call);
+/* Read a call; `fallback` is Python's reader of arrays, `minded` says whether the caller minds leases of tensors of tilec's own. Types in
+ * the key are borrowed from the values. */
+enum outcome call_read(
+    struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, bool minded, struct call *call);
 
 #endif

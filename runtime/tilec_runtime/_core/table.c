@@ -68,8 +68,16 @@ static PyObject *outcome_value(enum outcome outcome)
     return outcome == RAISED ? NULL : Py_NewRef(Py_None);
 }
 
+/* Order the stream behind other uses of tilec's own tensors, where there are any: the last that happens before the driver is called. */
+static enum outcome order_stream(PyObject *order)
+{
+    PyObject *done = order == NULL ? Py_NewRef(Py_None) : PyObject_CallNoArgs(order);
+    Py_XDECREF(done);
+    return done == NULL ? RAISED : DONE;
+}
+
 /* Launch a call that was read. */
-static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream)
+static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream, PyObject *order)
 {
     struct prepared prepared;
     struct plan *plan = cache_find(&table->cache, call, prepared.outputs);
@@ -77,31 +85,35 @@ static PyObject *launch_call(const struct table *table, const struct call *call,
         return Py_NewRef(Py_False);
     /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
     enum outcome outcome = plan_fill(plan, table->core, call, &prepared);
+    if (outcome == DONE)
+        outcome = order_stream(order);
     PyObject *result = outcome == DONE ? launch_prepared(table, plan, stream, &prepared) : outcome_value(outcome);
     Py_DECREF(plan);
     return result;
 }
 
 PyDoc_STRVAR(launch_doc,
-    "launch(stream, values, /)\n--\n\n"
+    "launch(stream, values, order=None, /)\n--\n\n"
     "Enqueue a call whose plan is cached.\n\n"
+    "Calls with tensors of tilec's own need `order`: it is called last before the driver, when the caller has checked their leases.\n\n"
     "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
     "refused the launch. Nothing is enqueued unless it is True.");
 
 static PyObject *table_launch(struct table *table, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "launch takes a stream's handle and the values");
+    if (count != 2 && count != 3) {
+        PyErr_SetString(PyExc_TypeError, "launch takes a stream's handle, the values, and what orders the stream");
         return NULL;
     }
+    PyObject *order = count == 3 ? args[2] : NULL;
     CUstream stream = PyLong_AsVoidPtr(args[0]);
     if (stream == NULL && PyErr_Occurred())
         return NULL;
     if (PyDict_GET_SIZE(table->recordings) != 0) /* a graph may have to learn of the tensors */
         return outcome_value(DECLINED);
     struct call call;
-    enum outcome outcome = call_read(table->core, &table->signature, args[1], table->read, &call);
-    return outcome == DONE ? launch_call(table, &call, stream) : outcome_value(outcome);
+    enum outcome outcome = call_read(table->core, &table->signature, args[1], table->read, order != NULL, &call);
+    return outcome == DONE ? launch_call(table, &call, stream, order) : outcome_value(outcome);
 }
 
 /* Plans ------------------------------------------------------------------------------------------------------------------------------ */
@@ -136,7 +148,7 @@ static PyObject *table_add(struct table *table, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO:add", &values, &source))
         return NULL;
     struct call call;
-    enum outcome outcome = call_read(table->core, &table->signature, values, table->read, &call);
+    enum outcome outcome = call_read(table->core, &table->signature, values, table->read, true, &call);
     if (outcome != DONE)
         return outcome == RAISED ? NULL : Py_NewRef(Py_False);
     return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;

@@ -21,7 +21,7 @@ from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime import program as op
-from tilec_runtime.errors import DriverError
+from tilec_runtime.errors import BorrowError, DriverError
 from tilec_runtime.native import NoTable
 
 # TILEC_CORE_LAUNCHES: how many launches may leave nothing behind; the gate makes fewer.
@@ -70,6 +70,34 @@ def test_what_is_a_miss_and_what_is_pythons() -> None:
     assert len(driver.launches) == launched
 
 
+def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, driver, plans = add_module()
+    found: Any = driver
+    driver.launches.clear()
+    tensors = [Tensor.uninitialized((1024,), "f32", driver=found, ordinal=0, stream=5) for _ in range(3)]
+    for _ in range(2):
+        module.add(*tensors, stream=5)
+    steps: list[int] = []
+    values = (*tensors, 1.0)
+    assert plans.launch(5, values) is None
+    assert plans.launch(5, values, lambda: steps.append(len(driver.launches))) is True
+    assert (steps, len(driver.launches)) == ([2], 3), "the stream is ordered first"
+
+    def fails() -> None:
+        raise KeyError("order")
+
+    with pytest.raises(KeyError):
+        plans.launch(5, values, fails)
+    with pytest.raises(TypeError):
+        plans.launch(5, values, 3)
+    assert len(driver.launches) == 3
+    monkeypatch.setattr(type(module.add), "_launch_in_python", None)
+    module.add(*tensors, stream=5)
+    with tensors[0].borrow(), pytest.raises(BorrowError, match="the launch of add"):
+        module.add(*tensors, stream=5)
+    assert len(driver.launches) == 4
+
+
 def test_streams_that_are_captured_are_pythons() -> None:
     recordings: dict[Any, Any] = {}
     recorder = Recorder()
@@ -82,7 +110,7 @@ def test_streams_that_are_captured_are_pythons() -> None:
     assert recorder.launches == [((4, 2, 1), (32, 1, 1), 64, 5, b"")]
 
 
-@pytest.mark.parametrize("call", [(), (5,), ("x", (1,)), (2**64, (1,)), (5, (1,), 2)])
+@pytest.mark.parametrize("call", [(), (5,), ("x", (1,)), (2**64, (1,)), (5, (1,), print, 3)])
 def test_wrong_uses_are_errors(call: tuple[Any, ...]) -> None:
     with pytest.raises((TypeError, OverflowError)):
         table(Recorder()).launch(*call)
