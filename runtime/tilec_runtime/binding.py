@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from tilec_runtime.contract import Contract
 from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import ParamKind
 
 
 def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, AxisValue]]:
@@ -24,7 +25,7 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
     chosen: dict[str, AxisValue] = {}
     for key, value in kwargs.items():
-        if key == "stream_" and key not in contract.index:
+        if key == "stream_" and key not in contract.index and ("stream" in contract.index or "stream" in contract.axes):
             key = "stream"  # by that name the launcher takes where to enqueue
         if key in values and key in contract.index:
             raise ArgumentError(f"{name}: argument {key!r} is given twice, by place and by name", kernel=name)
@@ -42,15 +43,17 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     if missing:
         listed = ", ".join(repr(m) for m in missing)
         plural = "arguments are" if len(missing) > 1 else "argument is"
-        raise ArgumentError(
-            f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}", kernel=name
-        )
+        what = f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}"
+        fix = "pass it as `stream_`: `stream` is where the kernel is enqueued" if "stream" in missing else ""
+        raise ArgumentError(what, fix=fix, kernel=name)
     check_axes(contract, chosen)
     return tuple(values.get(p.name, p.default) for p in params), chosen
 
 
 def stream_by_name(contract: Contract, value: Any) -> str:
     """How to pass the stream, where the first value of a call is one; empty where it is none."""
+    if contract.params[0].kind is not ParamKind.TENSOR:
+        return ""
     if not isinstance(value, int) and not any(hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")):
         return ""
     given = [*(param.name for param in contract.params), "stream=stream"]

@@ -61,7 +61,7 @@ class Call:
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
                         fix = _OP if hasattr(type(value), "enqueue_on") else _CONFIG if hasattr(value, "for_num_elems") else ""
-                        fix = fix or (stream_by_name(contract, value) if value is values[0] else "")
+                        fix = fix or (stream_by_name(contract, value) if param is contract.params[0] else "")
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):

@@ -101,18 +101,29 @@ class Completions:
         self.__init__()  # type: ignore[misc]
 
     def _add(self, stream: int, entry: _Entry) -> None:
-        key = (id(entry.mark.driver), entry.mark.ordinal, stream)
+        if not self._queued((id(entry.mark.driver), entry.mark.ordinal, stream), entry):
+            _deal_with(entry)
+
+    def _queued(self, key: _Key, entry: _Entry) -> bool:
+        """Give an entry to the thread of its stream; return whether there is one."""
         with self._lock:
-            if not self._closed:
-                line = self._lines.get(key)
-                if line is None:
-                    line = self._lines[key] = _Line(threading.Condition(self._lock))
-                line.entries.append([entry])
-                line.changed.notify()
-                if line.thread is None:
-                    self._start(key, line)
-                return
-        _deal_with(entry)
+            if self._closed:
+                return False
+            line = self._lines.get(key)
+            if line is None:
+                line = self._lines[key] = _Line(threading.Condition(self._lock))
+            line.entries.append([entry])
+            line.changed.notify()
+            if line.thread is not None:
+                return True
+            try:
+                self._start(key, line)
+            except RuntimeError:  # an interpreter that ends starts no threads
+                line.entries.pop()
+                if not line.entries:
+                    del self._lines[key]
+                return False
+            return True
 
     def _start(self, key: _Key, line: _Line) -> None:
         # A daemon: a process that ends does not wait for a device that does not stop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import gc
 import os
 import threading
@@ -41,9 +42,12 @@ class Frees:
 
     def drain(self) -> None:
         """Make the frees that wait. Those that another thread is making are waited for."""
+        if self._collector == threading.get_ident():
+            return
         with self._lock:
             for _ in range(len(self._waiting)):  # each may have to wait again
-                _make(self._waiting.popleft())
+                with contextlib.suppress(IndexError):  # a free that led here again made the others
+                    _make(self._waiting.popleft())
 
     def note(self, phase: str, _: object) -> None:
         """Take note of the collector, which calls this."""
@@ -51,12 +55,14 @@ class Frees:
 
     def close(self) -> None:
         """Free nothing more: the process ends."""
-        gc.callbacks.remove(self.note)
         self._closed = True
         self._waiting.clear()
+        with contextlib.suppress(ValueError):  # the program removed it
+            gc.callbacks.remove(self.note)
 
     def renew(self) -> None:
-        """Start over in a forked child, where no other thread holds the lock."""
+        """Start over in a forked child: no other thread holds the lock, and what waits is the parent's to free."""
+        self._waiting.clear()
         self._lock = threading.RLock()
         self._collector = None
 

@@ -97,8 +97,9 @@ def _current_of_torch(tensor: Any) -> int | None:
     return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else None
 
 
-def _current_of_cupy(_: Any) -> int | None:
-    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+def _current_of_cupy(array: Any) -> int | None:
+    with array.device:  # CuPy has a current stream for each device
+        return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
 
 
 def _no_current(_: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,7 @@ def facts_of(contract: Contract, values: tuple[Any, ...]) -> tuple[Key, Slots]:
     """Return the class of a call, and its slots.
 
     The class holds what no program can check: of each tensor its dtype, rank, device, whether it is read-only and whether it
-    is contiguous; of every other argument its type, and as text the values that expressions read and that have no slot. A
+    is contiguous; of every other argument its type, and by their bits the values that expressions read and that have no slot. A
     tensor that is no tensor, or that cannot be read, raises what its library raises.
     """
     return key_and_slots(contract, values, [READERS[type(values[place])](values[place]) for place in contract.tensors])
@@ -37,17 +38,26 @@ def key_and_slots(contract: Contract, values: tuple[Any, ...], looks: Iterable[L
         value = values[place]
         key.append(type(value))
         if has_slot(value):
-            slots.append(value)
+            slots.append(int(value))
         else:
             slots.append(0)
             if place in contract.keyed:
-                key.append(repr(value))  # 0.0 equals -0.0, and gives another argument
+                key.append(_bits(value))
     return tuple(key), slots
 
 
 def has_slot(value: Any) -> bool:
     """Whether programs read a scalar: a whole number of 64 bits."""
     return type(value) in (int, bool) and -BOUND < value < BOUND
+
+
+def _bits(value: Any) -> object:
+    """What tells values of one type apart that expressions read: 0.0 equals -0.0, and gives another argument."""
+    if isinstance(value, float):
+        return struct.pack("=d", float.__float__(value))
+    if isinstance(value, int):
+        return int.__index__(value)
+    return value.tobytes() if hasattr(value, "tobytes") else repr(value)  # NumPy's
 
 
 def address_slots(contract: Contract, key: Key) -> tuple[int, ...]:

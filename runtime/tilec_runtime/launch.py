@@ -196,8 +196,11 @@ class Launcher(Uncopied):
         if table is None:
             table = self._table = table_of(self._ready(), self._site.driver, self._site.device.ordinal)
         if plan.lasting and not plan.exact and not plan.scratch:
-            with contextlib.suppress(ValueError):  # a plan beyond the limits of the core
+            with contextlib.suppress(ValueError, TypeError, OverflowError):  # a plan beyond the limits of the core
                 table.add(values, plan)
+            known = self._known(self._facts(values))
+            if known is None or known.plan is not plan:  # another thread changed an array before it was added
+                table.clear()
 
     def _refused(self, result: Any, handle: int, values: tuple[Any, ...]) -> None:
         """Let the driver deal with a launch of the launch core that it refused."""
@@ -259,13 +262,16 @@ class Launcher(Uncopied):
 
     def _known(self, facts: tuple[Key, Slots] | None) -> Ready | None:
         """A cached plan for a call; None on a miss."""
-        return None if facts is None else self.plans.find(self._ready(), *facts)
+        try:
+            return None if facts is None else self.plans.find(self._ready(), *facts)
+        except Exception:  # noqa: BLE001 - extents that are no numbers, as torch's of jagged tensors: `prepare` says so
+            return None
 
     def _prepared(self, values: tuple[Any, ...], facts: tuple[Key, Slots] | None) -> Ready:
         """Make the plan of a call on a miss, and cache it."""
         contract = self._ready()
         plan, slots = prepare(contract, values, self.pinned, self._site, self._grid)
-        if facts is not None:
+        if facts is not None and facts == self._facts(values):  # no other thread has changed an array meanwhile
             self.plans.add(contract, *facts, plan)
         ready = plan.ready(slots)
         assert ready is not None  # `prepare` tried it

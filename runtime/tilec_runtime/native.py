@@ -43,6 +43,9 @@ class NoTable:
     def add(self, _values: tuple[Any, ...], _plan: Any) -> None:
         """Keep nothing."""
 
+    def clear(self) -> None:
+        """Drop nothing."""
+
 
 def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | NoTable:
     """Return an empty table of plans for a launcher."""

@@ -30,7 +30,7 @@ def test_ptx_becomes_machine_code_and_is_kept(tmp_path: Path, monkeypatch: pytes
     assert [param.size for param in read.kernel("scale").params] == [8, 8, 4, 4]
     again = fake_driver(ptx_scale((9, 4)))
     other = load(ptx_bundle((9, 4)), 0, driver=again, jit_fallback="allow")
-    other.scale(5, Y, X, 2.0)
+    other.scale(Y, X, 2.0, stream=5)
     assert again.loads == driver.loads
     assert [(made.by, made.kept) for made in (*module.compiled, *other.compiled)] == [
         (JitBy.NVJITLINK, False),
@@ -43,7 +43,7 @@ def test_its_log_is_shown_and_the_next_link_is_fine(tmp_path: Path, monkeypatch:
     wrong = load(ptx_bundle((9, 4), line="foo.bar %r1;"), 0, driver=fake_driver(ptx_scale((9, 4))), jit_fallback="allow")
     for _ in range(2):
         with pytest.raises(CompileError) as caught:
-            wrong.scale(5, Y, X, 2.0)
+            wrong.scale(Y, X, 2.0, stream=5)
         assert caught.value.what.startswith("scale: nvJitLink 13.")
         assert "\n  ptxas application ptx input, line 20; error   : Not a name of any known instruction: 'foo'" in caught.value.what
     driver = fake_driver(ptx_scale((9, 4)))

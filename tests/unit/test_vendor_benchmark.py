@@ -188,9 +188,9 @@ def test_a_kernel_that_goes_before_is_launched_with_the_axes_that_it_shares():
     begun = []
     launch = module.kernels["first"].launch
 
-    def counted(stream, *arguments, **axes):
+    def counted(*arguments, stream, **axes):
         begun.append((arguments, axes))
-        return launch(stream, *arguments, **axes)
+        return launch(*arguments, stream=stream, **axes)
 
     module.kernels["first"].launch = counted
     both = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ("x", i))})

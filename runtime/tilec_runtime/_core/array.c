@@ -250,6 +250,10 @@ static void find_exchange(struct reader *reader, PyTypeObject *type)
 /* Ask Python once how a type is read. */
 static bool classify(const struct core *core, PyTypeObject *type, struct reader *reader)
 {
+    if (core->classify == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the launch core was not configured");
+        return false;
+    }
     PyObject *kind = PyObject_CallOneArg(core->classify, (PyObject *)type);
     *reader = (struct reader){.type = type, .kind = kind == NULL ? -1 : (int)PyLong_AsLong(kind)};
     Py_XDECREF(kind);

@@ -203,3 +203,45 @@ def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
         module.add(z, x, y, stream=5)
     assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any"] * 3
     assert len(module.add.plans) == 2
+
+
+# Keys
+
+
+class Odd(int):
+    """A number that does not show its value."""
+
+    def __repr__(self) -> str:
+        return "odd"
+
+
+def counted(**more: Any) -> KernelInfo:
+    """A kernel whose grid is a number."""
+    params = (Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True), Param(name="n", kind=SCALAR, dtype="i32"))
+    variant = VariantInfo(id="k", abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image("k"),))
+    return kernel("k", params, (variant,), launch=LaunchInfo(grid=("n",), block=("32",), requires=("n <= 100",)), **more)
+
+
+def test_numbers_are_told_apart_by_their_bits() -> None:
+    module, driver = loaded(counted())
+    for number in (3, 7, 3):
+        module.k(Array(64), Odd(number))
+    assert [launch.shape.grid[0] for launch in driver.launches] == [3, 7, 3]
+    with pytest.raises(TilecError, match="requires n <= 100"):
+        module.k(Array(64), Odd(5000))
+
+
+def test_a_plan_is_not_kept_for_an_array_that_changed_meanwhile() -> None:
+    module, driver = loaded(ADD)
+    changing, bind = Array(1024, ptr=FAR), driver.bind_launch
+
+    def changed(*values: Any) -> Any:  # as another thread may do while the driver works
+        changing.interface = Array(1024, ptr=FAR, dtype="f16").interface
+        return bind(*values)
+
+    driver.bind_launch = changed
+    others = [Array(1024, ptr=FAR * place) for place in (2, 3)]
+    module.add(changing, *others)
+    driver.bind_launch = bind
+    with pytest.raises(TilecError, match="takes f32, got f16"):
+        module.add(Array(1024, ptr=FAR, dtype="f16"), *others)
