@@ -196,10 +196,11 @@ class Launcher(Uncopied):
         if table is None:
             table = self._table = table_of(self._ready(), self._site.driver, self._site.device.ordinal)
         if plan.lasting and not plan.exact and not plan.scratch:
+            added = False
             with contextlib.suppress(ValueError, TypeError, OverflowError):  # a plan beyond the limits of the core
-                table.add(values, plan)
-            known = self._known(self._facts(values))
-            if known is None or known.plan is not plan:  # another thread changed an array before it was added
+                added = table.add(values, plan)
+            known = self._known(self._facts(values)) if added else None
+            if added and (known is None or known.plan is not plan):  # another thread changed an array before it was added
                 table.clear()
 
     def _refused(self, result: Any, handle: int, values: tuple[Any, ...]) -> None:

@@ -40,8 +40,9 @@ class NoTable:
     def launch(self, _stream: int, _values: tuple[Any, ...], _order: Any = None) -> None:
         """Say that the call is Python's."""
 
-    def add(self, _values: tuple[Any, ...], _plan: Any) -> None:
+    def add(self, _values: tuple[Any, ...], _plan: Any) -> bool:
         """Keep nothing."""
+        return False
 
     def clear(self) -> None:
         """Drop nothing."""

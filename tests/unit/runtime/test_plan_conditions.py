@@ -13,10 +13,12 @@ from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kerne
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import AliasError, TilecError
+from tilec_runtime.keys import facts_of
 from tilec_runtime.launch import Launcher
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
+from tilec_runtime.native import NoTable
 from tilec_runtime.plans import MOST_ALIKE
 
 
@@ -203,6 +205,16 @@ def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
         module.add(z, x, y, stream=5)
     assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any"] * 3
     assert len(module.add.plans) == 2
+
+
+def test_a_known_launch_in_python_reads_its_arguments_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, driver = loaded(ADD)
+    arrays, read = [Array(1024, ptr=FAR * place) for place in (1, 2, 3)], []
+    module.add(*arrays)
+    module.add._table = NoTable()
+    monkeypatch.setattr("tilec_runtime.launch.facts_of", lambda *call: read.append(call) or facts_of(*call))
+    module.add(*arrays)
+    assert (len(read), len(driver.launches)) == (1, 2)
 
 
 # Keys
