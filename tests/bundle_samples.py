@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from tilec_runtime.bundle.format import INDEX_NAME, from_members, index_members, row_name
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
@@ -108,6 +113,28 @@ def write_sample(path: Path) -> tuple[Sample, BundleInfo, str]:
     sample = Sample()
     info = sample.info()
     return sample, info, write_bundle(path, info, sample.images.__getitem__)
+
+
+def plain_index(info: BundleInfo) -> Any:
+    """An index as JSON values, with the row of each kernel in place of its digest: `{"kernels": {"add": {...}}, ...}`."""
+    members = index_members(info)
+    plain = json.loads(members[INDEX_NAME])
+    plain["kernels"] = {name: json.loads(members[row_name(digest)]) for name, digest in plain["kernels"]}
+    return plain
+
+
+def members_from(plain: Any, encode: Callable[[Any], bytes] = canonical_json) -> dict[str, bytes]:
+    """The members of an index that was changed as `plain_index` gives it; what is no object goes in as it is."""
+    kernels = plain.get("kernels") if isinstance(plain, dict) else None
+    if not isinstance(kernels, dict):
+        return {INDEX_NAME: encode(plain)}
+    rows = {name: row if isinstance(row, bytes) else encode(row) for name, row in kernels.items()}
+    top = {**plain, "kernels": [[name, sha256(row)] for name, row in rows.items()]}
+    return {INDEX_NAME: encode(top), **{row_name(sha256(row)): row for row in rows.values()}}
+
+
+def read_plain(plain: Any) -> BundleInfo:
+    return from_members(members_from(plain))
 
 
 def names_in(directory: Path) -> list[str]:

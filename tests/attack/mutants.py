@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.bundle_samples import members_from, plain_index
 from tests.runtime_samples import ADD, GEMM, IMAGES, Array, fake_driver, image, kernel, slot
 from tilec_runtime import load
 from tilec_runtime.bundle.archive import ArchiveWriter
-from tilec_runtime.bundle.format import to_index
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import InternalError, TilecError
 from tilec_runtime.launch import Launcher
@@ -150,13 +150,13 @@ def info() -> BundleInfo:
     return BundleInfo(package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=KERNELS, builder="tilec")
 
 
-def packed(index: bytes) -> bytes:
-    """A bundle with an index, whatever that says, and all images."""
+def packed(index: Any) -> bytes:
+    """A bundle with an index, whatever its JSON values say, and all images."""
     file = io.BytesIO()
     writer = ArchiveWriter(file)
-    writer.add("bundle.json", index)
-    for digest in sorted({i.digest for k in KERNELS for v in k.variants for i in v.images}):
-        writer.add(f"images/{digest}", IMAGES[digest])
+    images = {f"images/{i.digest}": IMAGES[i.digest] for k in KERNELS for v in k.variants for i in v.images}
+    for name, data in sorted({**members_from(index, as_bytes), **images}.items()):
+        writer.add(name, data)
     writer.close()
     return file.getvalue()
 
@@ -277,9 +277,9 @@ def _peak() -> float:
 
 
 @functools.cache
-def plain_index() -> Any:
+def index_values() -> Any:
     """The index as JSON values; not to be changed."""
-    return json.loads(to_index(info()))
+    return plain_index(info())
 
 
 def as_bytes(plain: Any) -> bytes:

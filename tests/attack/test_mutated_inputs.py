@@ -6,12 +6,11 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.attack.conftest import Campaign
-from tests.attack.mutants import Watch, as_bytes, changed, flipped, launch_all, packed, plain_index
+from tests.attack.mutants import Watch, changed, flipped, index_values, launch_all, packed
 from tests.cubin_samples import build_cubin
 from tests.unit.bundle.test_tuning_file import TEXT as TUNING_FILE
 from tilec.cli.main import run
@@ -51,13 +50,9 @@ def read_tuning(data: bytes) -> None:
     read_record(data, "tuning/gemm.json")
 
 
-def bundle_of(plain: Any) -> bytes:
-    return packed(as_bytes(plain))
-
-
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None], int, int]] = {
-    "bits of bundles": (lambda chance: flipped(bundle_of(plain_index()), chance), launch_all, 60, 25_000),
-    "indexes": (lambda chance: bundle_of(changed(plain_index(), chance)), launch_all, 80, 6_000),
+    "bits of bundles": (lambda chance: flipped(packed(index_values()), chance), launch_all, 60, 25_000),
+    "indexes": (lambda chance: packed(changed(index_values(), chance)), launch_all, 80, 6_000),
     "bits of manifests": (lambda chance: flipped(chance.choice(MANIFESTS), chance), read_manifest, 60, 10_000),
     "bits of cubins": (lambda chance: flipped(build_cubin(), chance), inspect("a.cubin"), 150, 40_000),
     "bits of PTX": (lambda chance: flipped(PTX, chance), inspect("a.ptx"), 150, 40_000),
@@ -85,11 +80,11 @@ def test_damage_is_an_error_of_tilecs_own(campaign: Campaign, kind: str) -> None
 
 def test_inspect_shows_or_refuses_changed_indexes(campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a report makes of strange numbers and texts ends in a report or an error, and never drives the terminal."""
-    plain, refused = plain_index(), 0
+    plain, refused = index_values(), 0
     rounds = campaign.rounds(20, 1_000)
     for seed in range(rounds):
         path = tmp_path / "a.tilec"
-        path.write_bytes(bundle_of(changed(plain, random.Random(seed))))
+        path.write_bytes(packed(changed(plain, random.Random(seed))))
         code = run(["inspect", str(path), *random.Random(seed).choice(((), ("--json",), ("--safety",), ("--verify",)))], {}, tmp_path)
         shown = capsys.readouterr()
         assert code in (0, 1), (seed, shown.err)

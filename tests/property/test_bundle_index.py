@@ -7,7 +7,7 @@ import string
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec_runtime.bundle.format import from_index, to_index
+from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.dtype import DTYPES
@@ -167,8 +167,8 @@ def bundles(draw: st.DrawFn) -> BundleInfo:
 @settings(deadline=None, max_examples=60)
 @given(bundles())
 def test_round_trip(info: BundleInfo) -> None:
-    data = to_index(info)
-    again = from_index(data)
+    data = index_members(info)
+    again = from_members(data)
     assert again == info
     assert repr(again) == repr(info)  # equality alone takes 1 for True
-    assert to_index(again) == data
+    assert index_members(again) == data

@@ -12,7 +12,7 @@ from tilec import __version__
 from tilec.compiler import own
 from tilec.compiler.cache import Cache
 from tilec.manifest.types import Manifest
-from tilec_runtime.bundle.format import draft_index
+from tilec_runtime.bundle.format import draft_members
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.inside import contained
 from tilec_runtime.model.kernel import BundleInfo
@@ -58,7 +58,8 @@ def fingerprint(keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], man
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
     output = [manifest.output.dir, manifest.output.max_size]
     digest.update(canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets]))
-    digest.update(draft_index(draft))
+    for member in draft_members(draft).values():
+        digest.update(member)
     return digest.hexdigest()
 
 

@@ -144,6 +144,12 @@ def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec
     return _text((lambda value: re.fullmatch(pattern, value)) if pattern else None, what, most)
 
 
+def word(marks: str, what: str) -> Codec:
+    """An ASCII name of letters, digits and `marks`, which neither begins nor ends with a mark; without a pattern, see `is_digest`."""
+    marked = str.maketrans(dict.fromkeys(marks, "a"))
+    return _text(lambda value: value.isascii() and value == value.strip(marks) and value.translate(marked).isalnum(), what, 200)
+
+
 def line(most: int = limits.LINE) -> Codec:
     """A string of one line: it holds no control characters, so that it cannot pass for several lines of a report."""
     return _text(is_one_line, "one line without control characters", most)
@@ -252,6 +258,7 @@ def _read_literal(value: Any) -> Any:
     return value
 
 
+module_name = _text(lambda value: all(map(is_name, value.split("."))), "a module name", 500)
 digest = _text(is_digest, "a SHA-256 in hex")
 identifier = _text(is_name, "an identifier", 500)
 flag = Codec(_same, _read_flag)

@@ -14,7 +14,7 @@ RATIO = 100  # bytes that one packed byte may inflate to; cubins, PTX and indexe
 IMAGE = 1 << 30  # bytes; the largest cubins have some 100 MiB, nearly all of it tables
 
 # The index.
-INDEX = 4 << 20  # bytes; its values take up to 8 times as much memory, and 0.5 s to read. Room for some 9,000 images.
+INDEX = 4 << 20  # bytes; its values take up to 8 times as much memory, and 0.5 s to read. Room for some 8,900 images.
 INDEX_VALUES = 400_000  # arrays, objects and items; the smallest of them takes 60 times its text in memory
 IMAGES = MEMBERS - 1  # rows, which may share bytes
 KERNELS = 4_000

@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
-from tilec_runtime.bundle.format import INDEX_NAME, Index, images_of
+from tilec_runtime.bundle.codec import is_digest
+from tilec_runtime.bundle.format import INDEX_NAME, Index, image_name, images_of, row_name
 from tilec_runtime.errors import BundleError, UsageError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
@@ -33,16 +34,16 @@ class Bundle:
         kernels: names of its kernels, in order.
     """
 
-    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], index: Index, name: str) -> None:
+    def __init__(self, read_at: ReadAt, size: int, members: dict[str, Member], name: str) -> None:
         """Use `Bundle.open`."""
-        self.kernels = index.names
         self.name = name
-        self._index = index
         self._info: BundleInfo | None = None
         self._read_at = read_at
         self._size = size
         self._members = members
         self._digest = ""
+        self._index = Index(_read_index(read_at, members), self._row)
+        self.kernels = tuple(self._index.rows)
 
     @classmethod
     def open(cls, source: Path | str | bytes | BinaryIO, *, whole: bool = True) -> Bundle:
@@ -68,11 +69,9 @@ class Bundle:
         try:
             with _located(name):
                 members = read_directory(read_at, size, _is_name)
-                bundle = cls(read_at, size, members, _read_index(read_at, members), name)
+                bundle = cls(read_at, size, members, name)
                 if whole:
                     bundle.info  # noqa: B018 - what it finds is raised here
-                else:
-                    bundle._index.require_canonical_frame()
         except BaseException:
             if close is not None:
                 close()
@@ -91,8 +90,11 @@ class Bundle:
         if self._info is None:
             with _located(self.name):
                 info = self._index.info()
-                self._index.require_canonical()
                 _agree(images_of(info), self._members, all_of_them=True)
+                rows = {row_name(digest) for digest in self._index.rows.values()}
+                for name in self._members:
+                    if name.startswith("kernels/") and name not in rows:
+                        damaged(f"has a stray kernel row {name[8:20]}")
                 self._info = info
         return self._info
 
@@ -117,13 +119,19 @@ class Bundle:
             BundleError: the bundle has no such image, or its bytes are damaged.
         """
         with _located(self.name):
-            member = self._members.get(f"images/{digest}")
-            if member is None:
-                damaged(f"has no image {digest[:12]}")
-            data = read_member(self._read_at, member)
-            if sha256(data) != digest:
-                damaged(f"has other bytes under image {digest[:12]}")
-            return data
+            return self._content("image", image_name(digest), digest)
+
+    def _row(self, digest: str) -> bytes:
+        return self._content("kernel row", row_name(digest), digest)
+
+    def _content(self, noun: str, name: str, digest: str) -> bytes:
+        member = self._members.get(name)
+        if member is None:
+            damaged(f"has no {noun} {digest[:12]}")
+        data = read_member(self._read_at, member)
+        if sha256(data) != digest:
+            damaged(f"has other bytes under {noun} {digest[:12]}")
+        return data
 
     def verify(self) -> None:
         """Read and check every byte.
@@ -131,10 +139,8 @@ class Bundle:
         Raises:
             BundleError: something is damaged.
         """
-        self.info  # noqa: B018 - what it finds is raised here
-        for name in self._members:
-            if name != INDEX_NAME:
-                self.image(name.removeprefix("images/"))
+        for image in images_of(self.info):
+            self.image(image.digest)
 
     @property
     def index_digest(self) -> str:
@@ -158,24 +164,27 @@ class Bundle:
 
 def _is_name(name: str) -> bool:
     """Whether a bundle may have a member of this name."""
-    return name == INDEX_NAME or (len(name) == 71 and name.startswith("images/") and not name[7:].strip("0123456789abcdef"))
+    kind, _, digest = name.partition("/")
+    return name == INDEX_NAME or (kind in ("images", "kernels") and is_digest(digest))
 
 
-def _read_index(read_at: ReadAt, members: dict[str, Member]) -> Index:
+def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
+    """The bytes of `bundle.json`. All of the index is bounded together: it is small beside the images."""
     member = members.get(INDEX_NAME)
     if member is None:
         damaged(f"has no {INDEX_NAME}")
-    if member.size > limits.INDEX:
-        damaged(f"has an index of {member.size} bytes, more than {limits.INDEX}")
-    return Index(read_member(read_at, member))
+    size = sum(member.size for name, member in members.items() if not name.startswith("images/"))
+    if size > limits.INDEX:
+        damaged(f"has an index of {size} bytes, more than {limits.INDEX}")
+    return read_member(read_at, member)
 
 
 def _agree(images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False) -> None:
     """See that the images which an index names are held in the sizes it says, and no others where these are all of its images."""
     named = {image.digest: image.size for image in images}
-    held = {digest: entry.size for digest, entry in ((digest, members.get(f"images/{digest}")) for digest in named) if entry is not None}
+    held = {digest: members[name].size for digest in named if (name := image_name(digest)) in members}
     if all_of_them:
-        held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name != INDEX_NAME}
+        held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name.startswith("images/")}
     if named != held:
         for digest in sorted(named.keys() ^ held.keys()):
             damaged(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.codec import unfit
+from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.expr import parse
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.signature import AbiSlot, ParamKind
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.table import TuningTable
+from tilec_runtime.model.tensormap import ALIGN, SIZE, TensorMap
 
 _POINTER = 8
+_MOST_SCRATCH = 1 << 30  # bytes of one block
 
 
 def check_index(info: BundleInfo) -> None:
@@ -22,19 +28,29 @@ def check_index(info: BundleInfo) -> None:
         _contained(f"sources[{index}]", name)
     sizes: dict[str, int] = {}
     rows = 0
-    for number, kernel in enumerate(info.kernels):
-        rows += check_kernel(f"kernels[{number}]", kernel, sizes)
+    for kernel in info.kernels:
+        rows += check_kernel(f"kernels.{kernel.name}", kernel, sizes)
     if rows > limits.IMAGES:
         unfit("kernels", f"{rows} images, more than {limits.IMAGES}")
 
 
 def check_expressions(info: BundleInfo) -> None:
     """Check what a writer answers for beside: that the expressions of tables and rules can be read, and name parameters."""
-    for number, kernel in enumerate(info.kernels):
-        if kernel.table is not None or kernel.rules:
-            from tilec_runtime.bundle.tables import check_names  # few kernels have either
+    for kernel in info.kernels:
+        here, params = f"kernels.{kernel.name}", {param.name for param in kernel.params}
+        sizes = kernel.table.sizes if kernel.table is not None else ()
+        _check_names(f"{here}.table.sizes", sizes, params)
+        _check_names(f"{here}.rules", [rule.when for rule in kernel.rules], params)
 
-            check_names(f"kernels[{number}]", kernel)
+
+def _check_names(here: str, expressions: Iterable[str], params: set[str]) -> None:
+    for index, expression in enumerate(expressions):
+        try:
+            unknown = parse(expression).names - params if expression else frozenset()
+        except ExpressionError as error:
+            unfit(f"{here}[{index}]", error.what)
+        if unknown:
+            unfit(f"{here}[{index}]", f"no parameter {min(unknown)!r}")
 
 
 def check_kernel(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
@@ -65,16 +81,38 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
         typed = param.dtype or param.kind in (ParamKind.TENSOR, ParamKind.SCALAR)
         if typed and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
             unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+        if param.optional and param.kind is not ParamKind.TENSOR:
+            unfit(f"{here}.params[{index}].optional", f"{param.name!r} is no tensor: only tensors may be None")
     for name, _ in kernel.default:
         if name not in axes:
             unfit(f"{here}.default", f"no axis {name!r}")
     for region in kernel.safety.regions if kernel.safety else ():
         if region.param not in tensors:
             unfit(f"{here}.safety.regions", f"no parameter {region.param!r} that is a tensor")
-    if kernel.table is not None or kernel.rules:
-        from tilec_runtime.bundle.tables import check_choice
+    _check_rules(here, kernel, axes)
+    if kernel.table is not None:
+        _check_table(f"{here}.table", kernel.table, axes)
 
-        check_choice(here, kernel, axes)
+
+def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
+    """See that what rules take are values of axes that there are."""
+    built = {name: {(type(value), value) for value in values} for name, values in axes.items()} if kernel.rules else {}
+    for index, rule in enumerate(kernel.rules):
+        for name, value in rule.take:
+            if (type(value), value) not in built.get(name, ()):
+                unfit(f"{here}.rules[{index}].take", f"{name} = {value!r} is no value of an axis of the kernel")
+
+
+def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
+    """See that entries speak of every size, and that their points have every axis."""
+    _unique(f"{here}.devices", (device.name for device in table.devices), "device")
+    for number, device in enumerate(table.devices):
+        for place, entry in enumerate(device.entries):
+            where = f"{here}.devices[{number}].entries[{place}]"
+            if len(entry.ranges) != len(table.sizes):
+                unfit(where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes")
+            if {name for name, _ in entry.point} != axes.keys() or len(entry.point) != len(axes):
+                unfit(where, f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}")
 
 
 def _check_variants(here: str, kernel: KernelInfo) -> None:
@@ -91,6 +129,8 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
             if assumption.param not in (optionals if assumption.absent else tensors):
                 kind = "optional parameter" if assumption.absent else "tensor"
                 unfit(f"{here}.variants[{index}].assume", f"no {kind} {assumption.param!r}")
+            if assumption.absent and assumption != Assumption(param=assumption.param, absent=True):
+                unfit(f"{here}.variants[{index}].assume", f"says that {assumption.param!r} is None, and more of it")
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
         if id(variant.abi) not in abis:
@@ -105,7 +145,6 @@ def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
     total = sum(slot.size for slot in abi)
     if total > limits.ARGUMENTS:
         unfit(here, f"takes {total} bytes of arguments, more than {limits.ARGUMENTS}")
-    special = False
     for slot in abi:
         name = slot.expr.strip()
         param = params.get(name)
@@ -116,14 +155,22 @@ def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
             if param is not None and param.kind in (ParamKind.TENSOR, ParamKind.STRUCT):
                 unfit(here, f"{name!r} is a {param.kind.value}, and is passed as {slot.type}")
         else:
-            special = True
+            _check_special(here, slot, kernel.params)
             continue
         if slot.size != size:
             unfit(here, f"{name!r} of type {slot.type} has {slot.size} bytes, not {size}")
-    if special:
-        from tilec_runtime.bundle.maps import check_special  # few kernels have any
 
-        check_special(here, abi, kernel.params)
+
+def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
+    """See that an argument which is neither a tensor's address nor a value is a map of a tensor, or scratch memory."""
+    tensors = [f"{param.name}.ptr" for param in params if param.kind is ParamKind.TENSOR]
+    if slot.scratch:
+        if slot.scratch > _MOST_SCRATCH or (slot.expr, slot.size, slot.align) != ("0", 8, 8):
+            unfit(here, f"{slot.type!r} is no address of scratch memory")
+    elif TensorMap.parse(slot.type) is None:
+        unfit(here, f"{slot.type!r} is neither ptr, struct, a dtype, a tensor map nor scratch memory")
+    elif slot.expr not in tensors or (slot.size, slot.align) != (SIZE, ALIGN):
+        unfit(here, f"{slot.expr!r} of {slot.size} bytes is no tensor map of a parameter")
 
 
 def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, ...]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tilec_runtime.bundle.archive import ArchiveWriter
 from tilec_runtime.bundle.atomic import Stage, atomic_write
-from tilec_runtime.bundle.format import INDEX_NAME, from_index, images_of, to_index
+from tilec_runtime.bundle.format import INDEX_NAME, from_members, image_name, images_of, index_members
 from tilec_runtime.errors import BundleError, OutputError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
@@ -30,16 +30,18 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
         OutputError: the file cannot be written, or is over `max_size`; the message then lists the largest kernels.
         BundleError: the index breaks a rule, or an image's bytes are not those of its digest.
     """
-    index = to_index(info)
-    from_index(index)  # nothing is published that the reader would refuse
+    index = index_members(info)
+    from_members(index)  # nothing is published that the reader would refuse
     sizes = {image.digest: image.size for image in images_of(info)}
     packed: dict[str, int] = {}
     with atomic_write(path, stage=stage) as file:
         archive = ArchiveWriter(file)
         try:
-            archive.add(INDEX_NAME, index)
+            archive.add(INDEX_NAME, index.pop(INDEX_NAME))
             for digest in sorted(sizes):
                 packed[digest] = archive.add(image_name(digest), _read(read_image, digest, sizes[digest], info))
+            for name in sorted(index):
+                archive.add(name, index[name])
             archive.close()
         except OverflowError as exc:
             raise OutputError(
@@ -49,11 +51,6 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
         if max_size and archive.size > max_size:
             raise _too_large(path, archive.size, max_size, info, packed)
     return archive.digest
-
-
-def image_name(digest: str) -> str:
-    """Name of an image's member."""
-    return f"images/{digest}"
 
 
 def _read(read_image: Callable[[str], bytes], digest: str, size: int, info: BundleInfo) -> bytes:

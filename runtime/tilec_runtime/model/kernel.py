@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.alike import Alike
-from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.safety import Safety  # its name has to be there: declarations are decoded by their annotations
@@ -204,13 +204,6 @@ class KernelInfo:
     rules: tuple[DispatchRule, ...] = ()
 
     @property
-    def beyond_schema_4(self) -> bool:
-        """Whether its row says what indexes of version 4 have no words for; tensor maps, scratch memory and LTO-IR among it."""
-        special = any(":" in slot.type for variant in self.variants for slot in variant.abi)
-        special = special or not all(image.reproducible for variant in self.variants for image in variant.images)
-        return special or self.has_ltoir or self.jit is not None or self.launch.programmatic or bool(self.rules or self.optionals)
-
-    @property
     def dispatched(self) -> bool:
         """Whether a table or rules say what launches take, before the default does."""
         return self.table is not None or bool(self.rules)
@@ -219,11 +212,6 @@ class KernelInfo:
     def optionals(self) -> frozenset[str]:
         """Names of the tensors that may be None."""
         return frozenset(param.name for param in self.params if param.optional)
-
-    @property
-    def has_ltoir(self) -> bool:
-        """Whether there is LTO-IR among its images."""
-        return any(image.target.kind is TargetKind.LTOIR for variant in self.variants for image in variant.images)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ SIZE, ALIGN = 128, 64
 MOST_RANK, MOST_BOX = 5, 256
 # What the copy engine asks of addresses and of all strides but the last, in bytes.
 GRANULE = 16
-_FORM = re.compile(r"tensormap:(\d{1,2}):([0-3]):(\d{1,3}(?:x\d{1,3}){0,4})")
+_FORM = r"tensormap:(\d{1,2}):([0-3]):(\d{1,3}(?:x\d{1,3}){0,4})"
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -34,7 +34,7 @@ class TensorMap:
     @classmethod
     def parse(cls, text: str) -> TensorMap | None:
         """Read an argument's type; None where it is no tensor map, or one that no GPU has."""
-        found = _FORM.fullmatch(text)
+        found = re.fullmatch(_FORM, text)
         if found is None:
             return None
         box = tuple(map(int, found[3].split("x")))

@@ -18,6 +18,7 @@ import pytest
 
 from tests.bundle_samples import Sample, fake_bytes, names_in, row, write_sample
 from tilec_runtime.bundle import archive
+from tilec_runtime.bundle.format import index_members
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import BundleError, OutputError
@@ -60,7 +61,7 @@ def test_ordinary_zip_tools_read_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
         assert opened.testzip() is None
         names = opened.namelist()
-        assert names == sorted(names) == ["bundle.json", *sorted(f"images/{digest}" for digest in sample.images)]
+        assert names == sorted(names) == sorted([*index_members(sample.info()), *(f"images/{digest}" for digest in sample.images)])
         assert {entry.date_time for entry in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {entry.external_attr >> 16 for entry in opened.infolist()} == {stat.S_IFREG | 0o644}
         for digest, data in sample.images.items():
@@ -82,7 +83,7 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
     write_bundle(tmp_path / "a.tilec", info, read)
     assert len(asked) == 3
     assert asked == sorted(set(asked))
-    assert len(zipfile.ZipFile(tmp_path / "a.tilec").namelist()) == 4
+    assert len(zipfile.ZipFile(tmp_path / "a.tilec").namelist()) == 5
 
 
 def test_noise_is_stored_and_text_is_deflated(tmp_path: Path) -> None:

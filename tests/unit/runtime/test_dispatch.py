@@ -12,7 +12,7 @@ import pytest
 from tests.runtime_samples import ADD, SCALAR, TENSOR, Array, bundle_of, image, kernel, loaded, slot
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Module, Tensor, use_device
-from tilec_runtime.bundle.format import from_index, to_index
+from tilec_runtime.bundle.format import from_members, index_members
 from tilec_runtime.errors import LayoutError, RequirementError, VariantError
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
@@ -430,4 +430,4 @@ def test_extents_and_contiguity_are_verified(shape: tuple[int, int], stride: tup
 def test_the_index_keeps_them() -> None:
     info = bundle_of(FACTS, TILED).info
     assert info.kernels == (FACTS, TILED)
-    assert from_index(to_index(info)) == info
+    assert from_members(index_members(info)) == info

@@ -132,8 +132,8 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 """
 # What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
 ON_THE_PATH = {
-    "bundle": "archive choose codec format images limits read rules",
-    "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature",
+    "bundle": "archive choose codec format limits read rules schema",
+    "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature table tensormap",
     "": "bundle errors foreign model values "
     "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
     "forks grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars "
