@@ -161,7 +161,7 @@ def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any,
     assert len(module.add.plans) <= 2
 
 
-def test_outputs_in_rows_of_a_larger_matrix_need_one_plan() -> None:
+def test_outputs_in_rows_or_columns_of_a_larger_matrix_need_one_plan_each() -> None:
     """Until steps of one row reach into the next: then the output may overlap itself, and is looked at."""
     params = tuple(dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p for p in ADD.params)
     module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
@@ -172,10 +172,13 @@ def test_outputs_in_rows_of_a_larger_matrix_need_one_plan() -> None:
     for rows in range(2, 100):
         module.add(*matrices(rows, (5 + rows % 7, 1)), stream=5)
     assert len(module.add.plans) <= 3  # contiguous or not
+    for rows in range(2, 100):
+        module.add(*matrices(rows, (1, rows + rows % 7)), stream=5)
+    assert len(module.add.plans) <= 4  # columns
     for step in ((0, 1), (4, 1), (1, 1)):
         with pytest.raises(AliasError, match="'z' overlaps itself"):
             module.add(*matrices(4, step), stream=5)
-    assert len(driver.launches) == 98
+    assert len(driver.launches) == 196
 
 
 def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
