@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -12,39 +13,32 @@ from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 # What to do with elements that share bytes, of which other libraries do not say how.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
 Reader = Callable[[Any], Look]
+# Types of arguments that something is remembered of; programs may make types without end.
+MOST_TYPES = 256
 
 
 class UnreadableError(Exception):
     """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
 
 
-class Readers(dict[type, Reader]):
-    """How to look at a tensor, by its type; a type met for the first time is classified once."""
-
-    def __missing__(self, cls: type) -> Reader:
-        """Classify a type."""
-        reader: Reader
-        if cls is type(None):
-            reader = _look_none
-        elif is_torch(cls):
-            reader = _look_torch
-        elif _is_masked(cls):
-            reader = _refuse_masked
-        else:
-            reader = attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
-        self[cls] = reader
-        return reader
+@functools.lru_cache(maxsize=MOST_TYPES)
+def _reader_of(cls: type) -> Reader:
+    """How to look at tensors of a type."""
+    if cls is type(None):
+        return _look_none
+    if is_torch(cls):
+        return _look_torch
+    if _is_masked(cls):
+        return _refuse_masked
+    return attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
 
 
-class _Frozen(dict[type, bool]):
-    """Whether arrays of a type never change."""
-
-    def __missing__(self, cls: type) -> bool:
-        found = self[cls] = is_of_jax(cls)
-        return found
+def look(value: Any) -> Look:
+    """How a tensor looks to a launch. Raises what its library raises where it cannot be read."""
+    cls: type = type(value)
+    return _reader_of(cls)(value)
 
 
-READERS = Readers()
 # How an optional tensor that is not given looks.
 NO_TENSOR: Look = (0, (), (), None)
 
@@ -57,9 +51,6 @@ def is_leased(value: Any) -> bool:
 def is_foreign(value: Any) -> bool:
     """Whether a value is an array of another library, whose reader does not wait for launches."""
     return value is not None and not hasattr(type(value), "_tilec_facts_")
-
-
-FROZEN = _Frozen()
 
 
 def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> TensorFacts:
@@ -201,7 +192,7 @@ def _interface_facts(value: Any) -> TensorFacts:
         stride=settled_stride(shape, stride),
         dtype=dtype.name if dtype else foreign,
         device=device,
-        readonly=bool(readonly) or FROZEN[type(value)],
+        readonly=bool(readonly) or is_of_jax(type(value)),
     )
 
 
@@ -247,7 +238,7 @@ def _dlpack_facts(value: Any) -> TensorFacts:
         stride=settled_stride(view.shape, view.stride),
         dtype=dtype.name if dtype else "DLPack type code {} of {} bits".format(*view.dtype),
         device=ON_ANY if 0 in view.shape and device != ON_GPU else device,
-        readonly=view.readonly or FROZEN[type(value)],
+        readonly=view.readonly or is_of_jax(type(value)),
     )
 
 
@@ -274,7 +265,7 @@ def _host_facts(value: Any) -> TensorFacts:
         stride=settled_stride(shape, stride),
         dtype=dtype.name if dtype else name,
         device=ON_CPU,
-        readonly=bool(readonly) or FROZEN[type(value)],
+        readonly=bool(readonly) or is_of_jax(type(value)),
     )
 
 

@@ -39,7 +39,7 @@ from tilec_runtime.checks import Call
 from tilec_runtime.grid import MOST_TILES, GridWish
 from tilec_runtime.images import Function
 from tilec_runtime.keys import Slots, has_slot
-from tilec_runtime.layout import TensorFacts, byte_range, nested
+from tilec_runtime.layout import TensorFacts, byte_range, nesting
 from tilec_runtime.limits import MOST_THREADS_ALONG, cluster_of, is_tile
 from tilec_runtime.lowering import TensorTerms, lowered, number, truth
 from tilec_runtime.model.dtype import DTYPES
@@ -109,7 +109,7 @@ def why_exact(call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequ
         facts = call.tensors.get(param.name)
         if facts is None or facts.contiguous:
             continue
-        if param.out and not nested(facts):
+        if param.out and nesting(facts) is None:
             return "whether a strided output overlaps itself is searched for"
         if min(facts.stride) < 0 or DTYPES[facts.dtype].packed:
             return "a tensor has negative strides, or gaps between elements that share bytes"
@@ -291,15 +291,16 @@ class _Conditions:
                 check(binary(op.GE, step, 0))
             end = binary(op.ADD, end, binary(op.MUL, binary(op.SUB, extent, 1), step))
         if param.out and not self.exact:
-            self._nested(terms)
+            self._nested(terms, nesting(facts) or ())
         self._wanted_strides(param, terms)
         return self.write.kept(binary(op.MUL, end, facts.itemsize))
 
-    def _nested(self, terms: TensorTerms) -> None:
-        """An output's dimensions lie within each other, so that no two indices name one element."""
-        check, inner = self.write.check, [binary(op.MUL, extent, step) for extent, step in zip(terms.shape, terms.stride, strict=True)]
-        for outer, within in zip(terms.stride, [*inner[1:], 1], strict=True):
-            check(binary(op.GE, outer, within))
+    def _nested(self, terms: TensorTerms, order: Sequence[int]) -> None:
+        """An output's dimensions lie within each other in this order, so that no two indices name one element."""
+        within: Term = 1
+        for dim in reversed(order):
+            self.write.check(binary(op.GE, terms.stride[dim], within))
+            within = binary(op.MUL, terms.shape[dim], terms.stride[dim])
 
     def _wanted_strides(self, param: Param, terms: TensorTerms) -> None:
         for wanted, extent, step in zip(param.stride or (), terms.shape, terms.stride, strict=False):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -87,7 +86,7 @@ class _Entry:
     __slots__ = ("lock", "made", "value")
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = ForkLock()
         self.made = False
         self.value: Any = None
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from tilec_runtime.arguments import READERS
+from tilec_runtime.arguments import look
 from tilec_runtime.contract import Contract
 from tilec_runtime.layout import Look
 from tilec_runtime.program import BOUND
@@ -22,7 +22,7 @@ def facts_of(contract: Contract, values: tuple[Any, ...]) -> tuple[Key, Slots]:
     is contiguous; of every other argument its type, and by their bits the values that expressions read and that have no slot. A
     tensor that is no tensor, or that cannot be read, raises what its library raises.
     """
-    return key_and_slots(contract, values, [READERS[type(values[place])](values[place]) for place in contract.tensors])
+    return key_and_slots(contract, values, [look(values[place]) for place in contract.tensors])
 
 
 def key_and_slots(contract: Contract, values: tuple[Any, ...], looks: Iterable[Look]) -> tuple[Key, Slots]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.arguments import is_foreign, is_leased
@@ -14,11 +12,11 @@ from tilec_runtime.grid import GridWish
 from tilec_runtime.handles import current_stream, stream_handle
 from tilec_runtime.keys import Key, Slots, facts_of
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
-from tilec_runtime.native import NoTable, table_of
+from tilec_runtime.native import LauncherBase, table_of
 from tilec_runtime.packing import Block
-from tilec_runtime.plans import MISFITS, MOST_PLANS, Plan, Plans, Ready
+from tilec_runtime.plans import MOST_PLANS, Plan, Plans, Ready
 from tilec_runtime.prepare import Explanation, Site, explain, prepare
-from tilec_runtime.scalars import is_number
+from tilec_runtime.scalars import MISFITS, is_number
 from tilec_runtime.seam_types import LaunchCall
 from tilec_runtime.select import narrowed, require_built, require_options
 from tilec_runtime.tensors.recording import Recording, own_recording, recording_of
@@ -27,21 +25,23 @@ from tilec_runtime.uncopied import Uncopied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tilec_runtime._core import Table
     from tilec_runtime.occupancy import Residency
     from tilec_runtime.protocols import StreamLike
     from tilec_runtime.tileir.trace import Coordinates, Stepper
 
 
-class Launcher(Uncopied):
-    """A kernel on a device, ready to be called.
+class Launcher(Uncopied, LauncherBase):
+    """A kernel on a device, ready to be called: `launcher(*args, stream=None, **kwargs)`.
 
     Calls are checked before the driver is asked, and enqueue at once: they return when the launch is in the stream. On the cpu device a
     call with an array that is no tensor of tilec's returns when the launch is done. A launcher may be called from any thread.
 
+    A call whose plan is cached runs in the launch core, which calls a method of this class for every other one.
+
     Attributes:
         pinned: the axes that it is restricted to.
         plans: of calls that were prepared.
+        site: where it launches.
     """
 
     def __init__(
@@ -49,16 +49,13 @@ class Launcher(Uncopied):
     ) -> None:
         """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is asked when it is first needed."""
         self._info = info
-        self._site = site
+        self.site = site
         self.pinned = dict(pinned or {})
         self.plans = Plans()
-        self._table: Table | NoTable | None = None
+        self._tabled = False  # whether the launch core was asked for a table
         self._grid = grid
-        self._gridded: dict[tuple[GridWish, ...], Launcher] = {}
-        self._lock = threading.Lock()
         self._contract: Contract | None = None
-        self._restricted: dict[tuple[Any, ...], Launcher] = {}
-        self._optioned: dict[tuple[Any, ...], Launcher] = {}
+        self._derived: dict[tuple[Any, ...], Launcher] = {}
 
     @property
     def info(self) -> KernelInfo:
@@ -68,103 +65,71 @@ class Launcher(Uncopied):
             BundleError: it is damaged.
         """
         if isinstance(self._info, str):
-            self._info = self._site.bundle.kernel(self._info)
+            self._info = self.site.bundle.kernel(self._info)
         return self._info
+
+    @property
+    def contract(self) -> Contract:
+        """What every launch is held against. Threads that ask at once may each read it."""
+        contract = self._contract
+        if contract is None:
+            contract = self._contract = Contract(self.info)
+        return contract
 
     def __repr__(self) -> str:
         """Kernel, device, and the axes it is restricted to."""
         pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
-        return f"<Launcher {self.info.name}{pins} on {self._site.device}>"
+        return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
 
-    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
-        """Check the arguments and enqueue the kernel.
-
-        Args:
-            args: the kernel's arguments in order.
-            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int. None is the current stream
-                of the arrays' library (torch, CuPy), and the device's default stream for all other arrays.
-            kwargs: arguments by name, and axes (`BM=128`).
-
-        Raises:
-            LaunchError: the call was refused; nothing was enqueued.
-            NoImageError: the bundle has no image for this device.
-            DriverError: the driver refused the image or the launch.
-            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the kernel failed.
-        """
-        contract = self._contract or self._ready()
-        if kwargs or len(args) < contract.required or len(args) > len(contract.params):
-            args, chosen = bind(contract, args, kwargs)
-            if chosen:
-                self._restrict(chosen).launch(stream, args)
-                return
+    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
+        """Make a call that the launch core did not."""
+        if kwargs or len(args) != len(self.contract.params):
+            values, chosen = bind(self.contract, args, kwargs)
+            self._restrict(chosen).launch(stream, values)
         else:
-            args += contract.defaults[len(args) :]
-        self.launch(stream, args)
+            self._launch(stream, args)
 
-    def launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
-        """Check the arguments and enqueue the kernel; generated code calls this.
-
-        On the cpu device, a launch that takes an array of another library returns when it is done:
-        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are read.
-
-        Args:
-            stream: where to enqueue, as for a call.
-            values: every argument, in order.
-            choices: the value of every axis that a caller chooses, in the manifest's order; None
-                leaves an axis open. Empty where the caller chooses none.
-
-        Raises:
-            As for a call.
-        """
-        if stream is None:
-            stream = current_stream(values)
-        self.enqueue(stream, values, choices)
-        if self._site.driver.holds_arguments:
+    def _launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
+        """Make a launch that the launch core did not."""
+        if choices:
+            named = zip(self.contract.choices, choices, strict=True)
+            self._restrict({name: value for name, value in named if value is not None}).launch(stream, values)
+            return
+        stream = current_stream(values) if stream is None else stream
+        self.enqueue(stream, values)
+        if self.site.driver.holds_arguments:
             self._complete(stream, values)
 
-    def enqueue(self, stream: StreamLike, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
-        """Do as `launch` does, and wait on no device: an op waits for all that it has enqueued.
+    def enqueue(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
+        """Do as `launch` does, and wait on no device.
 
         Raises:
             As for a call.
         """
-        if choices:
-            self._chosen(choices).enqueue(stream, values)
-            return
-        contract = self._contract or self._ready()
+        contract, site = self.contract, self.site
         check_count(contract, values)
         handle = stream_handle(stream, contract.name)
-        answer = False if self._table is None else self._table.launch(handle, values)
-        if answer is True:
-            return
-        if answer is None or answer is False:
-            plan = self._launch_plainly(handle, values)
-            if plan is not None:
-                self._keep(values, plan)
-        else:
-            self._refused(answer, handle, values)
-
-    def _launch_plainly(self, handle: int, values: tuple[Any, ...]) -> Plan | None:
-        """Launch a call that the launch core does not do alone; return its plan, None where the core or a graph has it now."""
-        contract, site = self._ready(), self._site
         leased = [place for place in contract.tensors if is_leased(values[place])]
-        if leased:
-            self._check_leases(contract, values, leased)
-            recording = recording_of(site.driver, site.device.ordinal, handle)
-            if recording is not None:
-                self._record(recording, handle, values, leased)
-                return None
-            answer = False if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
-            if answer is True:
-                return None
-            if answer is not None and answer is not False:
-                self._refused(answer, handle, values)
-                return None
-        return self._launch_in_python(handle, values, leased)
+        self._check_leases(contract, values, leased)
+        recording = recording_of(site.driver, site.device.ordinal, handle) if leased else None
+        if recording is not None:
+            self._record(recording, handle, values, leased)
+        elif not (leased and self._launch_leased(handle, values, leased)):
+            plan = self._launch_in_python(handle, values, leased)
+            if plan is not None and plan.native:
+                self._keep(values, plan)
+
+    def _launch_leased(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
+        """Let the launch core launch tensors with leases, which were checked; whether it did."""
+        answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
+        if answer is None or isinstance(answer, bool):
+            return answer is True
+        self._refused(answer, handle, values)
+        return True
 
     def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Plan | None:
         """Launch without the launch core; return the plan, None for a stream that is captured."""
-        driver, ordinal = self._site.driver, self._site.device.ordinal
+        driver, ordinal = self.site.driver, self.site.device.ordinal
         facts = self._facts(values)
         ready = self._known(facts)
         if not leased:
@@ -186,46 +151,49 @@ class Launcher(Uncopied):
 
         def order() -> None:
             for place in leased:
-                values[place].storage.pass_through(handle, write=self._ready().params[place].out)
+                values[place].storage.pass_through(handle, write=self.contract.params[place].out)
 
         return order
 
     def _keep(self, values: tuple[Any, ...], plan: Plan) -> None:
         """Let the launch core do later calls like this one. Its table is made behind the first launch, when the device has its context."""
+        if not self._tabled:
+            self._tabled, self._table = True, table_of(self.contract, self.site.driver, self.site.device.ordinal)
         table = self._table
         if table is None:
-            table = self._table = table_of(self._ready(), self._site.driver, self._site.device.ordinal)
-        if plan.lasting and not plan.exact and not plan.scratch:
-            added = False
-            with contextlib.suppress(ValueError, TypeError, OverflowError):  # a plan beyond the limits of the core
-                added = table.add(values, plan)
-            known = self._known(self._facts(values)) if added else None
-            if added and (known is None or known.plan is not plan):  # another thread changed an array before it was added
-                table.clear()
+            return
+        try:
+            added = table.add(values, plan)
+        except (ValueError, TypeError, OverflowError):  # beyond the limits of the core
+            plan.native = added = False
+        known = self._known(self._facts(values)) if added else None
+        if added and (known is None or known.plan is not plan):  # another thread changed an array before it was added
+            table.clear()
 
-    def _refused(self, result: Any, handle: int, values: tuple[Any, ...]) -> None:
+    def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
         """Let the driver deal with a launch of the launch core that it refused."""
+        handle = stream_handle(current_stream(values) if stream is None else stream, self.info.name)
 
         def again() -> int:
-            leased = [place for place in self._ready().tensors if is_leased(values[place])]
+            leased = [place for place in self.contract.tensors if is_leased(values[place])]
             self._launch_in_python(handle, values, leased)
             return 0
 
-        self._site.driver.launch_failed(self._site.device.ordinal, result, handle, again, self.info.name)
+        self.site.driver.launch_failed(self.site.device.ordinal, result, handle, again, self.info.name)
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
         """Wait for a launch on the cpu device that takes an array of another library, unless a capture or the op of this stream does."""
         from tilec_runtime.running import RUNNING  # launches on a GPU do not ask
 
-        if any(is_foreign(values[place]) for place in self._ready().tensors):
-            driver, ordinal, handle = self._site.driver, self._site.device.ordinal, stream_handle(stream, self.info.name)
+        if any(is_foreign(values[place]) for place in self.contract.tensors):
+            driver, ordinal, handle = self.site.driver, self.site.device.ordinal, stream_handle(stream, self.info.name)
             waited = RUNNING.op is not None and RUNNING.stream == handle
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
     def _record(self, recording: Recording, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
         """Launch on a stream that is captured: its graph learns of the tensors, and keeps what the launch uses."""
-        contract, site = self._ready(), self._site
+        contract, site = self.contract, self.site
         for place in leased:
             recording.touch(values[place].storage, write=contract.params[place].out)
         values = tuple(value.raw() if place in leased else value for place, value in enumerate(values))
@@ -239,7 +207,7 @@ class Launcher(Uncopied):
 
     def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
         """Call the driver, and give the argument block back to the plan."""
-        driver = self._site.driver
+        driver = self.site.driver
         result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(ready.plan, call, block, handle, result)
@@ -247,9 +215,9 @@ class Launcher(Uncopied):
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
-        driver, name = self._site.driver, self.info.name
+        driver, name = self.site.driver, self.info.name
         try:
-            driver.launch_failed(self._site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
+            driver.launch_failed(self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
         except BaseException:
             plan.bound.clear()
             raise
@@ -257,21 +225,21 @@ class Launcher(Uncopied):
     def _facts(self, values: tuple[Any, ...]) -> tuple[Key, Slots] | None:
         """Class and slots of a call; None where an argument cannot be read, which `prepare` then explains."""
         try:
-            return facts_of(self._ready(), values)
+            return facts_of(self.contract, values)
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
     def _known(self, facts: tuple[Key, Slots] | None) -> Ready | None:
         """A cached plan for a call; None on a miss."""
         try:
-            return None if facts is None else self.plans.find(self._ready(), *facts)
+            return None if facts is None else self.plans.find(self.contract, *facts)
         except Exception:  # noqa: BLE001 - extents that are no numbers, as torch's of jagged tensors: `prepare` says so
             return None
 
     def _prepared(self, values: tuple[Any, ...], facts: tuple[Key, Slots] | None) -> Ready:
         """Make the plan of a call on a miss, and cache it."""
-        contract = self._ready()
-        plan, slots = prepare(contract, values, self.pinned, self._site, self._grid)
+        contract = self.contract
+        plan, slots = prepare(contract, values, self.pinned, self.site, self._grid)
         if facts is not None and facts == self._facts(values):  # no other thread has changed an array meanwhile
             self.plans.add(contract, *facts, plan)
         ready = plan.ready(slots)
@@ -297,15 +265,10 @@ class Launcher(Uncopied):
             return ready.plan.fill(ready, values)
         except MISFITS as error:
             name = self.info.name
-            prepare(self._ready(), values, self.pinned, self._site, self._grid)  # raises for a number that does not fit its parameter
+            prepare(self.contract, values, self.pinned, self.site, self._grid)  # raises for a number that does not fit its parameter
             what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
             raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
-
-    def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Launcher:
-        """This launcher, restricted to the axis values that a caller chose by place."""
-        named = zip(self._ready().choices, choices, strict=True)
-        return self._restrict({name: value for name, value in named if value is not None})
 
     def variant(self, **axes: AxisValue | None) -> Launcher:
         """This launcher, restricted to some values of its axes; one that is None is left as it is.
@@ -313,7 +276,7 @@ class Launcher(Uncopied):
         Raises:
             VariantError: an axis or a value that was not built, or no variant with these values together.
         """
-        contract = self._ready()
+        contract = self.contract
         chosen = given_axes(contract, axes)
         require_built(contract, self.pinned, chosen)
         return self._restrict(chosen)
@@ -324,31 +287,22 @@ class Launcher(Uncopied):
         Raises:
             VariantError: there is none; the message names what was built.
         """
-        contract = self._ready()
-        fitting = require_options(contract, self.pinned, hints, self._site.facts(self.info))
-        key = tuple(sorted(hints.items()))
-        launcher = self._optioned.get(key)
-        if launcher is None:
-            launcher = self._optioned[key] = Launcher(narrowed(self.info, fitting), self._site, self.pinned, self._grid)
-        return launcher
-
-    @property
-    def contract(self) -> Contract:
-        """What every launch is held against."""
-        return self._ready()
-
-    @property
-    def site(self) -> Site:
-        """Where it launches."""
-        return self._site
+        contract = self.contract
+        fitting = require_options(contract, self.pinned, hints, self.site.facts(self.info))
+        return self._derive(("hints", *sorted(hints.items())), info=narrowed(self.info, fitting))
 
     def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
         """This launcher, held to what a caller says of the grid."""
-        launcher = self._gridded.get(wishes)
+        return self._derive(("grid", *wishes), grid=wishes)
+
+    def _derive(self, key: tuple[Any, ...], **changed: Any) -> Launcher:
+        """A launcher that differs from this one, made once."""
+        launcher = self._derived.get(key)
         if launcher is None:
-            if len(self._gridded) >= MOST_PLANS:
-                self._gridded.clear()
-            launcher = self._gridded[wishes] = Launcher(self.info, self._site, self.pinned, wishes)
+            if len(self._derived) >= MOST_PLANS:
+                self._derived.clear()
+            same = {"info": self._info, "site": self.site, "pinned": self.pinned, "grid": self._grid}
+            launcher = self._derived[key] = Launcher(**same | changed)
         return launcher
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -357,9 +311,9 @@ class Launcher(Uncopied):
         Raises:
             LaunchError: the call would be refused.
         """
-        contract = self._ready()
+        contract = self.contract
         values, chosen = bind(contract, args, kwargs)
-        return explain(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
+        return explain(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
         """What the device holds at once of a launch with these arguments (without the stream): `max_active_blocks`, `max_cooperative_grid`
@@ -372,9 +326,9 @@ class Launcher(Uncopied):
         """
         from tilec_runtime.occupancy import residency  # no launch needs it
 
-        contract = self._ready()
+        contract = self.contract
         values, chosen = bind(contract, args, kwargs)
-        return residency(contract, values, self._restrict(chosen).pinned, self._site, self._grid)
+        return residency(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
 
     def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
         """Go through what a launch with these arguments (without the stream) would run, one operation after another.
@@ -394,35 +348,21 @@ class Launcher(Uncopied):
         # Imported here: launching on a GPU needs no interpreter.
         from tilec_runtime.stepping import step_launch
 
-        contract = self._ready()
+        contract = self.contract
         values, chosen = bind(contract, args, kwargs)
         self._check_leases(contract, values, [place for place in contract.tensors if is_leased(values[place])])
-        return step_launch(contract, values, self._restrict(chosen).pinned, self._site, block)
-
-    def _ready(self) -> Contract:
-        contract = self._contract
-        if contract is None:
-            with self._lock:
-                contract = self._contract = Contract(self.info)
-        return contract
+        return step_launch(contract, values, self._restrict(chosen).pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
-        """The launcher with these axes pinned, made once."""
+        """The launcher with these axes pinned."""
         if not axes:
             return self
-        key = tuple((name, type(axes[name]), axes[name]) for name in sorted(axes))
-        try:
-            launcher = self._restricted.get(key)
-        except TypeError:
-            launcher = None
-        if launcher is None:
-            check_axes(self._ready(), axes)
-            for name, value in self.pinned.items():
-                if axes.get(name, value) != value:
-                    what = f"{self.info.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
-                    raise VariantError(what, kernel=self.info.name)
-            launcher = self._restricted[key] = Launcher(self.info, self._site, {**self.pinned, **axes}, self._grid)
-        return launcher
+        check_axes(self.contract, axes)
+        for name, value in self.pinned.items():
+            if axes.get(name, value) != value:
+                what = f"{self.info.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
+                raise VariantError(what, kernel=self.info.name)
+        return self._derive(tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)), pinned={**self.pinned, **axes})
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""

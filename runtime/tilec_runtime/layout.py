@@ -119,14 +119,17 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
     return low * facts.itemsize, (high + 1) * facts.itemsize
 
 
-def nested(facts: TensorFacts) -> bool:
-    """Whether steps of each dimension pass all elements of the next, as in rows of a larger matrix: no two indices name one element."""
+def nesting(facts: TensorFacts) -> list[int] | None:
+    """The dimensions, outermost first, if steps of each pass all elements of the next, so that no two indices name one element: as in rows
+    or columns of a larger matrix. None where they are interleaved.
+    """
+    order = sorted(range(len(facts.shape)), key=lambda dim: (facts.stride[dim], facts.shape[dim]), reverse=True)
     reach = 1
-    for extent, stride in zip(reversed(facts.shape), reversed(facts.stride), strict=True):
-        if stride < reach:
-            return False
-        reach = extent * stride
-    return True
+    for dim in reversed(order):
+        if facts.stride[dim] < reach:
+            return None
+        reach = facts.shape[dim] * facts.stride[dim]
+    return order
 
 
 def overlaps_itself(facts: TensorFacts) -> bool:

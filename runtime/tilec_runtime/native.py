@@ -8,14 +8,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.arguments import is_torch, tensor_facts
+from tilec_runtime.handles import current_stream, handle_attribute, handle_of
 from tilec_runtime.layout import is_of_jax
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.packing import encoded
 from tilec_runtime.tensors.recording import RECORDINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilec_runtime._core import Table
     from tilec_runtime.contract import Contract
+    from tilec_runtime.model.kernel import AxisValue
+    from tilec_runtime.protocols import StreamLike
     from tilec_runtime.seam import DeviceDriver
 
 # How the core reads arrays of a type (`enum reading_kind` in _core/array.h).
@@ -34,25 +39,53 @@ def reading_of(cls: type) -> int:
     return BY_PYTHON if is_of_jax(cls) else BY_EXCHANGE
 
 
-class NoTable:
-    """Stands for a table where launches take Python's path."""
+class PlainLauncher:
+    """The base type of launchers where there is no launch core: Python makes every launch."""
 
-    def launch(self, _stream: int, _values: tuple[Any, ...], _order: Any = None) -> None:
-        """Say that the call is Python's."""
+    _table: Table | None = None  # of cached plans
+    _call: Callable[..., None]
+    _launch: Callable[..., None]
 
-    def add(self, _values: tuple[Any, ...], _plan: Any) -> bool:
-        """Keep nothing."""
-        return False
+    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
+        """Check the arguments and enqueue the kernel.
 
-    def clear(self) -> None:
-        """Drop nothing."""
+        Args:
+            args: the kernel's arguments in order.
+            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int. None is the current stream
+                of the arrays' library (torch, CuPy), and the device's default stream for all other arrays.
+            kwargs: arguments by name, and axes (`BM=128`).
+
+        Raises:
+            LaunchError: the call was refused; nothing was enqueued.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image or the launch.
+            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the kernel failed.
+        """
+        self._call(*args, stream=stream, **kwargs)
+
+    def launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), /) -> None:
+        """Check the arguments and enqueue the kernel; generated code calls this.
+
+        On the cpu device, a launch that takes an array of another library returns when it is done:
+        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are read.
+
+        Args:
+            stream: where to enqueue, as for a call.
+            values: every argument, in order.
+            choices: the value of every axis that a caller chooses, in the manifest's order; None
+                leaves an axis open. Empty where the caller chooses none.
+
+        Raises:
+            As for a call.
+        """
+        self._launch(stream, values, choices)
 
 
-def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | NoTable:
-    """Return an empty table of plans for a launcher."""
+def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | None:
+    """Return an empty table of plans for a launcher; None where Python makes its launches."""
     target = None if CORE is None else driver.launch_target(ordinal)
     if CORE is None or target is None:
-        return NoTable()
+        return None
     try:
         table: Table = CORE.Table(
             parameters=len(contract.params),
@@ -65,7 +98,7 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
             adopts=ordinal == 0,  # see `Driver.adopt`
         )
     except (OSError, ValueError):  # an old driver; a kernel of more parameters than the core takes
-        return NoTable()
+        return None
     return table
 
 
@@ -83,7 +116,7 @@ def _loaded() -> ModuleType | None:
         configure = _core.configure
     except (ImportError, AttributeError):  # no extension was built: the directory of its sources may be found in its place
         return None
-    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded)
+    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded, handle_attribute, handle_of, current_stream)
     return _core
 
 
@@ -96,3 +129,7 @@ def absence() -> str:
 
 # The launch core; None where launches take Python's path.
 CORE = _loaded()
+if TYPE_CHECKING:
+    LauncherBase = PlainLauncher
+else:
+    LauncherBase = PlainLauncher if CORE is None else CORE.Launcher  # the same in C

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,6 @@ MOST_PLANS = 1024
 MOST_ALIKE = 16
 # Bound launches that a plan keeps, by shape and stream; with more in turn than this it starts over.
 MOST_BOUND = 64
-# What packing raises where a number does not fit.
-MISFITS = (struct.error, OverflowError, TypeError, ValueError)
 
 
 class Plan:
@@ -39,7 +36,7 @@ class Plan:
         template, offsets, patches: of the argument block (`Packing`).
         cluster, cooperative, programmatic: of its launches.
         lasting: whether later calls may use it.
-        scratch: whether what enqueues it also allocates memory.
+        native: whether the launch core may launch it, which allocates no memory and takes plans up to its limits.
         bound: the driver's calls that enqueue it, by stream and shape.
     """
 
@@ -58,9 +55,9 @@ class Plan:
     ) -> None:
         """Keep what a launch needs of a call that was checked; `addresses` are the slots of the tensors' addresses."""
         self.variant, self.function, self.exact = variant, function, exact
-        self.scratch = scratch
         self.cluster, self.cooperative, self.programmatic = shape.cluster, shape.cooperative, shape.programmatic
         self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
+        self.native = self.lasting and not exact and not scratch
         self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
         self.bound: dict[tuple[int, ...], LaunchCall] = {}
         self._blocks: list[Block] = []  # argument memory that no launch in flight uses
@@ -104,7 +101,7 @@ class Plan:
         """An argument block of one launch.
 
         Raises:
-            Exception: one of `MISFITS`: a number does not fit.
+            Exception: one of `scalars.MISFITS`: a number does not fit.
         """
         try:
             block = self._blocks.pop()

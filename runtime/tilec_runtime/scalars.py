@@ -13,6 +13,8 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import value_class
 
 Encode = Callable[[Any], Any]
+# What packing raises where a number does not fit.
+MISFITS = (struct.error, OverflowError, TypeError, ValueError)
 
 # Format character of the struct module; small floats are encoded first and packed as unsigned integers.
 _FORMATS = {
@@ -134,8 +136,10 @@ def refusal(value: Any, dtype: str) -> str:
         return f"takes an integer ({dtype}), got {value!r}"
     encode = encoder_of(dtype)
     try:
+        if isinstance(plain, str | bytes):  # of NumPy; `float` reads text
+            raise TypeError
         struct.pack(f"={_FORMATS[dtype]}", encode(plain) if encode else plain)
-    except (struct.error, OverflowError):
+    except MISFITS:
         return f"is {shown(value)}, which {dtype} cannot hold{_bounds(dtype)}"
     return ""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from operator import attrgetter
 from typing import Any, final
 
 from tilec_runtime import marks
 from tilec_runtime.devices import driver_of, ordinal_of
 from tilec_runtime.errors import SchedulingError, TilecError
-from tilec_runtime.handles import HANDLES, stream_handle
+from tilec_runtime.handles import stream_handle
 from tilec_runtime.layout import ON_CPU
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.seam import DeviceDriver
@@ -114,6 +113,3 @@ class Stream(Uncopied):
             if error is None:
                 raise
             warnings.warn(f"work on a stream failed, and nobody waited for it: {failure}", RuntimeWarning, stacklevel=2)
-
-
-HANDLES[Stream] = attrgetter("_handle")  # None for one that is closed, which no launch has a record of

@@ -321,3 +321,20 @@ enum outcome array_read(
     Py_XDECREF(reader.is_neg);
     return outcome;
 }
+
+enum streams array_stream(struct core *core, PyObject *value, int device, CUstream *stream)
+{
+    const struct reader *reader = reader_of(core, Py_TYPE(value));
+    if (reader == NULL) {
+        PyErr_Clear();
+        return STREAMS_OF_PYTHON;
+    }
+    if (reader->kind == BY_OWNER)
+        return NO_STREAMS;
+    if (reader->kind != BY_TORCH_EXCHANGE || reader->api->current_work_stream == NULL || device < 0)
+        return STREAMS_OF_PYTHON;
+    if (reader->api->current_work_stream(kDLCUDA, device, stream) == 0 && !PyErr_Occurred())
+        return CURRENT_STREAM;
+    PyErr_Clear();
+    return STREAMS_OF_PYTHON;
+}

@@ -26,6 +26,12 @@ struct facts {
 enum outcome array_read(
     struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts);
 
+/* What is known of the current stream of an array's library. */
+enum streams { NO_STREAMS, CURRENT_STREAM, STREAMS_OF_PYTHON /* only Python can tell */ };
+
+/* Find the current stream of the library of an array that was read, on a device. */
+enum streams array_stream(struct core *core, PyObject *value, int device, CUstream *stream);
+
 /* Drop the cached readers. */
 void array_clear(struct core *core);
 

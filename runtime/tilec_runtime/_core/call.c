@@ -118,20 +118,79 @@ static bool read_other(PyObject *value, bool keyed, struct call *call)
 }
 
 enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, bool minded, struct call *call)
+    struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback, bool minded, struct call *call)
 {
     call->values = values;
     call->slot_count = call->key_count = 0;
-    if (!PyTuple_CheckExact(values) || (size_t)PyTuple_GET_SIZE(values) != signature->parameters)
-        return DECLINED;
     for (size_t i = 0; i < signature->tensor_count; i++) {
         call->tensor_slots[i] = (uint16_t)call->slot_count;
-        enum outcome outcome = read_tensor(core, PyTuple_GET_ITEM(values, signature->tensors[i]), fallback, minded, call);
+        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], fallback, minded, call);
         if (outcome != DONE)
             return outcome;
     }
     for (size_t i = 0; i < signature->other_count; i++)
-        if (!read_other(PyTuple_GET_ITEM(values, signature->others[i]), signature->keyed[i], call))
+        if (!read_other(values[signature->others[i]], signature->keyed[i], call))
             return DECLINED;
+    return DONE;
+}
+
+/* Streams ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* Take a handle: an int of 64 bits without sign. */
+static enum outcome take_handle(PyObject *number, CUstream *handle)
+{
+    if (number == NULL || !PyLong_Check(number))
+        return declined();
+    *handle = (CUstream)(uintptr_t)PyLong_AsUnsignedLongLong(number);
+    return PyErr_Occurred() ? declined() : DONE;
+}
+
+/* Ask Python once which attribute of a type of streams has the handle. The last type is kept: programs have one. */
+static PyObject *handle_attribute(struct core *core, PyTypeObject *type)
+{
+    if (core->stream_type != type) {
+        PyObject *name = PyObject_CallOneArg(core->stream_attribute, (PyObject *)type);
+        if (name == NULL)
+            return NULL;
+        Py_XSETREF(core->stream_name, name);
+        Py_XSETREF(core->stream_type, (PyTypeObject *)Py_NewRef(type));
+    }
+    return core->stream_name;
+}
+
+enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle)
+{
+    if (PyLong_CheckExact(stream))
+        return take_handle(stream, handle);
+    PyObject *name = handle_attribute(core, Py_TYPE(stream)), *number = NULL;
+    if (name != NULL)
+        number = name == Py_None ? PyObject_CallOneArg(core->stream_handle, stream) : PyObject_GetAttr(stream, name);
+    enum outcome outcome = take_handle(number, handle);
+    Py_XDECREF(number);
+    return outcome;
+}
+
+static enum outcome current_stream(struct core *core, const struct signature *signature, const struct call *call, CUstream *handle)
+{
+    PyObject *values = PyTuple_New((Py_ssize_t)signature->parameters);
+    for (size_t i = 0; values != NULL && i < signature->parameters; i++)
+        PyTuple_SET_ITEM(values, (Py_ssize_t)i, Py_NewRef(call->values[i]));
+    PyObject *number = values == NULL ? NULL : PyObject_CallOneArg(core->current_stream, values);
+    enum outcome outcome = take_handle(number, handle);
+    Py_XDECREF(number);
+    Py_XDECREF(values);
+    return outcome;
+}
+
+enum outcome call_stream(struct core *core, const struct signature *signature, const struct call *call, CUstream *handle)
+{
+    *handle = NULL; /* the default stream, where no library has a current one */
+    for (size_t i = 0; i < signature->tensor_count; i++) {
+        PyObject *value = call->values[signature->tensors[i]];
+        int device = (int)(int32_t)(call->key[i] >> 32);
+        enum streams streams = value == Py_None ? NO_STREAMS : array_stream(core, value, device, handle);
+        if (streams != NO_STREAMS)
+            return streams == CURRENT_STREAM ? DONE : current_stream(core, signature, call, handle);
+    }
     return DONE;
 }

@@ -12,7 +12,7 @@ struct signature {
 };
 
 struct call {
-    PyObject *values; /* the caller's tuple, in parameter order */
+    PyObject *const *values; /* the caller's, in parameter order */
     size_t slot_count, key_count;
     uint16_t tensor_slots[MOST_TENSORS]; /* the slot of each tensor's address */
     int64_t slots[MOST_SLOTS];
@@ -22,9 +22,15 @@ struct call {
 /* Read a signature from Python: sequences of places. */
 bool signature_read(struct signature *signature, Py_ssize_t parameters, PyObject *tensors, PyObject *others, PyObject *keyed);
 
-/* Read a call; `fallback` is Python's reader of arrays, `minded` says whether the caller minds leases of tensors of tilec's own. Types in
- * the key are borrowed from the values. */
+/* Read a call of all parameters; `fallback` is Python's reader of arrays, `minded` says whether the caller minds leases of tensors of tilec's
+ * own. Types in the key are borrowed from the values. */
 enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *values, PyObject *fallback, bool minded, struct call *call);
+    struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback, bool minded, struct call *call);
+
+/* Find the handle of a stream. May run Python. */
+enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle);
+
+/* Find the stream of a call that names none: the current one of the first array whose library has one. May run Python. */
+enum outcome call_stream(struct core *core, const struct signature *signature, const struct call *call, CUstream *handle);
 
 #endif

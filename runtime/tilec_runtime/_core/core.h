@@ -56,9 +56,14 @@ struct core {
     PyObject *dtype_numbers; /* {name: index in `dtypes`} */
     PyObject *classify;      /* (type) -> kind of reading */
     PyObject *encode;        /* (format, value) -> bytes, for values that C does not encode */
+    PyObject *stream_attribute; /* (type) -> name of the attribute of such streams that has the handle; None where Python asks */
+    PyObject *stream_handle;    /* (stream) -> handle */
+    PyObject *current_stream;   /* (values) -> handle of the current stream of their library */
+    PyTypeObject *stream_type;  /* the last type of streams that was met */
+    PyObject *stream_name;      /* its attribute */
     struct reader readers[MOST_READERS];
     size_t reader_count;
-    PyTypeObject *plan_type, *table_type;
+    PyTypeObject *plan_type, *table_type, *launcher_type;
     PyObject *name_ptr, *name_shape, *name_stride, *name_dtype, *name_device, *name_readonly;
     struct driver driver;
 };

@@ -1,5 +1,6 @@
 /* The extension module `tilec_runtime._core`: launches on the fast path. docs/runtime-core.md walks one launch through it. */
 #include "array.h"
+#include "launcher.h"
 #include "plan.h"
 #include "table.h"
 
@@ -46,19 +47,22 @@ static bool read_dtypes(struct core *core, PyObject *rows)
 /* Functions -------------------------------------------------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(configure_doc,
-    "configure(dtypes, classify, encode, /)\n--\n\n"
-    "Take what Python knows: (name, DLPack code, bits) of each dtype, how arrays of a type are read, and the encoder of values.\n\n"
+    "configure(dtypes, classify, encode, stream_attribute, stream_handle, current_stream, /)\n--\n\n"
+    "Take what Python knows: (name, DLPack code, bits) of each dtype, how arrays of a type are read, the encoder of values, and of streams\n"
+    "the attribute of a type that has the handle, the handle, and the current one for the values of a call.\n\n"
     "Call it once, before the first table.");
 
 static PyObject *configure(PyObject *module, PyObject *args)
 {
     struct core *core = core_of(module);
-    PyObject *dtypes, *classify, *encode;
-    if (!PyArg_ParseTuple(args, "O!OO:configure", &PyTuple_Type, &dtypes, &classify, &encode) || !read_dtypes(core, dtypes))
+    PyObject *dtypes, *given[5];
+    if (!PyArg_ParseTuple(args, "O!OOOOO:configure", &PyTuple_Type, &dtypes, &given[0], &given[1], &given[2], &given[3], &given[4]) ||
+        !read_dtypes(core, dtypes))
         return NULL;
     array_clear(core);
-    Py_XSETREF(core->classify, Py_NewRef(classify));
-    Py_XSETREF(core->encode, Py_NewRef(encode));
+    PyObject **places[] = {&core->classify, &core->encode, &core->stream_attribute, &core->stream_handle, &core->current_stream};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        Py_XSETREF(*places[i], Py_NewRef(given[i]));
     Py_RETURN_NONE;
 }
 
@@ -173,18 +177,26 @@ static int module_exec(PyObject *module)
         return -1;
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
-    if (core->plan_type == NULL || core->table_type == NULL)
+    core->launcher_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &launcher_spec, NULL);
+    if (core->plan_type == NULL || core->table_type == NULL || core->launcher_type == NULL)
         return -1;
-    return PyModule_AddType(module, core->table_type);
+    return PyModule_AddType(module, core->table_type) < 0 ? -1 : PyModule_AddType(module, core->launcher_type);
 }
+
+/* The objects that the state owns, but for the readers and the names of attributes. */
+#define OWNED(core) \
+    { \
+        (PyObject **)&(core)->plan_type, (PyObject **)&(core)->table_type, (PyObject **)&(core)->launcher_type, &(core)->classify, \
+            &(core)->encode, &(core)->stream_attribute, &(core)->stream_handle, &(core)->current_stream, \
+            (PyObject **)&(core)->stream_type, &(core)->stream_name, &(core)->dtype_numbers \
+    }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     struct core *core = core_of(module);
-    Py_VISIT(core->plan_type);
-    Py_VISIT(core->table_type);
-    Py_VISIT(core->classify);
-    Py_VISIT(core->encode);
+    PyObject **owned[] = OWNED(core);
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        Py_VISIT(*owned[i]);
     for (size_t i = 0; i < core->reader_count; i++) {
         Py_VISIT(core->readers[i].type);
         Py_VISIT(core->readers[i].is_neg);
@@ -196,18 +208,13 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 static void module_free(void *module)
 {
     struct core *core = core_of(module);
+    PyObject **owned[] = OWNED(core), **names[] = {&core->name_ptr, &core->name_shape, &core->name_stride, &core->name_dtype,
+                                          &core->name_device, &core->name_readonly};
     array_clear(core);
-    Py_CLEAR(core->plan_type);
-    Py_CLEAR(core->table_type);
-    Py_CLEAR(core->classify);
-    Py_CLEAR(core->encode);
-    Py_CLEAR(core->dtype_numbers);
-    Py_CLEAR(core->name_ptr);
-    Py_CLEAR(core->name_shape);
-    Py_CLEAR(core->name_stride);
-    Py_CLEAR(core->name_dtype);
-    Py_CLEAR(core->name_device);
-    Py_CLEAR(core->name_readonly);
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        Py_CLEAR(*owned[i]);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        Py_CLEAR(*names[i]);
 }
 
 static PyModuleDef_Slot module_slots[] = {

@@ -184,7 +184,7 @@ static enum outcome apply_patch(
     case PATCH_OUTPUT:
         return scalar_encode((char)PyUnicode_READ_CHAR(patch->format, 0), outputs[patch->source], target) ? DONE : DECLINED;
     default:
-        return value_encode(core, patch->format, PyTuple_GET_ITEM(call->values, patch->source), target, patch->size);
+        return value_encode(core, patch->format, call->values[patch->source], target, patch->size);
     }
 }
 

@@ -48,9 +48,11 @@ static PyObject *launch_double(const struct table *table, const struct plan *pla
     const long long *of = (const long long *)prepared->outputs;
     PyObject *result = PyObject_CallFunction(table->launcher, "O(LLL)(LLL)LNN", plan->source, of[0], of[1], of[2], of[3], of[4], of[5],
         of[OUTPUT_SHARED], PyLong_FromVoidPtr(stream), PyLong_FromVoidPtr(prepared->parameters));
-    int failed = result == NULL ? 0 : PyObject_IsTrue(result);
-    if (failed == 0 && result != NULL)
+    int failed = result == NULL ? -1 : PyObject_IsTrue(result);
+    if (failed == 0)
         Py_SETREF(result, Py_NewRef(Py_True));
+    if (failed < 0)
+        Py_CLEAR(result);
     return result;
 }
 
@@ -92,6 +94,21 @@ static PyObject *launch_call(const struct table *table, const struct call *call,
     return result;
 }
 
+PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values, size_t count, PyObject *order)
+{
+    struct table *table = (struct table *)object;
+    if (PyDict_GET_SIZE(table->recordings) != 0 || count != table->signature.parameters) /* a graph may have to learn of the tensors */
+        return outcome_value(DECLINED);
+    CUstream handle;
+    struct call call;
+    enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &handle);
+    if (outcome == DONE)
+        outcome = call_read(table->core, &table->signature, values, table->read, order != NULL, &call);
+    if (outcome == DONE && stream == Py_None)
+        outcome = call_stream(table->core, &table->signature, &call, &handle);
+    return outcome == DONE ? launch_call(table, &call, handle, order) : outcome_value(outcome);
+}
+
 PyDoc_STRVAR(launch_doc,
     "launch(stream, values, order=None, /)\n--\n\n"
     "Enqueue a call whose plan is cached.\n\n"
@@ -99,31 +116,24 @@ PyDoc_STRVAR(launch_doc,
     "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
     "refused the launch. Nothing is enqueued unless it is True.");
 
-static PyObject *table_launch(struct table *table, PyObject *const *args, Py_ssize_t count)
+static PyObject *table_launch(PyObject *table, PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 2 && count != 3) {
-        PyErr_SetString(PyExc_TypeError, "launch takes a stream's handle, the values, and what orders the stream");
+    if ((count != 2 && count != 3) || !PyTuple_CheckExact(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "launch takes a stream, a tuple of values, and what orders the stream");
         return NULL;
     }
-    PyObject *order = count == 3 ? args[2] : NULL;
-    CUstream stream = PyLong_AsVoidPtr(args[0]);
-    if (stream == NULL && PyErr_Occurred())
-        return NULL;
-    if (PyDict_GET_SIZE(table->recordings) != 0) /* a graph may have to learn of the tensors */
-        return outcome_value(DECLINED);
-    struct call call;
-    enum outcome outcome = call_read(table->core, &table->signature, args[1], table->read, order != NULL, &call);
-    return outcome == DONE ? launch_call(table, &call, stream, order) : outcome_value(outcome);
+    PyObject *const *values = PySequence_Fast_ITEMS(args[1]);
+    return table_try(table, args[0], values, (size_t)PyTuple_GET_SIZE(args[1]), count == 3 ? args[2] : NULL);
 }
 
 /* Plans ------------------------------------------------------------------------------------------------------------------------------ */
 
 /* The types of the arguments that are no tensors, whose addresses are in the key. */
-static PyObject *types_of(const struct signature *signature, PyObject *values)
+static PyObject *types_of(const struct signature *signature, PyObject *const *values)
 {
     PyObject *types = PyTuple_New((Py_ssize_t)signature->other_count);
     for (size_t i = 0; types != NULL && i < signature->other_count; i++)
-        PyTuple_SET_ITEM(types, (Py_ssize_t)i, Py_NewRef(Py_TYPE(PyTuple_GET_ITEM(values, signature->others[i]))));
+        PyTuple_SET_ITEM(types, (Py_ssize_t)i, Py_NewRef(Py_TYPE(values[signature->others[i]])));
     return types;
 }
 
@@ -145,10 +155,12 @@ PyDoc_STRVAR(add_doc,
 static PyObject *table_add(struct table *table, PyObject *args)
 {
     PyObject *values, *source;
-    if (!PyArg_ParseTuple(args, "OO:add", &values, &source))
+    if (!PyArg_ParseTuple(args, "O!O:add", &PyTuple_Type, &values, &source))
         return NULL;
+    if ((size_t)PyTuple_GET_SIZE(values) != table->signature.parameters)
+        return Py_NewRef(Py_False);
     struct call call;
-    enum outcome outcome = call_read(table->core, &table->signature, values, table->read, true, &call);
+    enum outcome outcome = call_read(table->core, &table->signature, PySequence_Fast_ITEMS(values), table->read, true, &call);
     if (outcome != DONE)
         return outcome == RAISED ? NULL : Py_NewRef(Py_False);
     return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;
@@ -234,6 +246,11 @@ static void table_dealloc(struct table *table)
     Py_CLEAR(table->module);
     type->tp_free(table);
     Py_DECREF(type);
+}
+
+bool table_check(PyObject *object)
+{
+    return Py_TYPE(object)->tp_dealloc == (destructor)table_dealloc; /* nothing derives from it */
 }
 
 static PyMethodDef table_methods[] = {

@@ -4,6 +4,12 @@
 
 #include "core.h"
 
+/* Launch a call whose plan is cached; `order` is NULL where there is none. Returns what the method `launch` does. */
+PyObject *table_try(PyObject *table, PyObject *stream, PyObject *const *values, size_t count, PyObject *order);
+
+/* Whether an object is a table. */
+bool table_check(PyObject *object);
+
 extern PyType_Spec table_spec;
 
 #endif

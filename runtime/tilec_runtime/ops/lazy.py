@@ -159,7 +159,7 @@ class LazyLaunch(DeviceOp[R_co]):
     def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
         launcher = self._picked(ctx)
         ready = [argument.ready(ctx) for argument in held]
-        launcher.enqueue(ctx.stream, tuple([argument.taken for argument in ready]))
+        launcher.launch(ctx.stream, tuple([argument.taken for argument in ready]))
         settle_all(held, ctx)
         return tuple([argument.given for argument in ready])
 

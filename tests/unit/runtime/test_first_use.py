@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import warnings
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import joined
+from tilec_runtime.images import ImageStore
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -77,3 +84,25 @@ def test_threads_that_come_first_share_one_driver(code: str, failures: list[str]
     command = [sys.executable, "-c", TOGETHER + code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{failures}\n1\n", "")
+
+
+def test_an_image_that_is_loaded_at_a_fork_can_be_loaded_in_the_child() -> None:
+    store, started, go = ImageStore(), threading.Event(), threading.Event()
+
+    def slowly() -> int:
+        started.set()
+        go.wait(60)
+        return 1
+
+    thread = threading.Thread(target=lambda: store._once(("image",), slowly))
+    thread.start()
+    assert started.wait(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(store._once(("image",), lambda: 7))
+    go.set()
+    joined(thread)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

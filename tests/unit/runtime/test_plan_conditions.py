@@ -18,7 +18,6 @@ from tilec_runtime.launch import Launcher
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
-from tilec_runtime.native import NoTable
 from tilec_runtime.plans import MOST_ALIKE
 
 
@@ -162,7 +161,7 @@ def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any,
     assert len(module.add.plans) <= 2
 
 
-def test_outputs_in_rows_of_a_larger_matrix_need_one_plan() -> None:
+def test_outputs_in_rows_or_columns_of_a_larger_matrix_need_one_plan_each() -> None:
     """Until steps of one row reach into the next: then the output may overlap itself, and is looked at."""
     params = tuple(dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p for p in ADD.params)
     module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
@@ -173,10 +172,13 @@ def test_outputs_in_rows_of_a_larger_matrix_need_one_plan() -> None:
     for rows in range(2, 100):
         module.add(*matrices(rows, (5 + rows % 7, 1)), stream=5)
     assert len(module.add.plans) <= 3  # contiguous or not
+    for rows in range(2, 100):
+        module.add(*matrices(rows, (1, rows + rows % 7)), stream=5)
+    assert len(module.add.plans) <= 4  # columns
     for step in ((0, 1), (4, 1), (1, 1)):
         with pytest.raises(AliasError, match="'z' overlaps itself"):
             module.add(*matrices(4, step), stream=5)
-    assert len(driver.launches) == 98
+    assert len(driver.launches) == 196
 
 
 def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
@@ -210,8 +212,8 @@ def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
 def test_a_known_launch_in_python_reads_its_arguments_once(monkeypatch: pytest.MonkeyPatch) -> None:
     module, driver = loaded(ADD)
     arrays, read = [Array(1024, ptr=FAR * place) for place in (1, 2, 3)], []
+    module.add._tabled = True
     module.add(*arrays)
-    module.add._table = NoTable()
     monkeypatch.setattr("tilec_runtime.launch.facts_of", lambda *call: read.append(call) or facts_of(*call))
     module.add(*arrays)
     assert (len(read), len(driver.launches)) == (1, 2)

@@ -120,3 +120,9 @@ def test_sizes_in_bytes_are_whole_numbers_that_are_not_negative():
         with pytest.raises(UsageError) as caught:
             byte_count("trim: keep", size)
         assert caught.value.what == f"trim: keep is {size!r}, and must be a whole number of bytes that is not negative"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f8e8m0", "f4e2m1", "f16", "f32"])
+@pytest.mark.parametrize("value", [np.str_("x"), np.str_("1.5"), np.bytes_(b"1"), np.complex64(1j), np.datetime64(3, "D")], ids=repr)
+def test_what_is_no_number_is_refused_for_every_float(dtype: str, value: object) -> None:
+    assert refusal(value, dtype) == f"is {value!r}, which {dtype} cannot hold"

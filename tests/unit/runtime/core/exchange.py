@@ -11,6 +11,7 @@ from tilec_runtime.dlpack import RawTensor, RawVersioned
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
+CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 _FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(RawTensor))
 _Managed = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.POINTER(RawVersioned)))
 
@@ -85,12 +86,12 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def api(*, major: int = 1, tensor: Any = FROM_OBJECT, managed: Any = MANAGED, before: RawApi | None = None) -> RawApi:
+def api(*, major: int = 1, tensor: Any = FROM_OBJECT, managed: Any = MANAGED, stream: Any = None, before: RawApi | None = None) -> RawApi:
     """A table of functions; it lives as long as the process, as the protocol asks."""
-    made = RawApi(RawHeader(major, 3), 0, address_of(managed) if managed else 0, 0, address_of(tensor) if tensor else 0, 0)
+    made = RawApi(RawHeader(major, 3), 0, *(address_of(function) if function else 0 for function in (managed, None, tensor, stream)))
     if before is not None:
         made.header.before = ctypes.cast(ctypes.pointer(before), ctypes.POINTER(RawHeader))
-    _LIVING.extend((made, before))
+    _LIVING.extend((made, before, stream))
     return made
 
 

@@ -22,7 +22,6 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime import program as op
 from tilec_runtime.errors import BorrowError, DriverError
-from tilec_runtime.native import NoTable
 
 # TILEC_CORE_LAUNCHES: how many launches may leave nothing behind; the gate makes fewer.
 LAUNCHES = int(os.environ.get("TILEC_CORE_LAUNCHES", "20000"))
@@ -65,7 +64,6 @@ def test_what_is_a_miss_and_what_is_pythons() -> None:
     assert plans.launch(5, (z, x, own, 1.0)) is None
     assert plans.launch(5, (z, x, Torch((1024,), negative=True), 1.0)) is None
     assert plans.launch(5, (z, x, y)) is None
-    assert plans.launch(5, [z, x, y, 1.0]) is None
     assert plans.launch(5, (z, x, y, 1e39)) is None, "it does not fit: Python says so"
     assert len(driver.launches) == launched
 
@@ -110,9 +108,9 @@ def test_streams_that_are_captured_are_pythons() -> None:
     assert recorder.launches == [((4, 2, 1), (32, 1, 1), 64, 5, b"")]
 
 
-@pytest.mark.parametrize("call", [(), (5,), ("x", (1,)), (2**64, (1,)), (5, (1,), print, 3)])
+@pytest.mark.parametrize("call", [(), (5,), (5, [1]), (5, (1,), print, 3)])
 def test_wrong_uses_are_errors(call: tuple[Any, ...]) -> None:
-    with pytest.raises((TypeError, OverflowError)):
+    with pytest.raises(TypeError):
         table(Recorder()).launch(*call)
 
 
@@ -318,6 +316,17 @@ def test_what_a_double_raises_is_raised() -> None:
     assert table(Recorder("CUDA_ERROR")).launch(5, (1,)) is False
 
 
+def test_an_answer_of_a_double_that_has_no_truth_is_an_error() -> None:
+    class Neither:
+        def __bool__(self) -> bool:
+            raise RuntimeError("neither")
+
+    plans = table(Recorder(Neither()))
+    plans.add((1,), Plan())
+    with pytest.raises(RuntimeError, match="neither"):
+        plans.launch(5, (1,))
+
+
 def test_a_refused_launch_is_told_and_the_next_one_works() -> None:
     module, driver, plans = add_module()
     for _ in range(2):
@@ -393,6 +402,6 @@ def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native._loaded() is core
     monkeypatch.setattr(native, "CORE", None)
     module, driver, plans = add_module()
-    assert isinstance(plans, NoTable)
+    assert plans is None
     module.add(*vectors(2048), stream=5)
     assert len(driver.launches) == 2

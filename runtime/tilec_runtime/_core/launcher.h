@@ -1,0 +1,9 @@
+/* The base type of launchers: calls whose plan is cached run in C, from the first instruction on. */
+#ifndef TILEC_LAUNCHER_H
+#define TILEC_LAUNCHER_H
+
+#include "core.h"
+
+extern PyType_Spec launcher_spec;
+
+#endif
