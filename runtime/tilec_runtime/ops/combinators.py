@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast, final, overload
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp, require_function, take_all
 
@@ -108,7 +108,7 @@ def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
         function: called when the op runs; gives the result, or an op whose result is this one's.
 
     Raises:
-        UsageError: it is no function, or one that gives a coroutine.
+        CallError: it is no function, or one that gives a coroutine.
     """
     require_function("with_context", function)
     return WithContext(function)
@@ -134,10 +134,10 @@ def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
     """Several ops as one that gives a tuple of their results. They run one after another on one stream.
 
     Raises:
-        UsageError: one of them is no op. UsedOpError: one was used before, or is there twice.
+        CallError: one of them is no op. UsedOpError: one was used before, or is there twice.
     """
     foreign = [type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)]
     if foreign:
-        raise UsageError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
+        raise CallError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
     take_all(ops, "moved into zip_ops")
     return Zip(ops)

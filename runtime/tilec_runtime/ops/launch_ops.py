@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
-from tilec_runtime.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, PlacementError, UsageError
+from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, PlacementError
 from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
@@ -56,7 +56,7 @@ class LaunchConfig:
         (shared,) = _extents("shared", (self.shared,))
         for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
             if not isinstance(said, bool):
-                raise UsageError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
+                raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
         cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
         shape = LaunchShape(
@@ -128,12 +128,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """Launch a function, once its arguments and its configuration are there.
 
         Raises:
-            UsageError: it is no function of a module.
+            CallError: it is no function of a module.
         """
         given: Any = function
         if not isinstance(given, KernelFunction):
             fix = "pass module.function(name), of a module that was loaded or borrowed"
-            raise UsageError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
         self._function = function
         self._pushed: list[_Scalar | Held] = []
         self._config: LaunchConfig | None = None
@@ -192,12 +192,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """Say how it is launched.
 
         Raises:
-            UsageError: it is no LaunchConfig.
+            CallError: it is no LaunchConfig.
         """
         given: Any = config
         if not isinstance(given, LaunchConfig):
             fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
-            raise UsageError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
         self._config = given
         return self
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
 from tilec_runtime.device import Device
-from tilec_runtime.errors import BundleError, ContextLostError, DriverError, LaunchLimitError, UsageError
+from tilec_runtime.errors import BundleError, CallError, ContextLostError, DriverError, LaunchLimitError
 from tilec_runtime.images import Function as LoadedFunction
 from tilec_runtime.images import refused
 from tilec_runtime.limits import check_compiled, check_device_limits
@@ -41,13 +41,13 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         device: where; None for the default device.
 
     Raises:
-        UsageError: it is no path. OSError: the file cannot be read.
+        CallError: it is no path. OSError: the file cannot be read.
         BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
     given: Any = path
     if not isinstance(given, (str, os.PathLike)):
         fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
-        raise UsageError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -55,11 +55,11 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        UsageError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
+        CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
     """
     given: Any = text
     if not isinstance(given, str):
-        raise UsageError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
+        raise CallError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(), device)
 
 
@@ -67,12 +67,12 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
 
     Raises:
-        UsageError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
+        CallError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
     """
     given: Any = data
     if not isinstance(given, (bytes, bytearray)):
         fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
-        raise UsageError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
     data = bytes(data)
     where = current_device() if device is None else Device(device)
     cubin = None
@@ -104,7 +104,7 @@ class KernelModule(Uncopied):
         """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded.
 
         Raises:
-            UsageError: it is no handle.
+            CallError: it is no handle.
         """
         _require_handle("module", handle)
         return cls(handle, current_device() if device is None else Device(device))
@@ -119,7 +119,7 @@ class KernelModule(Uncopied):
 
         Raises:
             BundleError: a cubin has no such entry point. KernelCacheError: the driver finds none.
-            UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
+            CallError: `params` has a word that is no dtype, or they disagree with the cubin.
         """
         known = self._cubin.kernel(symbol) if self._cubin is not None else None
         with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
@@ -169,7 +169,7 @@ class KernelFunction(Uncopied):
             params: as for `KernelModule.function`.
 
         Raises:
-            UsageError: it is no handle, or `params` has a word that is no dtype.
+            CallError: it is no handle, or `params` has a word that is no dtype.
         """
         _require_handle("function", handle)
         return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
@@ -202,10 +202,10 @@ class KernelFunction(Uncopied):
         """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident. UsageError: it is no LaunchConfig.
+            LaunchLimitError: the device has no such launches, whatever is resident. CallError: it is no LaunchConfig.
         """
         if not hasattr(config, "shape"):
-            raise UsageError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
+            raise CallError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
         from tilec_runtime.occupancy import held_of  # no launch needs it
 
         info = self.device.info
@@ -244,7 +244,7 @@ class KernelFunction(Uncopied):
 def _require_handle(noun: str, handle: Any) -> None:
     number = bare(handle)
     if number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0):  # a driver's may be anything else
-        raise UsageError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
+        raise CallError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
 
 
 def size_of(dtype: str) -> int:
@@ -268,10 +268,10 @@ def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | N
         return None
     for name in params:
         if name != "ptr" and name not in DTYPES:
-            raise UsageError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
+            raise CallError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
     sizes = tuple(size_of(name) for name in params)
     if cubin is not None and sizes != tuple(param.size for param in cubin.params):
         has = ", ".join(str(param.size) for param in cubin.params) or "none"
         what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the cubin {has}"
-        raise UsageError(what, fix="name the parameters as the kernel's source has them")
+        raise CallError(what, fix="name the parameters as the kernel's source has them")
     return tuple(params)

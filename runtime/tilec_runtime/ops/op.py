@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from tilec_runtime.errors import Location, UsageError, UsedOpError
+from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import refuse_nested, submit, wait
 from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
@@ -59,13 +59,13 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """See that `_execute` gives its result itself.
 
         Raises:
-            UsageError: it is a coroutine function or a generator.
+            CallError: it is a coroutine function or a generator.
         """
         super().__init_subclass__(**kwargs)
         execute = cls.__dict__.get("_execute")
         if any(is_one(execute) for is_one in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
             what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
-            raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
+            raise CallError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
 
     @abstractmethod
     def _execute(self, ctx: ExecutionContext) -> T_co:
@@ -257,7 +257,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             count: how many elements the tuple has.
 
         Raises:
-            UsageError: fewer than one; or, when it runs, another number than the tuple has.
+            CallError: fewer than one; or, when it runs, another number than the tuple has.
         """
         from tilec_runtime.ops.sharing import unzip_op
 
@@ -345,18 +345,18 @@ def require_function(verb: str, given: Any) -> None:
     """See that a step is a function, and one that gives its result itself.
 
     Raises:
-        UsageError: it is none.
+        CallError: it is none.
     """
     if not callable(given):
-        raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+        raise CallError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
     if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))
         what = f"{verb} takes a function, and {name} is a coroutine function"
-        raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
+        raise CallError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
 def _element(value: Any, place: int) -> Any:
     if not isinstance(value, tuple) or not value:
         what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
-        raise UsageError(what, fix="use `map` for other results")
+        raise CallError(what, fix="use `map` for other results")
     return value[place]

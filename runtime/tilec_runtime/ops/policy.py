@@ -137,7 +137,7 @@ def set_default_device(device: DeviceLike | None) -> None:
     """Set the default device of the process, for every thread and task that is in no `use_device`; None for device 0 again.
 
     Raises:
-        UsageError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device. NoDeviceError: there is no such device.
     """
     global _first
     _first = None
@@ -149,7 +149,7 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
     """Make a device, and the policy that it has by itself, the default of this thread or task.
 
     Raises:
-        UsageError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device. NoDeviceError: there is no such device.
     """
     found = Device(device)
     with _within(Defaults(device=found)):
