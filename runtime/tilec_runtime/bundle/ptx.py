@@ -112,7 +112,7 @@ def _params(head: re.Match[str], text: str, path: str) -> list[PtxParam]:
                 align=int(match["align"] or one),
                 count=int(match["count"] or 0),
                 pointer=bool(match["ptr"]),
-                target_align=int(match["target"] or 1),
+                target_align=int(match["target"] or 0) or 1,
             )
         )
         at += len(part) + 1

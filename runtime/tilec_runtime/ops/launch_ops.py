@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
-from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, PlacementError
+from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, LayoutError, PlacementError
 from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
@@ -227,7 +227,10 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         function, name = self._function, self._function.symbol
         shape, ways = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
-            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
+            fix = ""
+            if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
+                fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
+            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", fix=fix, kernel=name)
         ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
         kinds: list[str | TensorPart] = []
         packed: list[Any] = []
@@ -238,6 +241,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 packed.append(taken.packed)
             else:
                 facts = self._facts(place, taken)
+                if facts.ptr % function.aligned.get(place, 1):
+                    what = f"{self._at(place)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[place]}"
+                    raise LayoutError(what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name)
                 kinds.append(TensorPart.of(f"argument {place}", facts))
                 packed.append(facts.ptr)
         if 0 not in shape.grid:
