@@ -34,8 +34,8 @@ if TYPE_CHECKING:
             """Launch the variant of these axis values; None leaves an axis open again."""
             ...
 
-        def options(self) -> _AddLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints."""
+        def options(self, *, max_divisibility: Literal[1, 16] = ...) -> _AddLaunch[_T1, _T2, _T3]:
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
             ...
 
         def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
             num_ctas: Literal[2] = ...,
             occupancy: Literal[2, 4] = ...,
         ) -> _EverythingLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _TiledLaunch(LazyLaunch[tuple[_T1]]):
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
             ...
 
         def options(self) -> _TiledLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
 
@@ -427,4 +427,4 @@ def load(device: DeviceLike | None = None) -> Module:
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 f0a872cc64d2943484443eba40e84ceeb608e3c60f2b9b835263e0031b638d03
+# Written by tilec, sha256 aaaf800d915aadc46c4d3b98b57b510f625f670d6a45ffa2a9ce411c17734aac
