@@ -6,7 +6,7 @@ import operator
 from typing import Any, final
 
 from tilec_runtime.devices import driver_of, ordinal_of, process_driver
-from tilec_runtime.errors import CallError
+from tilec_runtime.errors import CallError, NoDeviceError
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.scalars import bare
 from tilec_runtime.seam import DeviceDriver, DeviceInfo
@@ -55,12 +55,11 @@ class Device:
 
     @staticmethod
     def count(driver: DeviceDriver | None = None) -> int:
-        """Number of GPUs that this process sees.
-
-        Raises:
-            NoDeviceError: there is no driver or no GPU.
-        """
-        return (driver or process_driver()).device_count()
+        """Number of GPUs that this process sees; 0 without a driver."""
+        try:
+            return (driver or process_driver()).device_count()
+        except NoDeviceError:
+            return 0
 
     @property
     def ordinal(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilec_runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device import Device
@@ -21,6 +21,7 @@ from tilec_runtime.uncopied import Uncopied
 _STREAMS = 4
 
 
+@runtime_checkable
 class SchedulingPolicy(Protocol):
     """Picks the stream of an op, and nothing else. It may be asked from any thread."""
 

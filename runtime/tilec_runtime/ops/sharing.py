@@ -227,4 +227,4 @@ def _listed(result: Any) -> list[Any]:
 
 def _interrupted(op: DeviceOp[Any]) -> SchedulingError:
     what = f"<DeviceOp {op.label}> was interrupted while it was executed, and runs only once"
-    return SchedulingError(what, fix="make a new one")
+    return SchedulingError(what, cause="Ctrl-C came while its functions ran on the host", fix="make a new one")

@@ -148,8 +148,10 @@ def test_an_interrupted_execution_is_no_interrupt_of_later_users(held: Held) -> 
     op = with_context(interrupted).shared()
     with pytest.raises(KeyboardInterrupt):
         op.sync()
-    with pytest.raises(SchedulingError, match=r"<DeviceOp with_context, .* was interrupted while it was executed, and runs only once"):
+    told = r"<DeviceOp with_context, .* was interrupted while it was executed, and runs only once"
+    with pytest.raises(SchedulingError, match=told) as caught:
         op.sync()
+    assert "Ctrl-C" in caught.value.cause
 
 
 def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
