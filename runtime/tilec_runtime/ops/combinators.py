@@ -26,6 +26,9 @@ class Value(DeviceOp[T]):
         """Use `value`."""
         self._content: T | None = content
 
+    def _arity(self) -> int | None:
+        return len(self._content) if isinstance(self._content, tuple) else None
+
     def _execute(self, ctx: ExecutionContext) -> T:  # noqa: ARG002 - nothing is enqueued
         content, self._content = self._content, None  # the op does not hold what it has given away
         return content  # type: ignore[return-value]
@@ -58,6 +61,9 @@ class Zip(DeviceOp[tuple[Any, ...]]):
     def __init__(self, ops: tuple[DeviceOp[Any], ...]) -> None:
         """Use `zip_ops`."""
         self._ops = ops
+
+    def _arity(self) -> int | None:
+        return len(self._ops)
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
         ops, self._ops = self._ops, ()

@@ -143,6 +143,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """`launch of NAME`."""
         return f"launch of {self._function.symbol}"
 
+    def _arity(self) -> int | None:
+        return len(self._pushed)
+
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, or the address of a tensor.
 

@@ -63,6 +63,9 @@ class LazyLaunch(DeviceOp[R_co]):
         """`launch of add`."""
         return f"launch of {self._origin.contract.name}"
 
+    def _arity(self) -> int | None:
+        return len(self._origin.contract.params)
+
     def grid(self, *extents: int | Sequence[int]) -> Self:
         """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has to be that of the partitions that the
         kernel writes.

@@ -71,6 +71,10 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def _execute(self, ctx: ExecutionContext) -> T_co:
         """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
 
+    def _arity(self) -> int | None:
+        """How many elements its tuple has; None where that is not known before it runs."""
+        return None
+
     @property
     def created(self) -> Location | None:
         """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
@@ -233,31 +237,33 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("last", lambda value: _element(value, -1))
 
     @overload
-    def unzip(self: DeviceOp[tuple[A]], count: Literal[1]) -> tuple[DeviceOp[A]]: ...
+    def unzip(self: DeviceOp[tuple[A]], count: Literal[1] | None = None) -> tuple[DeviceOp[A]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2]) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
+    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2] | None = None) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
-    @overload
-    def unzip(self: DeviceOp[tuple[A, B, C, D]], count: Literal[4]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3] | None = None) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
     @overload
     def unzip(
-        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5]
+        self: DeviceOp[tuple[A, B, C, D]], count: Literal[4] | None = None
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5] | None = None
     ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E]]: ...
     @overload
     def unzip(
-        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6]
+        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6] | None = None
     ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E], DeviceOp[F]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, ...]], count: int) -> tuple[DeviceOp[A], ...]: ...
-    def unzip(self: DeviceOp[Any], count: int) -> Any:
+    def unzip(self: DeviceOp[tuple[A, ...]], count: int | None = None) -> tuple[DeviceOp[A], ...]: ...
+    def unzip(self: DeviceOp[Any], count: int | None = None) -> Any:
         """One op for each element of a tuple. The first of them that runs runs this op; the others wait for it, on whatever stream.
 
         Args:
-            count: how many elements the tuple has.
+            count: how many elements the tuple has; needless for a launch, `zip_ops` and `value`.
 
         Raises:
-            CallError: fewer than one; or, when it runs, another number than the tuple has.
+            CallError: fewer than one, or no count where it is needed; or, when it runs, another number than the tuple has.
         """
         from tilec_runtime.ops.sharing import unzip_op
 

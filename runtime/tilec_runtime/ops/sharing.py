@@ -188,8 +188,11 @@ def share_op(op: DeviceOp[T]) -> SharedOp[T]:
     return SharedOp(Once(op), name)
 
 
-def unzip_op(op: DeviceOp[Any], count: int) -> tuple[DeviceOp[Any], ...]:
+def unzip_op(op: DeviceOp[Any], count: int | None) -> tuple[DeviceOp[Any], ...]:
     """What `DeviceOp.unzip` does."""
+    if count is None and (count := op._arity()) is None:  # noqa: SLF001 - an op too
+        what = f"unzip(): how many elements the tuple of <DeviceOp {op.label}> has is not known before it runs"
+        raise CallError(what, fix="say how many: unzip(2)")
     count = whole("unzip: the number of elements", count)
     if count < 1:
         raise CallError(f"unzip({count}): a tuple has one element at least", fix="say how many elements the op's tuple has")
