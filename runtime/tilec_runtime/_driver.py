@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec_runtime._driver_calls import is_final
 from tilec_runtime._driver_graphs import GraphCalls
-from tilec_runtime.errors import DriverError, MissingError
+from tilec_runtime.errors import DriverError, NoDeviceError
 from tilec_runtime.lost import LaunchRecord
 from tilec_runtime.model.arch import Version
 from tilec_runtime.once import Once
@@ -31,14 +31,13 @@ def driver() -> Driver:
     """The process's driver, started at the first call.
 
     Raises:
-        NoDeviceError: there is no driver or no GPU.
-        MissingError: cuda-bindings is not installed.
+        NoDeviceError: there is no driver or no GPU, or cuda-bindings is not installed.
     """
     try:
         from cuda.bindings import driver as api
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
-        raise MissingError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
+        raise NoDeviceError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
     if os.environ.get("TILEC_DEBUG"):
         from tilec_runtime.debugging import debugging
 

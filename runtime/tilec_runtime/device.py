@@ -6,7 +6,7 @@ import operator
 from typing import Any, final
 
 from tilec_runtime.devices import driver_of, ordinal_of, process_driver
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError, NoDeviceError
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.scalars import bare
 from tilec_runtime.seam import DeviceDriver, DeviceInfo
@@ -32,7 +32,7 @@ class Device:
             driver: what serves it; the process's driver for it by default.
 
         Raises:
-            UsageError: `device` names none.
+            CallError: `device` names none.
             NoDeviceError: there is no such device.
         """
         self.driver: DeviceDriver = driver or driver_of(device)
@@ -43,24 +43,23 @@ class Device:
         """The device of a driver's handle (a `CUdevice`, or its number) that another library holds. Nothing is owned or given back.
 
         Raises:
-            UsageError: it is no handle of a device.
+            CallError: it is no handle of a device.
             NoDeviceError: there is no such device.
         """
         try:
             ordinal = operator.index(bare(handle))
         except TypeError as error:
             fix = "pass a CUdevice of cuda.bindings, or its number; for device objects of other libraries, Device(...)"
-            raise UsageError(f"{handle!r} is no handle of a device", fix=fix) from error
+            raise CallError(f"{handle!r} is no handle of a device", fix=fix) from error
         return cls(ordinal, driver=driver)
 
     @staticmethod
     def count(driver: DeviceDriver | None = None) -> int:
-        """Number of GPUs that this process sees.
-
-        Raises:
-            NoDeviceError: there is no driver or no GPU.
-        """
-        return (driver or process_driver()).device_count()
+        """Number of GPUs that this process sees; 0 without a driver."""
+        try:
+            return (driver or process_driver()).device_count()
+        except NoDeviceError:
+            return 0
 
     @property
     def ordinal(self) -> int:

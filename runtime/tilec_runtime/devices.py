@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.defaults import named_device
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.layout import ON_CPU
 from tilec_runtime.seam_types import DeviceInfo
 
@@ -22,7 +22,7 @@ def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -
         driver: what serves it; the process's driver for it by default.
 
     Raises:
-        UsageError: `device` names none.
+        CallError: `device` names none.
         NoDeviceError: there is no such device.
     """
     return (driver or driver_of(device)).device(ordinal_of(device))
@@ -32,7 +32,7 @@ def driver_of(device: DeviceLike | None) -> DeviceDriver:
     """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at the first call.
 
     Raises:
-        UsageError: `device` names none.
+        CallError: `device` names none.
         NoDeviceError: there is no CUDA driver or no GPU.
     """
     if device is None:
@@ -57,7 +57,7 @@ def ordinal_of(device: DeviceLike | None) -> int:
             default device of this thread or task.
 
     Raises:
-        UsageError: it names no device that kernels run on.
+        CallError: it names no device that kernels run on.
     """
     if device is None:
         named = named_device()
@@ -84,7 +84,7 @@ def ordinal_of(device: DeviceLike | None) -> int:
     fix = 'pass a number, "cuda", "cuda:1", "cpu", or a device object of torch, CuPy, JAX or cuda.core'
     if isinstance(device, str) and device.lower().startswith("cpu"):
         fix = f'there is one cpu device, and its name is "cpu"; {fix}'
-    raise UsageError(f"{device!r} is no device that kernels run on", fix=fix)
+    raise CallError(f"{device!r} is no device that kernels run on", fix=fix)
 
 
 def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:

@@ -6,20 +6,22 @@ TilecError                      1   base: what happened, the usual cause, the ne
 |  |- LinkError                 2   a symbolic link of a project leads out of it
 |  `- ExpressionError           2   an expression of the manifest's small language
 |- MissingError                 3   something outside tilec is not there
-|  |- ToolchainError            3   a compiler is missing, too old or half installed
-|  `- NoDeviceError             3   no driver or no such GPU
+|  `- ToolchainError            3   a compiler is missing, too old or half installed
 |- BuildError                   1   the build's end: every failed job, grouped
 |- CompileError                 1   one job failed; carries diagnostics
 |- BudgetError                  1   an image is over its kernel's budget
 |- OutputError                  1   results could not be written
 |- CacheError                   1   a compiled image was lost or damaged before it reached the bundle
-|- BundleError                  1   a bundle is damaged, of an unknown version, or not a bundle
-|- NoImageError                 1   no image of the bundle fits this device; lists every candidate
-|- TileIRError                  1   Tile IR that is damaged, or has something that is not known
 |- CaseError                    1   a case's reference failed or gives something else than the kernel's outputs
 `- DeviceError                  1   the host runtime; carries device, kernel, and the CUDA result's name and number
+   |- CallError                 2   a call of the runtime is off (also a UsageError)
+   |- NoDeviceError             3   no driver or no such GPU (also a MissingError)
+   |- BundleError               1   a bundle is damaged, of an unknown version, or not a bundle
+   |- TileIRError               1   Tile IR that is damaged, or has something that is not known
+   |- KernelCacheError          1   an image cannot be used: the driver or nvJitLink refuses it, or it has no such entry point
+   |  |- NoImageError           1   no image of the bundle fits this device; lists every candidate
+   |  `- LinkerError            3   nvJitLink is missing, or too old for an image (also a MissingError)
    |- DriverError               1   a CUDA driver call failed
-   |  |- KernelCacheError       1   the driver refused an image, or an entry point of one
    |  `- OutOfMemoryError       1   a device's memory is used up (also a MemoryError); carries what was asked, used and reserved
    |- ContextError              1   no usable context for a device
    |  `- ContextLostError       1   a fault ended all use of a device (also a DriverError); names launches that may be to blame
@@ -195,10 +197,6 @@ class ToolchainError(MissingError):
     """A compiler or one of its parts is missing, too old or half installed."""
 
 
-class NoDeviceError(MissingError):
-    """No driver, or no such GPU."""
-
-
 class CompileError(TilecError):
     """One job failed.
 
@@ -258,18 +256,6 @@ class CacheError(TilecError):
     """A compiled image was lost or damaged before it reached the bundle; compiling it again helps."""
 
 
-class BundleError(TilecError):
-    """A bundle is damaged, of an unknown version, or no bundle at all."""
-
-
-class NoImageError(TilecError):
-    """No image of the bundle fits the device; the message lists every candidate and why it was refused."""
-
-
-class TileIRError(TilecError):
-    """Tile IR that is damaged, or of a version or with an operation that is not known."""
-
-
 class CaseError(TilecError):
     """A case's reference failed, or gives something else than the kernel's outputs."""
 
@@ -302,12 +288,36 @@ class DeviceError(TilecError):
         self.code = code
 
 
+class CallError(DeviceError, UsageError):
+    """A call of the runtime is off: an argument of a wrong type, or a value that makes no sense."""
+
+
+class NoDeviceError(DeviceError, MissingError):
+    """No driver, or no such GPU."""
+
+
+class BundleError(DeviceError):
+    """A bundle is damaged, of an unknown version, or no bundle at all."""
+
+
+class TileIRError(DeviceError):
+    """Tile IR that is damaged, or of a version or with an operation that is not known."""
+
+
+class KernelCacheError(DeviceError):
+    """The image of a kernel cannot be used: nothing was launched."""
+
+
+class NoImageError(KernelCacheError):
+    """No image of the bundle fits the device; the message lists every candidate and why it was refused."""
+
+
+class LinkerError(KernelCacheError, MissingError):
+    """An image needs nvJitLink, which is missing or too old."""
+
+
 class DriverError(DeviceError):
     """A CUDA driver call failed: `result` and `code` say how."""
-
-
-class KernelCacheError(DriverError):
-    """The driver refused an image, or has no such entry point in it: nothing was launched."""
 
 
 class OutOfMemoryError(DriverError, MemoryError):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.bundle.choose import FORMS, Candidate, machine_code
-from tilec_runtime.errors import BundleError, CompileError, MissingError, UsageError
+from tilec_runtime.errors import BundleError, CallError, KernelCacheError, LinkerError, MissingError
 from tilec_runtime.model.arch import TargetKind, Version, dotted
 from tilec_runtime.model.driver import ptx_isa_of_cuda
 from tilec_runtime.model.image import ImageInfo
@@ -76,7 +76,7 @@ class Jit:
             variant: id of its variant, for messages.
 
         Raises:
-            MissingError: there is no nvJitLink, or one that is too old. CompileError: it refuses the image, with its log.
+            LinkerError: there is no nvJitLink, or one that is too old. KernelCacheError: it refuses the image, with its log.
             RuntimeWarning: the policy is to warn, and warnings are errors in this process.
         """
         assert taken.jit is not None
@@ -117,7 +117,7 @@ class Jit:
         why = _unsound(made, image.symbol, device.cc)
         if why:
             form = FORMS[image.target.kind]
-            raise CompileError(
+            raise KernelCacheError(
                 f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}", kernel=variant
             )
         cache.put(key, made)
@@ -132,10 +132,9 @@ class Jit:
             return linker.compile(data, f"{variant}.ptx", arch)
         except LinkError as error:
             log = "\n".join(f"  {line}" for line in error.what.splitlines())
-            raise CompileError(
+            raise KernelCacheError(
                 f"{variant}: nvJitLink {dotted(linker.version)} does not compile the {FORMS[image.target.kind]} for {image.target} "
                 f"for {arch}:\n{log}",
-                log=error.what,
                 fix=f"add {arch} to [targets] and build again: a build finds such errors",
                 kernel=variant,
                 target=str(image.target),
@@ -149,11 +148,11 @@ class Jit:
                 why = ", for the driver is too old" if image.target.kind is TargetKind.PTX else ""
                 form = FORMS[image.target.kind]
                 what = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
-                raise MissingError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
+                raise LinkerError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
         beyond = _beyond(image, linker.version)
         if beyond:
             fix = f"pip install --upgrade 'nvidia-nvjitlink<14'; or {machine_code(device)}"
-            raise MissingError(f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant)
+            raise LinkerError(f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant)
         return linker
 
     def _kept(self) -> JitCache:
@@ -173,12 +172,12 @@ def asked_for(text: JitFallback | str, who: str) -> JitFallback:
         who: what said so, for the message.
 
     Raises:
-        UsageError: it is none.
+        CallError: it is none.
     """
     try:
         return text if isinstance(text, JitFallback) else JitFallback.parse(text)
     except ValueError as error:
-        raise UsageError(f"{who}: {error}", fix="say deny, warn or allow; or nothing, to go by what the bundle says") from error
+        raise CallError(f"{who}: {error}", fix="say deny, warn or allow; or nothing, to go by what the bundle says") from error
 
 
 def _nvjitlink() -> Linker:

@@ -343,7 +343,7 @@ class Launcher(Uncopied, LauncherBase):
 
         Raises:
             LaunchError: a launch would be refused.
-            UsageError: the device is a GPU, or has no such block.
+            CallError: the device is a GPU, or has no such block.
         """
         # Imported here: launching on a GPU needs no interpreter.
         from tilec_runtime.stepping import step_launch

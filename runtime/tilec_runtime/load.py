@@ -45,7 +45,7 @@ def load(
             `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle, and deny where neither says anything.
 
     Raises:
-        UsageError: there is no such policy.
+        CallError: there is no such policy.
         BundleError: the bundle cannot be read.
         NoDeviceError: there is no driver or no such device.
     """

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.errors import TilecError, UsageError
+from tilec_runtime.errors import CallError, TilecError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import value_class
 
@@ -153,7 +153,7 @@ def is_whole(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def whole(what: str, value: Any, raised: type[TilecError] = UsageError) -> int:
+def whole(what: str, value: Any, raised: type[TilecError] = CallError) -> int:
     """A whole number as one of Python.
 
     Args:
@@ -177,10 +177,10 @@ def byte_count(what: str, value: Any) -> int:
         value: what was given.
 
     Raises:
-        UsageError: it is none.
+        CallError: it is none.
     """
     if not is_whole(value) or value < 0:
-        raise UsageError(f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative")
+        raise CallError(f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative")
     return operator.index(value)
 
 

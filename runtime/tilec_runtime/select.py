@@ -202,20 +202,27 @@ def require_options(
     Args:
         contract: of the kernel.
         axes: values that are settled, if any.
-        hints: names and values.
+        hints: names and values; `max_divisibility` is the largest divisor that a variant may assume.
         facts: of the device, whose image counts; None for any target's.
 
     Raises:
         VariantError: there are none; names the hints that were built.
     """
     name = contract.name
+    wanted = dict(hints)
+    limit = wanted.pop("max_divisibility", None)
     here = [variant for variant in contract.info.variants if _lies_at(variant, axes)]
     built = {variant.id: _hints_of(variant, facts) for variant in here}
     known = sorted(contract.hints)
-    unknown = next((hint for hint in hints if hint not in contract.hints), None)
-    fitting = tuple(variant for variant in here if any(hints.items() <= found.items() for found in built[variant.id]))
+    unknown = next((hint for hint in wanted if hint not in contract.hints), None)
+    fitting = tuple(variant for variant in here if not wanted or any(wanted.items() <= found.items() for found in built[variant.id]))
+    within = tuple(variant for variant in fitting if limit is None or (type(limit) is int and variant.divisibility <= limit))
+    if within:
+        return within
     if fitting:
-        return fitting
+        assumed = ", ".join(map(str, sorted({variant.divisibility for variant in fitting})))
+        what = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
+        raise VariantError(what, fix=f"add the empty set {{}} to kernel.{name}.assume.sets and build again", kernel=name)
     asked = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
     point = ", ".join(f"{axis}={value}" for axis, value in axes.items())
     sets = {", ".join(f"{hint}={value}" for hint, value in found.items()): None for each in built.values() for found in each}
@@ -225,6 +232,8 @@ def require_options(
     from tilec_runtime.model.suggest import did_you_mean
 
     near = did_you_mean(unknown, known) if unknown is not None else ""
+    if unknown == "num_cta_in_cga":
+        near = "; num_cta_in_cga of cuTile Rust is num_ctas here"
     what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
     more = "" if near else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
     fix = f"choose what was built{more}"

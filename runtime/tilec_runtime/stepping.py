@@ -8,7 +8,7 @@ from typing import Any
 from tilec_runtime.arguments import is_leased
 from tilec_runtime.contract import Contract
 from tilec_runtime.cpu_launch import QueuedCall
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.prepare import Site, prepare
 from tilec_runtime.tileir.trace import Coordinates, Stepper, step
@@ -21,18 +21,18 @@ def step_launch(
 
     Raises:
         LaunchError: the call would be refused.
-        UsageError: the device is no cpu device, or has no such block.
+        CallError: the device is no cpu device, or has no such block.
     """
     name = contract.name
     if site.device.interprets is None:
         fix = f'load the package on "cpu" too, and step through {name} there'
-        raise UsageError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
+        raise CallError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
     plan, slots = prepare(contract, values, axes, site)
     ready = plan.ready(slots)
     assert ready is not None  # `prepare` tried it
     call = plan.call(0, ready.outputs)
     if not isinstance(call, QueuedCall):
-        raise UsageError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
+        raise CallError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
     arguments = plan.fill(ready, values)
     for place in contract.tensors:  # tilec's own tensors know who uses them
         if is_leased(values[place]):

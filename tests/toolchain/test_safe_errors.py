@@ -281,9 +281,12 @@ def test_a_method_that_is_given_what_is_read_for_a_place(tile, tmp_path):
     assert "hint: load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)" in first
 
 
-def test_arithmetic_on_arrays(tile, tmp_path):
-    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(x + 1)"))
-    assert found.startswith(f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: Ref[")
+@pytest.mark.parametrize(
+    ("sum_", "types"), [("x + x", "tl.Ref[float32] and tl.Ref[float32]"), ("z + x", "tl.Mut[float32] and tl.Ref[float32]")]
+)
+def test_arithmetic_on_arrays(tile, tmp_path, sum_, types):
+    (found,) = compile_error(tile, tmp_path, kernel(Z, f"z.store({sum_})"))
+    assert found.startswith(f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: {types}\n")
     assert found.endswith(
         "  hint: arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
     )

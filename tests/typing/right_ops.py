@@ -87,6 +87,7 @@ def every_arity() -> None:
     assert_type(of_2.first(), DeviceOp[int])
     assert_type(of_2.last(), DeviceOp[str])
     assert_type(of_2.unzip(2), tuple[DeviceOp[int], DeviceOp[str]])
+    assert_type(of_2.unzip(), tuple[DeviceOp[int], DeviceOp[str]])
     assert_type(of_2.sync(), tuple[int, str])
     assert_type(of_2.then(lambda made: value(made[-1])), DeviceOp[str])
     of_3 = zip_ops(value(1), value("a"), value(2.0))

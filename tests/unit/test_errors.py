@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tilec_runtime import errors
-from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
+from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, OutOfMemoryError, TilecError
 
 # `|  `- ExpressionError           2   what it is about`: what stands before the name says how deep.
 _LINE = re.compile(r"^([|` -]*)(\w+Error) +(\d)   (.+)$")
@@ -47,7 +47,6 @@ def test_the_tree_is_as_it_is_told() -> None:
 def test_the_kinds_of_the_runtime_are_device_errors() -> None:
     kinds = ("Driver", "Context", "KernelCache", "Scheduling", "Launch", "Internal")
     assert all(issubclass(getattr(errors, f"{kind}Error"), DeviceError) for kind in kinds)
-    assert issubclass(KernelCacheError, DriverError)
     assert issubclass(ContextLostError, ContextError)
     assert issubclass(ContextLostError, DriverError)
 

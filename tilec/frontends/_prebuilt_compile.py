@@ -117,7 +117,7 @@ class _Maker:
             cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (toolkit[0], 0), (12, 9) if target.suffix == "f" else (0, 0)),
             resources=kernel.resources(spills),
             max_threads=kernel.max_threads or entry.max_threads,
-            required_block=kernel.required_block or entry.block,
+            required_block=kernel.required_block or entry.required_block,
             cluster=kernel.cluster,
             linking=_ltoir.linking(opt=self._job.spec.opt) if lto else (),
         )

@@ -8,10 +8,11 @@ import re
 from collections.abc import Sequence
 
 from tilec.frontends._prebuilt_files import FileKind, Prebuilt, fault, prebuilt_files
-from tilec.frontends._prebuilt_ptx import PtxEntry, PtxParam, read_ptx
+from tilec.frontends._prebuilt_ptx import read_ptx
 from tilec.frontends._prebuilt_tile import TileEntry, read_tile
 from tilec.frontends._prebuilt_tools import Opener
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.bundle.ptx import PtxEntry, PtxParam
 from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.job import Source
@@ -159,7 +160,7 @@ def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
         params=tuple(_param(param, name, place) for param, name in zip(entry.params, names, strict=True)),
         max_threads=entry.max_threads,
         cluster=entry.cluster,
-        block=entry.block,
+        block=entry.required_block,
         named=not all(re.fullmatch(r"param_\d+", name) for name in names),
         simt=True,
     )

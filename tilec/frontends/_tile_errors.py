@@ -95,7 +95,7 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
     message, frames = told
     # What it says about a place that it does not know tells a reader nothing: the place is here.
     lines = [line.strip() for line in message.strip().splitlines()]
-    first, *more = [line for line in lines if line != "Unknown location"] or [type(exc).__name__]
+    first, *more = [_ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
     diagnostics = []
     if user:
@@ -202,6 +202,9 @@ def _functions(text: str) -> dict[int, ast.FunctionDef]:
     return found
 
 
+# An array of the safe language as cuda.tile shows it: with its fields.
+_NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
+_ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 _TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
 _PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
 

@@ -193,7 +193,7 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
                 ptx_isa=module.isa,
                 cuda=cuda_of_ptx_isa(module.isa),
                 max_threads=entry.max_threads,
-                required_block=entry.block,
+                required_block=entry.required_block,
                 cluster=entry.cluster,
             )
     else:

@@ -71,6 +71,9 @@ def _checked(kernel: KernelInfo, op: tuple[str, list[str]], results: list[str]) 
         for _, given in variant.hints:
             for name, value in given:
                 hints.setdefault(name, {})[value] = None
+    divisors = dict.fromkeys(variant.divisibility for variant in kernel.variants)
+    if len(divisors) > 1:
+        hints["max_divisibility"] = divisors
     options: list[tuple[str, tuple[AxisValue, ...]]] = [(name, tuple(sorted(hints[name]))) for name in sorted(hints)]
     lines = [f"class {op[0]}(LazyLaunch[tuple[{', '.join(results) or '()'}]]):"]
     if len(lines[0]) + 4 > WIDTH:
@@ -79,7 +82,7 @@ def _checked(kernel: KernelInfo, op: tuple[str, list[str]], results: list[str]) 
     lines += [f'    """A launch of {kernel.name} that runs later."""', ""]
     for name, items, doc in (
         ("variant", keywords(kernel.axes, opens=True), "Launch the variant of these axis values; None leaves an axis open again."),
-        ("options", keywords(options), "Launch a variant that was built with these compiler hints."),
+        ("options", keywords(options), "Launch a variant that was built with these compiler hints, or assumes no larger divisor."),
     ):
         head = function_head(name, items, op, indent=8)
         lines += [f"    {line}" for line in (*head, f'    """{doc}"""', "    ...")]

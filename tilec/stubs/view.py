@@ -12,7 +12,7 @@ from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.signature import Param
 
 # What the module's text names besides kernels.
-_MODULE_NAMES = frozenset({"Module", "OnDevice", "Package", "TYPE_CHECKING", "annotations", "load", "_tilec_package_"})
+_MODULE_NAMES = frozenset({"Module", "OnDevice", "Package", "TYPE_CHECKING", "Compiled", "annotations", "load", "_tilec_package_"})
 _TYPING = ("Literal", "TypeVar")
 _RUNTIME = ("DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
 
@@ -36,8 +36,9 @@ class PackageView:
         title: first line of the module's docstring. subject: name and version, inside another docstring.
         builder: what made it.
         exports: the lines of `__all__`. imports: those that only type checkers read. variables: their type variables.
-        launchers, held: attributes that hold all launchers, and the functions that give ops.
-        lazy: property that gives these; `functions` is their class, and `init` the lines of its only method.
+        loaded, held: attributes that hold the loaded module, and the functions that give ops.
+        compiled: property that gives what was compiled at load.
+        lazy: property that gives the functions; `functions` is their class, and `init` the lines of its only method.
         launch: what has the makers of ops. listed: the lines that list the functions.
         bundle: the bundle's file name and the digest of its index, as Python literals.
         kernels: in the manifest's order. ops: their functions that give ops.
@@ -49,9 +50,10 @@ class PackageView:
     exports: tuple[str, ...]
     imports: tuple[str, ...]
     variables: tuple[str, ...]
-    launchers: str
+    loaded: str
     held: str
     lazy: str
+    compiled: str
     functions: str
     init: tuple[str, ...]
     launch: str
@@ -71,7 +73,7 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     taken = {method_name(kernel.name) for kernel in info.kernels}
     # Kernels keep their names as methods; what the package has of its own stands back.
     own = {}
-    for name in ("_launchers", "_functions", "lazy", "Functions"):
+    for name in ("_loaded", "_functions", "lazy", "compiled", "Functions"):
         own[name] = unique(name, taken)
         taken.add(own[name])
     named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self", "stream"}) for kernel in info.kernels]
@@ -98,9 +100,10 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
         exports=tuple(listed("__all__ = ", [literal(name) for name in exports])),
         imports=tuple(_imports(kernels, ops)),
         variables=tuple(f"_T{number}" for number in range(1, 1 + max((op.tensors for op in ops), default=0))),
-        launchers=own["_launchers"],
+        loaded=own["_loaded"],
         held=own["_functions"],
         lazy=own["lazy"],
+        compiled=own["compiled"],
         functions=own["Functions"],
         init=tuple(_init(ops, own["lazy"])),
         launch=launch,
@@ -133,6 +136,7 @@ def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
         *([*imported("typing", typing, indent=4), ""] if typing else []),
         *imported("tilec_runtime", runtime, indent=4),
         "from tilec_runtime import Module as Loaded",
+        "from tilec_runtime.jit import Compiled",
     ]
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tilec_runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Make, dense, filled, known, real, sized
-from tilec_runtime.errors import TensorError, UsageError
+from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import recipes
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.combinators import value as value_op
@@ -98,7 +98,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        UsageError: the step is 0, or an argument is no finite number. TensorError: the dtype is off, or does not hold a number.
+        CallError: the step is 0, or an argument is no finite number. TensorError: the dtype is off, or does not hold a number.
     """
     name = known("arange", dtype, but=NOT_COUNTED)
     first, end = (0, start) if stop is None else (start, stop)
@@ -109,11 +109,11 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
     }
     begin, limit, jump = given.values()
     if jump == 0:
-        raise UsageError("arange: the step is 0, so that the end is never reached", fix="pass a step that is not 0, or use full()")
+        raise CallError("arange: the step is 0, so that the end is never reached", fix="pass a step that is not 0, or use full()")
     floats = [key for key, number in given.items() if isinstance(number, float)]
     if floats and DTYPES[name].kind != "float":
         what = f"arange: {floats[0]} is {given[floats[0]]!r}, and {name} takes integers"
-        raise UsageError(what, fix="pass integers, or a float dtype")
+        raise CallError(what, fix="pass integers, or a float dtype")
     count = _count(begin, limit, jump)
     shape = sized("arange", count, name)
     recipe = _steps(name, begin, jump, count)
@@ -136,7 +136,7 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        UsageError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or does not hold an end.
+        CallError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or does not hold an end.
     """
     name = known("linspace", dtype, but=NOT_COUNTED)
     first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
@@ -146,7 +146,7 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
         raise TensorError(what, fix=f"ask for two at least, or for full((1,), {first!r})")
     distance = last - first
     if not math.isfinite(distance):
-        raise UsageError(f"linspace: from {first!r} to {last!r} is further than f64 reaches")
+        raise CallError(f"linspace: from {first!r} to {last!r} is further than f64 reaches")
     for number in (first, last) if count else ():
         _held("linspace", number if DTYPES[name].kind == "float" else math.floor(number), name)
     step = distance / (count - 1) if count > 1 else 0.0
@@ -233,7 +233,7 @@ def _count(start: float, stop: float, step: float) -> int:
         return max(0, -int((start - stop) // step))
     steps = (stop - start) / step
     if not math.isfinite(steps):
-        raise UsageError(f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches")
+        raise CallError(f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches")
     return max(0, math.ceil(steps))
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Any, final
 
-from tilec_runtime.errors import TensorError, UsageError
+from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
@@ -211,15 +211,15 @@ def real(what: str, name: str, value: Any) -> float:
     """A number that is no bool.
 
     Raises:
-        UsageError: it is none, not finite, or beyond f64.
+        CallError: it is none, not finite, or beyond f64.
     """
     plain = value.item() if is_number(value) and hasattr(value, "item") else value
     if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise UsageError(f"{what}: {name} is {shown(value)}, and must be a number")
+        raise CallError(f"{what}: {name} is {shown(value)}, and must be a number")
     if isinstance(plain, int) and plain.bit_length() > _BITS:
-        raise UsageError(f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold")
+        raise CallError(f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold")
     if not math.isfinite(plain):
-        raise UsageError(f"{what}: {name} is {plain!r}, and must be finite")
+        raise CallError(f"{what}: {name} is {plain!r}, and must be finite")
     return plain
 
 

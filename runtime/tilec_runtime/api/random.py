@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from tilec_runtime.api.making import Make, known, real, sized
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.kernels import recipes
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.op import DeviceOp
@@ -27,7 +27,7 @@ def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp
         seed: from 0 to 2^64 - 1; one seed gives the same bits on every device. None draws one.
 
     Raises:
-        TensorError: the shape or the dtype is off. UsageError: the seed is.
+        TensorError: the shape or the dtype is off. CallError: the seed is.
     """
     name = known("rand", dtype, but=_OTHERS)
     return Make("rand", sized("rand", shape, name), name, recipes.Uniform(seed=_seed("rand", seed)))
@@ -44,7 +44,7 @@ def randn(shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32"
         seed: as for `rand`.
 
     Raises:
-        TensorError: the shape or the dtype is off. UsageError: the seed, the mean or the deviation is.
+        TensorError: the shape or the dtype is off. CallError: the seed, the mean or the deviation is.
     """
     return _randn("randn", shape, mean, std, known("randn", dtype, but=_OTHERS), seed)
 
@@ -57,7 +57,7 @@ def randn_f16(shape: Any, *, mean: float = 0.0, std: float = 1.0, seed: int | No
 def _randn(what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | None) -> DeviceOp[Tensor]:
     numbers = [_computed(what, key, number, dtype) for key, number in (("mean", mean), ("std", std))]
     if numbers[1] < 0:
-        raise UsageError(f"{what}: std is {shown(std)}, and a deviation is not negative")
+        raise CallError(f"{what}: std is {shown(std)}, and a deviation is not negative")
     recipe = recipes.Normal(seed=_seed(what, seed), mean=numbers[0], deviation=numbers[1])
     return Make(what, sized(what, shape, dtype), dtype, recipe)
 
@@ -69,7 +69,7 @@ def _computed(what: str, name: str, value: Any, dtype: str) -> float:
     try:
         found: float = struct.unpack(code, struct.pack(code, number))[0]
     except (OverflowError, struct.error) as error:
-        raise UsageError(f"{what}: {name} is {shown(value)}, which f32 cannot hold") from error  # f64 holds all that `real` gives
+        raise CallError(f"{what}: {name} is {shown(value)}, which f32 cannot hold") from error  # f64 holds all that `real` gives
     return found
 
 
@@ -78,5 +78,5 @@ def _seed(what: str, seed: Any) -> int:
         return int.from_bytes(os.urandom(8), "little")
     number = whole(f"{what}: the seed", seed)
     if not 0 <= number < 2**64:
-        raise UsageError(f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1", fix="take it modulo 2**64")
+        raise CallError(f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1", fix="take it modulo 2**64")
     return number

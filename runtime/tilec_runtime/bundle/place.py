@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 
 #: The store's directory in a cache directory, raised when its layout or its files' fields change, and the kinds of files in it.
 FORMAT = "v4"
@@ -24,7 +24,7 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
         cwd: what a relative path starts from; the working directory by default.
 
     Raises:
-        UsageError: it begins with the home of somebody unknown.
+        CallError: it begins with the home of somebody unknown.
     """
     chosen = env.get("TILEC_CACHE_DIR", "")
     if chosen == "off":
@@ -42,7 +42,7 @@ def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
     """The directory of the cache that the user shares with others (`TILEC_SHARED_CACHE`); None for none.
 
     Raises:
-        UsageError: it begins with the home of somebody unknown.
+        CallError: it begins with the home of somebody unknown.
     """
     chosen = env.get("TILEC_SHARED_CACHE", "")
     return _path_in("TILEC_SHARED_CACHE", chosen, cwd, "give a path without ~") if chosen else None
@@ -117,5 +117,5 @@ def _path_in(variable: str, chosen: str, cwd: Path | None, fix: str) -> Path:
     try:
         path = Path(chosen).expanduser()
     except RuntimeError as exc:
-        raise UsageError(f"{variable}={chosen}: {exc}", fix=fix) from exc
+        raise CallError(f"{variable}={chosen}: {exc}", fix=fix) from exc
     return path if cwd is None else cwd / path

@@ -17,7 +17,7 @@ from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import Member, ReadAt, damaged, read_directory, read_member
 from tilec_runtime.bundle.codec import is_digest
 from tilec_runtime.bundle.format import INDEX_NAME, Index, image_name, images_of, row_name
-from tilec_runtime.errors import BundleError, UsageError
+from tilec_runtime.errors import BundleError, CallError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
@@ -54,7 +54,7 @@ class Bundle:
             whole: check the rows of all kernels now; else those of a kernel when it is asked for, and all with `info`.
 
         Raises:
-            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle. UsageError: it is none of these.
+            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle. CallError: it is none of these.
         """
         source = Path(source) if isinstance(source, (str, os.PathLike)) else source
         name = str(source) if isinstance(source, Path) else ""
@@ -206,7 +206,7 @@ def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], 
     if isinstance(source, bytes):
         return lambda offset, length: source[offset : offset + length], len(source), None
     if not hasattr(source, "seek"):
-        raise UsageError(f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}", fix="pass the bundle's path")
+        raise CallError(f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}", fix="pass the bundle's path")
     lock = threading.Lock()
 
     def read_at(offset: int, length: int) -> bytes:

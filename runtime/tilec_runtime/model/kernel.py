@@ -143,6 +143,11 @@ class VariantInfo:
         """The compiler hints that its image for a target was made with."""
         return dict(dict(self.hints).get(str(target), ()))
 
+    @property
+    def divisibility(self) -> int:
+        """The largest divisor that it assumes of an extent, a stride or an address; 1 where it assumes none."""
+        return max([1, *(divisor for fact in self.assume for divisor in (*fact.shape, *fact.stride, fact.align))])
+
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class LaunchInfo:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
-from tilec_runtime.errors import Location, UsageError
+from tilec_runtime.errors import CallError, Location
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
@@ -135,7 +135,7 @@ def _require_op(value: Any) -> None:
     if isinstance(value, DeviceOp):
         return
     what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
-    raise UsageError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
+    raise CallError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 
 
 class _Nothing(DeviceOp[None]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast, final, overload
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp, require_function, take_all
 
@@ -25,6 +25,9 @@ class Value(DeviceOp[T]):
     def __init__(self, content: T) -> None:
         """Use `value`."""
         self._content: T | None = content
+
+    def _arity(self) -> int | None:
+        return len(self._content) if isinstance(self._content, tuple) else None
 
     def _execute(self, ctx: ExecutionContext) -> T:  # noqa: ARG002 - nothing is enqueued
         content, self._content = self._content, None  # the op does not hold what it has given away
@@ -58,6 +61,9 @@ class Zip(DeviceOp[tuple[Any, ...]]):
     def __init__(self, ops: tuple[DeviceOp[Any], ...]) -> None:
         """Use `zip_ops`."""
         self._ops = ops
+
+    def _arity(self) -> int | None:
+        return len(self._ops)
 
     def _execute(self, ctx: ExecutionContext) -> tuple[Any, ...]:
         ops, self._ops = self._ops, ()
@@ -108,7 +114,7 @@ def with_context(function: Callable[[ExecutionContext], Any]) -> DeviceOp[Any]:
         function: called when the op runs; gives the result, or an op whose result is this one's.
 
     Raises:
-        UsageError: it is no function, or one that gives a coroutine.
+        CallError: it is no function, or one that gives a coroutine.
     """
     require_function("with_context", function)
     return WithContext(function)
@@ -134,10 +140,10 @@ def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
     """Several ops as one that gives a tuple of their results. They run one after another on one stream.
 
     Raises:
-        UsageError: one of them is no op. UsedOpError: one was used before, or is there twice.
+        CallError: one of them is no op. UsedOpError: one was used before, or is there twice.
     """
     foreign = [type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)]
     if foreign:
-        raise UsageError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
+        raise CallError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
     take_all(ops, "moved into zip_ops")
     return Zip(ops)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.errors import SchedulingError, TensorError, TilecError, UsageError
+from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
 from tilec_runtime.marks import Mark
 from tilec_runtime.scalars import bare, byte_count, whole
 from tilec_runtime.seam import CopyKind, DeviceDriver, PoolHandle
@@ -88,11 +88,11 @@ class ExecutionContext:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
 
         Raises:
-            UsedOpError: it was used before. UsageError: it is no op. SchedulingError: this execution is over.
+            UsedOpError: it was used before. CallError: it is no op. SchedulingError: this execution is over.
         """
         self._require_running("run")
         if not hasattr(op, "_take"):
-            raise UsageError(f"ctx.run takes an op, and this is a {type(op).__qualname__}", fix="pass an op; a value needs no run")
+            raise CallError(f"ctx.run takes an op, and this is a {type(op).__qualname__}", fix="pass an op; a value needs no run")
         op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
         return op._run_in(self)  # noqa: SLF001
 
@@ -162,7 +162,7 @@ class ExecutionContext:
         If this execution fails, what it allocated is given back.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. UsageError: it is no size. SchedulingError: this execution is over.
+            OutOfMemoryError: there is no memory of this size. CallError: it is no size. SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
         address = allocate_bytes(self.driver, self.device, byte_count("malloc_async: nbytes", nbytes), self.stream, self.pool)
@@ -173,7 +173,7 @@ class ExecutionContext:
         """Give memory of `malloc_async` back, in stream order.
 
         Raises:
-            UsageError: it is no address. SchedulingError: this execution is over.
+            CallError: it is no address. SchedulingError: this execution is over.
         """
         self._require_running("free_async")
         address = whole("free_async: the address", bare(address))
@@ -188,7 +188,7 @@ class ExecutionContext:
             host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not change until the copy is done.
 
         Raises:
-            UsageError: it is no address. SchedulingError: this execution is over.
+            CallError: it is no address. SchedulingError: this execution is over.
         """
         import numpy as np
 
@@ -212,7 +212,7 @@ class ExecutionContext:
         """Copy device memory to device memory, in stream order.
 
         Raises:
-            UsageError: `nbytes` is no size. SchedulingError: this execution is over.
+            CallError: `nbytes` is no size. SchedulingError: this execution is over.
         """
         self._require_running("memcpy_dtod_async")
         size = byte_count("memcpy_dtod_async: nbytes", nbytes)
@@ -234,7 +234,7 @@ class ExecutionContext:
         given: object = storage
         if not isinstance(given, Storage):
             fix = "pass the storage of a tensor: ctx.reads(t.storage)"
-            raise UsageError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
+            raise CallError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
         if not self._noted or not self._in_order(storage, write=write):
             storage.enter(self.stream, write=write, ordinal=self.device)
         self._touched[id(storage)] = (storage, write)

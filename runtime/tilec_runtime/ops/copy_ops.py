@@ -417,9 +417,11 @@ def _check_fits(target: TensorFacts, dtype: str, shape: tuple[int, ...], *, dens
     in_order = dense and target.size == math.prod(shape) and target.stride == contiguous_stride(target.shape)
     if target.dtype != dtype or not (target.shape == shape or in_order):
         what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
-        cause = "shapes may differ where there are as many elements, and neither side has gaps"
-        raise TensorError(
-            what, cause=cause, fix="reshape or reinterpret one of them, or dup() what has gaps; api.convert changes the dtype"
-        )
+        if target.dtype != dtype:
+            cause, fix = "a copy changes no dtype", f"convert the source: api.convert(source, {target.dtype!r}), or reinterpret one of them"
+        else:
+            cause = "shapes may differ where there are as many elements, and neither side has gaps"
+            fix = "reshape one of them, or dup() what has gaps"
+        raise TensorError(what, cause=cause, fix=fix)
     if overlaps_itself(target):
         raise AliasError(f"memcpy: strides {target.stride} of the target name elements more than once", fix="write a tensor of its own")

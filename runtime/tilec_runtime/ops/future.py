@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, TypeVar, cast, final
 
 from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.errors import NestedExecutionError, TilecError, UsageError, UsedOpError
+from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import let_go, without_frames
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.execution import Execution, refuse_nested, submit
@@ -114,7 +114,7 @@ class DeviceFuture(Uncopied, Generic[T]):
             timeout: most seconds to wait; None for as long as it takes.
 
         Raises:
-            TimeoutError: the device is not done by then. UsageError: these are no seconds.
+            TimeoutError: the device is not done by then. CallError: these are no seconds.
             BaseException: what the op came to.
         """
         if timeout is not None:
@@ -140,7 +140,7 @@ class DeviceFuture(Uncopied, Generic[T]):
         It should be short, and wait for nothing. What it raises is logged.
 
         Raises:
-            UsageError: it is no function, or one that gives a coroutine.
+            CallError: it is no function, or one that gives a coroutine.
         """
         require_function("add_done_callback", function)
         with self._lock:
@@ -342,9 +342,7 @@ def _under_trio(trio: Any) -> bool:
 
 def _seconds(timeout: Any) -> float:
     if not is_number(timeout) or timeout != timeout:  # NaN is not itself
-        raise UsageError(
-            f"the timeout is {shown(timeout)}, and must be a number of seconds", fix="leave it out to wait as long as it takes"
-        )
+        raise CallError(f"the timeout is {shown(timeout)}, and must be a number of seconds", fix="leave it out to wait as long as it takes")
     return min(float(timeout), threading.TIMEOUT_MAX)
 
 

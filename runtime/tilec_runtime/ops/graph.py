@@ -6,7 +6,7 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
-from tilec_runtime.errors import GraphCaptureError, GraphError, Location, UsageError
+from tilec_runtime.errors import CallError, GraphCaptureError, GraphError, Location
 from tilec_runtime.frees import Release
 from tilec_runtime.handles import stream_handle
 from tilec_runtime.marks import Mark
@@ -95,7 +95,7 @@ class CudaGraph(Uncopied, Generic[T]):
         Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays come after it.
 
         Raises:
-            GraphError: the graph is closed. UsageError: it is no op. BaseException: what the op raises.
+            GraphError: the graph is closed. CallError: it is no op. BaseException: what the op raises.
         """
         self._open("updated")
         _require_op(op, "update")
@@ -324,7 +324,7 @@ def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
 def _require_op(given: object, method: str) -> None:
     if not isinstance(given, DeviceOp):
         what = f"{method} takes an op, and this is a {type(given).__qualname__}"
-        raise UsageError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")
+        raise CallError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")
 
 
 def _at(verb: str, site: Location | None) -> str:

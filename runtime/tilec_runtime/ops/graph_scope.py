@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar, cast, final
 
-from tilec_runtime.errors import GraphCaptureError, GraphError, UsageError
+from tilec_runtime.errors import CallError, GraphCaptureError, GraphError
 from tilec_runtime.ops.graph import CudaGraph
 from tilec_runtime.ops.graph_capture import Capture, begun_for
 from tilec_runtime.ops.op import DeviceOp
@@ -35,7 +35,7 @@ class GraphScope(Uncopied):
         given: object = op
         if not isinstance(given, DeviceOp):
             what = f"record takes an op, and this is a {type(given).__qualname__}"
-            raise UsageError(what, fix="record launches and copies; a value needs no graph")
+            raise CallError(what, fix="record launches and copies; a value needs no graph")
         if self._failed:
             raise self._given_up()
         if self._capture is None:

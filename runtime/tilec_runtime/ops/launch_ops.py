@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
-from tilec_runtime.errors import ArgumentError, DTypeError, LaunchError, LaunchLimitError, PlacementError, UsageError
+from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, LayoutError, PlacementError
 from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
@@ -56,7 +56,7 @@ class LaunchConfig:
         (shared,) = _extents("shared", (self.shared,))
         for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
             if not isinstance(said, bool):
-                raise UsageError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
+                raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
         cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
         shape = LaunchShape(
@@ -128,12 +128,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """Launch a function, once its arguments and its configuration are there.
 
         Raises:
-            UsageError: it is no function of a module.
+            CallError: it is no function of a module.
         """
         given: Any = function
         if not isinstance(given, KernelFunction):
             fix = "pass module.function(name), of a module that was loaded or borrowed"
-            raise UsageError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
         self._function = function
         self._pushed: list[_Scalar | Held] = []
         self._config: LaunchConfig | None = None
@@ -142,6 +142,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     def name(self) -> str:
         """`launch of NAME`."""
         return f"launch of {self._function.symbol}"
+
+    def _arity(self) -> int | None:
+        return len(self._pushed)
 
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, or the address of a tensor.
@@ -192,12 +195,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         """Say how it is launched.
 
         Raises:
-            UsageError: it is no LaunchConfig.
+            CallError: it is no LaunchConfig.
         """
         given: Any = config
         if not isinstance(given, LaunchConfig):
             fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
-            raise UsageError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
         self._config = given
         return self
 
@@ -227,7 +230,10 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         function, name = self._function, self._function.symbol
         shape, ways = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
-            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", kernel=name)
+            fix = ""
+            if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
+                fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
+            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", fix=fix, kernel=name)
         ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
         kinds: list[str | TensorPart] = []
         packed: list[Any] = []
@@ -238,6 +244,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 packed.append(taken.packed)
             else:
                 facts = self._facts(place, taken)
+                if facts.ptr % function.aligned.get(place, 1):
+                    what = f"{self._at(place)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[place]}"
+                    raise LayoutError(what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name)
                 kinds.append(TensorPart.of(f"argument {place}", facts))
                 packed.append(facts.ptr)
         if 0 not in shape.grid:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
 
 from tilec_runtime.binding import bind, given_axes
 from tilec_runtime.contract import Contract
-from tilec_runtime.errors import ArgumentError, LaunchError, LaunchLimitError, UsageError
+from tilec_runtime.errors import ArgumentError, CallError, LaunchError, LaunchLimitError
 from tilec_runtime.grid import GridRule, GridWish
 from tilec_runtime.launch import Launcher
 from tilec_runtime.layout import device_words
@@ -62,6 +62,9 @@ class LazyLaunch(DeviceOp[R_co]):
     def name(self) -> str:
         """`launch of add`."""
         return f"launch of {self._origin.contract.name}"
+
+    def _arity(self) -> int | None:
+        return len(self._origin.contract.params)
 
     def grid(self, *extents: int | Sequence[int]) -> Self:
         """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has to be that of the partitions that the
@@ -239,12 +242,12 @@ class LazyLauncher:
         """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes.
 
         Raises:
-            UsageError: it is no launcher.
+            CallError: it is no launcher.
         """
         given: Any = launcher
         if not hasattr(given, "site"):
             what = f"LazyLauncher takes a launcher, got a {type(given).__qualname__}"
-            raise UsageError(what, fix='pass one of a module: LazyLauncher(kernels["axpy"])')
+            raise CallError(what, fix='pass one of a module: LazyLauncher(kernels["axpy"])')
         self._launcher = launcher
         self._origin = _Loaded(launcher)
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device import Device
-from tilec_runtime.errors import BundleError, ContextLostError, DriverError, LaunchLimitError, UsageError
+from tilec_runtime.errors import BundleError, CallError, ContextLostError, DriverError, LaunchLimitError
 from tilec_runtime.images import Function as LoadedFunction
 from tilec_runtime.images import refused
 from tilec_runtime.limits import check_compiled, check_device_limits
@@ -32,6 +33,8 @@ _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
 _TILE_IR = b"\x7fTileIR\x00"
 
+Entry = CubinKernel | PtxEntry  # an entry point as its image describes it
+
 
 def load_module_from_file(path: Path | str, device: DeviceLike | None = None) -> KernelModule:
     """Load a cubin, PTX, a fatbin, or (on the cpu device) Tile IR.
@@ -41,13 +44,13 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
         device: where; None for the default device.
 
     Raises:
-        UsageError: it is no path. OSError: the file cannot be read.
+        CallError: it is no path. OSError: the file cannot be read.
         BundleError: it is damaged, or of no known kind. KernelCacheError: the driver refuses it.
     """
     given: Any = path
     if not isinstance(given, (str, os.PathLike)):
         fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
-        raise UsageError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -55,11 +58,11 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        UsageError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
+        CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
     """
     given: Any = text
     if not isinstance(given, str):
-        raise UsageError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
+        raise CallError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
     return load_module_from_bytes(text.encode(), device)
 
 
@@ -67,22 +70,29 @@ def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> Ker
     """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
 
     Raises:
-        UsageError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
+        CallError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
     """
     given: Any = data
     if not isinstance(given, (bytes, bytearray)):
         fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
-        raise UsageError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
     data = bytes(data)
     where = current_device() if device is None else Device(device)
-    cubin = None
-    if data.startswith(_ELF):
-        cubin = read_cubin(data)
-    elif not data.startswith((_FATBIN, _TILE_IR)) and b".version" not in data[: 1 << 16]:
-        what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
-        raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
+    entries = _entries(data)
     with _told("the module cannot be loaded", where.ordinal):
-        return KernelModule(where.driver.load_module(where.ordinal, data), where, cubin)
+        return KernelModule(where.driver.load_module(where.ordinal, data), where, entries)
+
+
+def _entries(data: bytes) -> tuple[Entry, ...]:
+    """The entry points of a cubin or of PTX; none where the image does not tell."""
+    if data.startswith(_ELF):
+        return read_cubin(data).kernels
+    if data.startswith((_FATBIN, _TILE_IR)):
+        return ()
+    if b".version" in data[: 1 << 16]:
+        return read_entries(data.decode("utf-8", "replace"))
+    what = f"these {len(data)} bytes are no cubin, PTX, fatbin or Tile IR"
+    raise BundleError(what, fix="pass the file as nvcc -cubin, -ptx or -fatbin made it")
 
 
 @final
@@ -93,18 +103,18 @@ class KernelModule(Uncopied):
         handle: the driver's. device: where it is.
     """
 
-    def __init__(self, handle: Any, device: Device, cubin: Cubin | None = None) -> None:
+    def __init__(self, handle: Any, device: Device, entries: tuple[Entry, ...] = ()) -> None:
         """Use `load_module_from_file`, `_ptx`, `_bytes` or `borrow_raw`."""
         self.handle = handle
         self.device = device
-        self._cubin = cubin
+        self._entries = {entry.name: entry for entry in entries}
 
     @classmethod
     def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
         """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded.
 
         Raises:
-            UsageError: it is no handle.
+            CallError: it is no handle.
         """
         _require_handle("module", handle)
         return cls(handle, current_device() if device is None else Device(device))
@@ -114,21 +124,23 @@ class KernelModule(Uncopied):
 
         Args:
             symbol: its name; for C++ the mangled one, unless it is extern "C".
-            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked against them. Of a cubin, sizes are
-                known anyway; None leaves it at that.
+            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked against them. Of a cubin and of PTX,
+                sizes are known anyway; None leaves it at that.
 
         Raises:
-            BundleError: a cubin has no such entry point. KernelCacheError: the driver finds none.
-            UsageError: `params` has a word that is no dtype, or they disagree with the cubin.
+            BundleError: the cubin or PTX has no such entry point. KernelCacheError: the driver finds none.
+            CallError: `params` has a word that is no dtype, or they disagree with the image.
         """
-        known = self._cubin.kernel(symbol) if self._cubin is not None else None
+        known = self._entries.get(symbol)
+        if known is None and self._entries:
+            raise BundleError(f"the module has no kernel {symbol!r}; it has: {', '.join(self._entries)}", kernel=symbol)
         with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
             handle = self.device.driver.function(self.handle, symbol)
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
 
     def __repr__(self) -> str:
         """Kernels, where they are known, and device."""
-        kernels = ": " + ", ".join(kernel.name for kernel in self._cubin.kernels) if self._cubin else ""
+        kernels = f": {', '.join(self._entries)}" if self._entries else ""
         return f"<KernelModule on {self.device!r}{kernels}>"
 
 
@@ -139,21 +151,23 @@ class KernelFunction(Uncopied):
     Attributes:
         handle: the driver's. device: where it is. symbol: its name.
         params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
+        aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so (`.ptr .align 16`).
         ways: what enqueues launches, by their shapes, which were checked; and of each by its stream and by what its arguments are.
     """
 
-    def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> None:
+    def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, entry: Entry | None) -> None:
         """Use `KernelModule.function` or `borrow_raw`."""
         self.handle = handle
         self.device = device
         self.symbol = symbol
         self.params = params
         self.sizes: tuple[int, ...] | None = None
-        if cubin is not None:
-            self.sizes = tuple(param.size for param in cubin.params)
+        if entry is not None:
+            self.sizes = tuple(param.size for param in entry.params)
         elif params is not None:
             self.sizes = tuple(size_of(name) for name in params)
-        self._cubin = cubin
+        self.aligned = {place: p.target_align for place, p in enumerate(entry.params)} if isinstance(entry, PtxEntry) else {}
+        self._entry = entry
         self.ways: dict[LaunchShape, dict[tuple[Any, ...], Any]] = {}
 
     @classmethod
@@ -169,7 +183,7 @@ class KernelFunction(Uncopied):
             params: as for `KernelModule.function`.
 
         Raises:
-            UsageError: it is no handle, or `params` has a word that is no dtype.
+            CallError: it is no handle, or `params` has a word that is no dtype.
         """
         _require_handle("function", handle)
         return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
@@ -202,10 +216,10 @@ class KernelFunction(Uncopied):
         """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident. UsageError: it is no LaunchConfig.
+            LaunchLimitError: the device has no such launches, whatever is resident. CallError: it is no LaunchConfig.
         """
         if not hasattr(config, "shape"):
-            raise UsageError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
+            raise CallError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
         from tilec_runtime.occupancy import held_of  # no launch needs it
 
         info = self.device.info
@@ -221,18 +235,18 @@ class KernelFunction(Uncopied):
     @functools.cached_property
     def image(self) -> ImageInfo:
         """What is known of its image, for checks of limits."""
-        cubin = self._cubin
+        entry = self._entry
         target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
-        if cubin is None:
+        if entry is None:
             return ImageInfo(target=target, digest="", size=0, symbol=self.symbol, cluster=self.loaded.facts.cluster)
         return ImageInfo(
             target=target,
             digest="",
             size=0,
             symbol=self.symbol,
-            max_threads=cubin.max_threads,
-            required_block=cubin.required_block,
-            cluster=cubin.cluster,
+            max_threads=entry.max_threads,
+            required_block=entry.required_block,
+            cluster=entry.cluster,
         )
 
     def __repr__(self) -> str:
@@ -244,7 +258,7 @@ class KernelFunction(Uncopied):
 def _require_handle(noun: str, handle: Any) -> None:
     number = bare(handle)
     if number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0):  # a driver's may be anything else
-        raise UsageError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
+        raise CallError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
 
 
 def size_of(dtype: str) -> int:
@@ -263,15 +277,17 @@ def _told(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
         raise refused(error, f"{what}: {error.what}", ordinal, kernel) from error
 
 
-def _checked(symbol: str, params: tuple[str, ...] | None, cubin: CubinKernel | None) -> tuple[str, ...] | None:
+def _checked(symbol: str, params: tuple[str, ...] | None, entry: Entry | None) -> tuple[str, ...] | None:
     if params is None:
         return None
     for name in params:
         if name != "ptr" and name not in DTYPES:
-            raise UsageError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
+            raise CallError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
     sizes = tuple(size_of(name) for name in params)
-    if cubin is not None and sizes != tuple(param.size for param in cubin.params):
-        has = ", ".join(str(param.size) for param in cubin.params) or "none"
-        what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the cubin {has}"
-        raise UsageError(what, fix="name the parameters as the kernel's source has them")
+    if entry is not None and sizes != tuple(param.size for param in entry.params):
+        has = ", ".join(str(param.size) for param in entry.params) or "none"
+        what = (
+            f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the kernel {has}"
+        )
+        raise CallError(what, fix="name the parameters as the kernel's source has them")
     return tuple(params)

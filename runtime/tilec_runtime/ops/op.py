@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from tilec_runtime.errors import Location, UsageError, UsedOpError
+from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import refuse_nested, submit, wait
 from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
@@ -59,17 +59,21 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """See that `_execute` gives its result itself.
 
         Raises:
-            UsageError: it is a coroutine function or a generator.
+            CallError: it is a coroutine function or a generator.
         """
         super().__init_subclass__(**kwargs)
         execute = cls.__dict__.get("_execute")
         if any(is_one(execute) for is_one in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
             what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
-            raise UsageError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
+            raise CallError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
 
     @abstractmethod
     def _execute(self, ctx: ExecutionContext) -> T_co:
         """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
+
+    def _arity(self) -> int | None:
+        """How many elements its tuple has; None where that is not known before it runs."""
+        return None
 
     @property
     def created(self) -> Location | None:
@@ -233,31 +237,33 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("last", lambda value: _element(value, -1))
 
     @overload
-    def unzip(self: DeviceOp[tuple[A]], count: Literal[1]) -> tuple[DeviceOp[A]]: ...
+    def unzip(self: DeviceOp[tuple[A]], count: Literal[1] | None = None) -> tuple[DeviceOp[A]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2]) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
+    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2] | None = None) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
-    @overload
-    def unzip(self: DeviceOp[tuple[A, B, C, D]], count: Literal[4]) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3] | None = None) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
     @overload
     def unzip(
-        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5]
+        self: DeviceOp[tuple[A, B, C, D]], count: Literal[4] | None = None
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D]]: ...
+    @overload
+    def unzip(
+        self: DeviceOp[tuple[A, B, C, D, E]], count: Literal[5] | None = None
     ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E]]: ...
     @overload
     def unzip(
-        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6]
+        self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6] | None = None
     ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E], DeviceOp[F]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, ...]], count: int) -> tuple[DeviceOp[A], ...]: ...
-    def unzip(self: DeviceOp[Any], count: int) -> Any:
+    def unzip(self: DeviceOp[tuple[A, ...]], count: int | None = None) -> tuple[DeviceOp[A], ...]: ...
+    def unzip(self: DeviceOp[Any], count: int | None = None) -> Any:
         """One op for each element of a tuple. The first of them that runs runs this op; the others wait for it, on whatever stream.
 
         Args:
-            count: how many elements the tuple has.
+            count: how many elements the tuple has; needless for a launch, `zip_ops` and `value`.
 
         Raises:
-            UsageError: fewer than one; or, when it runs, another number than the tuple has.
+            CallError: fewer than one, or no count where it is needed; or, when it runs, another number than the tuple has.
         """
         from tilec_runtime.ops.sharing import unzip_op
 
@@ -345,18 +351,18 @@ def require_function(verb: str, given: Any) -> None:
     """See that a step is a function, and one that gives its result itself.
 
     Raises:
-        UsageError: it is none.
+        CallError: it is none.
     """
     if not callable(given):
-        raise UsageError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+        raise CallError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
     if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))
         what = f"{verb} takes a function, and {name} is a coroutine function"
-        raise UsageError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
+        raise CallError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
 def _element(value: Any, place: int) -> Any:
     if not isinstance(value, tuple) or not value:
         what = f"`{'last' if place else 'first'}` needs a tuple with elements, and the op gave a {type(value).__qualname__}"
-        raise UsageError(what, fix="use `map` for other results")
+        raise CallError(what, fix="use `map` for other results")
     return value[place]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tilec_runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device import Device
@@ -21,6 +21,7 @@ from tilec_runtime.uncopied import Uncopied
 _STREAMS = 4
 
 
+@runtime_checkable
 class SchedulingPolicy(Protocol):
     """Picks the stream of an op, and nothing else. It may be asked from any thread."""
 
@@ -137,7 +138,7 @@ def set_default_device(device: DeviceLike | None) -> None:
     """Set the default device of the process, for every thread and task that is in no `use_device`; None for device 0 again.
 
     Raises:
-        UsageError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device. NoDeviceError: there is no such device.
     """
     global _first
     _first = None
@@ -149,7 +150,7 @@ def use_device(device: DeviceLike) -> Iterator[Device]:
     """Make a device, and the policy that it has by itself, the default of this thread or task.
 
     Raises:
-        UsageError: it names no device. NoDeviceError: there is no such device.
+        CallError: it names no device. NoDeviceError: there is no such device.
     """
     found = Device(device)
     with _within(Defaults(device=found)):

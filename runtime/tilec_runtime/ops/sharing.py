@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
-from tilec_runtime.errors import Location, SchedulingError, UsageError
+from tilec_runtime.errors import CallError, Location, SchedulingError
 from tilec_runtime.kept import copied, let_go
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
@@ -158,7 +158,7 @@ class Part(DeviceOp[Any]):
     def _pick(self, elements: list[Any]) -> Any:
         if len(elements) != self._count:
             what = f"unzip({self._count}) of a tuple of {len(elements)}"
-            raise UsageError(what, fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}")
+            raise CallError(what, fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}")
         # Moved out: what this part was given, nobody else holds.
         element, elements[self._place] = elements[self._place], None
         return element
@@ -188,11 +188,14 @@ def share_op(op: DeviceOp[T]) -> SharedOp[T]:
     return SharedOp(Once(op), name)
 
 
-def unzip_op(op: DeviceOp[Any], count: int) -> tuple[DeviceOp[Any], ...]:
+def unzip_op(op: DeviceOp[Any], count: int | None) -> tuple[DeviceOp[Any], ...]:
     """What `DeviceOp.unzip` does."""
+    if count is None and (count := op._arity()) is None:  # noqa: SLF001 - an op too
+        what = f"unzip(): how many elements the tuple of <DeviceOp {op.label}> has is not known before it runs"
+        raise CallError(what, fix="say how many: unzip(2)")
     count = whole("unzip: the number of elements", count)
     if count < 1:
-        raise UsageError(f"unzip({count}): a tuple has one element at least", fix="say how many elements the op's tuple has")
+        raise CallError(f"unzip({count}): a tuple has one element at least", fix="say how many elements the op's tuple has")
     once: Once[list[Any]] = Once(op.map(_listed))
     once_op = once._op  # noqa: SLF001 - its own module
     assert once_op is not None
@@ -221,10 +224,10 @@ def _shared(result: Any) -> Any:
 def _listed(result: Any) -> list[Any]:
     if not isinstance(result, tuple):
         what = f"unzip needs an op that gives a tuple, and this one gave a {type(result).__qualname__}"
-        raise UsageError(what, fix="unzip the result of zip_ops or of a launcher")
+        raise CallError(what, fix="unzip the result of zip_ops or of a launcher")
     return list(result)
 
 
 def _interrupted(op: DeviceOp[Any]) -> SchedulingError:
     what = f"<DeviceOp {op.label}> was interrupted while it was executed, and runs only once"
-    return SchedulingError(what, fix="make a new one")
+    return SchedulingError(what, cause="Ctrl-C came while its functions ran on the host", fix="make a new one")

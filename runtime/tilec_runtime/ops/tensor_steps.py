@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,10 +138,10 @@ def _with(found: Any, verb: str) -> Any:
     """A tensor or partition that can do this.
 
     Raises:
-        UsageError: it is none, or of a kind that cannot.
+        CallError: it is none, or of a kind that cannot.
     """
     if hasattr(type(found), "_tilec_facts_") and hasattr(found, verb):
         return found
     what = f"`{verb}` needs an op that gives a tensor which has it, and this one gave a {type(found).__qualname__}"
     fix = "take the tensor out of the tuple: first(), last() or unzip()" if isinstance(found, tuple) else "use `map` for other results"
-    raise UsageError(what, fix=fix)
+    raise CallError(what, fix=fix)

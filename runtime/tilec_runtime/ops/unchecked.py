@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import unguarded
 from tilec_runtime.ops.op import DeviceOp, require_function
@@ -23,7 +23,7 @@ class ThenUnchecked(DeviceOp[U]):
         """Take the op.
 
         Raises:
-            UsageError: it is no function. UsedOpError: the op was used before.
+            CallError: it is no function. UsedOpError: the op was used before.
         """
         require_function("then_unchecked", function)
         source._take("moved into then_unchecked")  # noqa: SLF001 - the two are one thing
@@ -71,4 +71,4 @@ class ThenUnchecked(DeviceOp[U]):
 def _require_op(made: Any) -> None:
     if not isinstance(made, DeviceOp):
         what = f"the function of `then_unchecked` gave a {type(made).__qualname__}, and not a DeviceOp"
-        raise UsageError(what, fix="return an op, or value(x) for one that is only a value")
+        raise CallError(what, fix="return an op, or value(x) for one that is only a value")

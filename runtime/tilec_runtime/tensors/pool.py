@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilec_runtime.devices import driver_of, ordinal_of
-from tilec_runtime.errors import SchedulingError, UsageError
+from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.frees import FREES, Release
 from tilec_runtime.protocols import DeviceLike
@@ -51,7 +51,7 @@ class MemPool(Uncopied):
             driver: what to make it through; the process's driver of the device by default.
 
         Raises:
-            UsageError: a size is no whole number of bytes, or negative.
+            CallError: a size is no whole number of bytes, or negative.
         """
         release_threshold = byte_count("MemPool: release_threshold", release_threshold)
         most = byte_count("MemPool: max_size", max_size)
@@ -91,15 +91,15 @@ class MemPool(Uncopied):
             driver: of the device; the process's by default.
 
         Raises:
-            UsageError: it is no handle.
+            CallError: it is no handle.
         """
         try:
             number = operator.index(bare(handle))
         except TypeError as error:
             fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
-            raise UsageError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
+            raise CallError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
         if not number:
-            raise UsageError("the handle of the memory pool is null")
+            raise CallError("the handle of the memory pool is null")
         made = cls.default(device, driver=driver)
         made._handle = number  # noqa: SLF001 - one of its own
         if owner is not None and not any(kept is owner for kept in _OWNERS):
@@ -131,7 +131,7 @@ class MemPool(Uncopied):
         """Set how many unused bytes it keeps.
 
         Raises:
-            UsageError: `size` is no whole number of bytes, or negative.
+            CallError: `size` is no whole number of bytes, or negative.
         """
         self._driver.set_release_threshold(self.device, self.handle, byte_count("set_release_threshold: size", size))
 
@@ -139,7 +139,7 @@ class MemPool(Uncopied):
         """Give unused memory back until the pool has no more than `keep` bytes, as far as it can.
 
         Raises:
-            UsageError: `keep` is no whole number of bytes, or negative.
+            CallError: `keep` is no whole number of bytes, or negative.
         """
         keep = byte_count("trim: keep", keep)
         FREES.drain()
@@ -166,11 +166,11 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     """Let ops that this thread or task runs on the pool's device take their memory from it.
 
     Raises:
-        UsageError: it is no pool. SchedulingError: it is closed.
+        CallError: it is no pool. SchedulingError: it is closed.
     """
     given: Any = pool
     if not isinstance(given, MemPool):
-        raise UsageError(f"use_pool takes a MemPool, got a {type(given).__qualname__}", fix="pass MemPool(device, ...)")
+        raise CallError(f"use_pool takes a MemPool, got a {type(given).__qualname__}", fix="pass MemPool(device, ...)")
     _ = pool.handle  # it is open
     token = _HERE.set((pool, *_HERE.get()))
     try:

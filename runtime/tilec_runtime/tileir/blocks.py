@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilec_runtime.errors import UsageError
+from tilec_runtime.errors import CallError
 from tilec_runtime.tileir.frame import Grid
 from tilec_runtime.tileir.ir import Function, Op, Tile, Type
 from tilec_runtime.tileir.values import Array, storage
@@ -85,7 +85,7 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
     """Numbers of the blocks of a grid, x running fastest, in groups of at most `size`.
 
     Raises:
-        UsageError: there is no such order.
+        CallError: there is no such order.
     """
     count = grid[0] * grid[1] * grid[2]
     if isinstance(order, int):
@@ -93,7 +93,7 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
         yield from (numbers[start : start + size] for start in range(0, count, size))
         return
     if order not in ("forward", "reverse"):
-        raise UsageError(
+        raise CallError(
             f"no order of blocks is called {order!r}", fix='take "forward", "reverse" or a number as the seed of a random order'
         )
     forward = _spans(grid, size)

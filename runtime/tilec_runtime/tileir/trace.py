@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilec_runtime.errors import ArgumentError, Location, UsageError
+from tilec_runtime.errors import ArgumentError, CallError, Location
 from tilec_runtime.tileir.blocks import batches
 from tilec_runtime.tileir.control import Moment, Pause
 from tilec_runtime.tileir.execute import DEFAULT, Options, Start, launched
@@ -172,7 +172,7 @@ def step(
 
     Raises:
         ArgumentError: a grid or a block that is no whole number, nor up to three of them.
-        UsageError: a block outside the grid.
+        CallError: a block outside the grid.
     """
     several = isinstance(block, list | tuple) and all(isinstance(one, list | tuple) for one in block)
     chosen: Any = block if several else [block]
@@ -253,7 +253,7 @@ def _alone(held: Any) -> Any:
 def _number(block: Coordinates, grid: Grid) -> int:
     if len(block) != len(grid) or not all(0 <= place < extent for place, extent in zip(block, grid, strict=True)):
         count = math.prod(grid)
-        raise UsageError(
+        raise CallError(
             f"block {block} is not of the grid {grid}", fix="there are no blocks" if not count else "blocks count from (0, 0, 0)"
         )
     return block[0] + grid[0] * (block[1] + grid[1] * block[2])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TensorLike,
     )
     from tilec_runtime import Module as Loaded
+    from tilec_runtime.jit import Compiled
 
     _T1 = TypeVar("_T1", bound=TensorLike)
     _T2 = TypeVar("_T2", bound=TensorLike)
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
             """Launch the variant of these axis values; None leaves an axis open again."""
             ...
 
-        def options(self) -> _AddLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints."""
+        def options(self, *, max_divisibility: Literal[1, 16] = ...) -> _AddLaunch[_T1, _T2, _T3]:
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
             ...
 
         def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
             num_ctas: Literal[2] = ...,
             occupancy: Literal[2, 4] = ...,
         ) -> _EverythingLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
     class _TiledLaunch(LazyLaunch[tuple[_T1]]):
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
             ...
 
         def options(self) -> _TiledLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints."""
+            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
             ...
 
 
@@ -110,25 +111,30 @@ class Module:
 
     def __init__(self, loaded: Loaded) -> None:
         """Use `load`."""
-        self._launchers = launchers = loaded.kernels
+        self._loaded = loaded
         self._functions = Functions(loaded)
-        self._add = launchers["add"]
-        self._gemm = launchers["gemm"]
-        self._everything = launchers["everything"]
-        self._tiled = launchers["tiled"]
+        self._add = loaded.kernels["add"]
+        self._gemm = loaded.kernels["gemm"]
+        self._everything = loaded.kernels["everything"]
+        self._tiled = loaded.kernels["tiled"]
 
     @property
     def lazy(self) -> Functions:
         """The same kernels as functions that give ops, to be run on this device."""
         return self._functions
 
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code of this device and were compiled so far."""
+        return self._loaded.compiled
+
     def __getitem__(self, kernel: str) -> Launcher:
         """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
-        return self._launchers[kernel]
+        return self._loaded.kernels[kernel]
 
     def __repr__(self) -> str:
         """Package, version, device."""
-        return repr(self._launchers)
+        return repr(self._loaded.kernels)
 
     def add(
         self,
@@ -427,4 +433,4 @@ def load(device: DeviceLike | None = None) -> Module:
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 f0a872cc64d2943484443eba40e84ceeb608e3c60f2b9b835263e0031b638d03
+# Written by tilec, sha256 7e7254430e0a1332e32dde0d4cb108287b170e888dde343b8b4c46ec1cf97d07

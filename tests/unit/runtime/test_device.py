@@ -27,6 +27,14 @@ def test_a_device_says_what_it_is() -> None:
     assert Device.count(driver) == 1
 
 
+def test_there_are_no_gpus_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> FakeDriver:
+        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded")
+
+    monkeypatch.setattr("tilec_runtime.device.process_driver", no_driver)
+    assert Device.count() == 0
+
+
 def test_devices_are_equal_where_they_are_the_same() -> None:
     one, other = FakeDriver(), FakeDriver()
     assert Device(0, driver=one) == Device(Device(0, driver=one))

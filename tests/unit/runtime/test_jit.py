@@ -19,7 +19,7 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, load
 from tilec_runtime._nvjitlink import Form, LinkError, NvJitLink
 from tilec_runtime.bundle import store
-from tilec_runtime.errors import CompileError, MissingError, NoImageError, UsageError
+from tilec_runtime.errors import CallError, KernelCacheError, LinkerError, MissingError, NoImageError
 from tilec_runtime.images import store_of
 from tilec_runtime.jit import Jit
 from tilec_runtime.jit_cache import JitCache
@@ -220,11 +220,11 @@ def test_caller_environment_and_bundle_in_that_order(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("text", ["always", "Deny", "1"])
 def test_no_such_policy(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TILEC_JIT_FALLBACK", text)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(CallError) as caught:
         load(bundle_of(OLD), 0, driver=fake_driver(OLD))
     assert caught.value.what == f"TILEC_JIT_FALLBACK: {text!r} is none of deny, warn, allow"
     assert caught.value.fix == "say deny, warn or allow; or nothing, to go by what the bundle says"
-    with pytest.raises(UsageError, match=r"jit_fallback: '' is none of deny, warn, allow"):
+    with pytest.raises(CallError, match=r"jit_fallback: '' is none of deny, warn, allow"):
         load(bundle_of(OLD), 0, driver=fake_driver(OLD), jit_fallback="")
 
 
@@ -232,12 +232,12 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
     log = "ptxas application ptx input, line 11; error   : Unknown modifier '.bar'\nptxas fatal   : Ptx assembly aborted due to errors"
     linker = FakeLinker(log=log)
     module, driver = placed(NEW, linker, tmp_path)
-    with pytest.raises(CompileError) as caught:
+    with pytest.raises(KernelCacheError) as caught:
         module.add(Z, X, Y, stream=5)
     lines = "".join(f"\n  {line}" for line in log.splitlines())
     assert caught.value.what == f"add: nvJitLink 13.4 does not compile the PTX for compute_80 for sm_90:{lines}"
     assert caught.value.fix == "add sm_90 to [targets] and build again: a build finds such errors"
-    assert (caught.value.log, caught.value.kernel, caught.value.target) == (log, "add", "compute_80")
+    assert (caught.value.kernel, caught.value.target) == ("add", "compute_80")
     assert (driver.loads, entries(tmp_path)) == ([], [])
     linker.log = ""
     module.add(Z, X, Y, stream=5)
@@ -254,7 +254,7 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
 )
 def test_code_that_is_none_is_not_loaded(tmp_path: Path, made: bytes, why: str) -> None:
     module, driver = placed(NEW, FakeLinker(made), tmp_path)
-    with pytest.raises(CompileError, match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ") as caught:
+    with pytest.raises(KernelCacheError, match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ") as caught:
         module.add(Z, X, Y, stream=5)
     assert why.partition("is no cubin")[0] in caught.value.what
     assert (driver.loads, entries(tmp_path)) == ([], [])
@@ -267,7 +267,7 @@ def test_no_nvjitlink() -> None:
     driver, jit = fake_driver(NEW), Jit(cache=JitCache(None), linker=none)
     device, images = driver.device(0), store_of(driver)
     module = Module(Site(bundle=bundle_of(NEW), device=device, driver=driver, store=images, asked=JitFallback.ALLOW, jit=lambda: jit))
-    with pytest.raises(MissingError) as caught:
+    with pytest.raises(LinkerError) as caught:
         module.add(Z, X, Y, stream=5)
     too_old = "add: the PTX for compute_80 has to go through nvJitLink, for the driver is too old"
     assert caught.value.what == f"{too_old}: nvJitLink cannot be loaded: no such library"
@@ -288,7 +288,7 @@ def test_the_library_that_the_bindings_do_not_find(monkeypatch: pytest.MonkeyPat
 
 def test_an_nvjitlink_that_is_too_old() -> None:
     module, driver = placed(NEW, FakeLinker(version=(13, 0)))
-    with pytest.raises(MissingError) as caught:
+    with pytest.raises(LinkerError) as caught:
         module.add(Z, X, Y, stream=5)
     assert caught.value.what == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
     assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
@@ -342,7 +342,7 @@ def test_ltoir_that_the_linker_does_not_read(version: Version, made_by: Version)
     driver, jit, kernel = fake_driver(lto(made_by)), Jit(cache=JitCache(None), linker=lambda: linker), lto(made_by)
     device = dataclasses.replace(driver.device(0), driver=(14, 0))
     site = Site(bundle=bundle_of(kernel), device=device, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit)
-    with pytest.raises(MissingError) as caught:
+    with pytest.raises(LinkerError) as caught:
         Module(site).add(Z, X, Y, stream=5)
     own, other = (f"{major}.{minor}" for major, minor in (version, made_by))
     reads = f"links LTO-IR of CUDA {version[0]}.0 to {own}"
@@ -355,7 +355,7 @@ def test_what_the_linker_says_of_ltoir() -> None:
     log = "error: Invalid abbrev number\nERROR NVVM_ERROR_COMPILATION (9) in nvvmCompileProgram callback"
     module, driver = placed(lto(), FakeLinker(log=log))
     with pytest.raises(
-        CompileError, match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev"
+        KernelCacheError, match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev"
     ):
         module.add(Z, X, Y, stream=5)
     assert driver.loads == []

@@ -102,6 +102,33 @@ def test_options_that_were_not_built_are_refused(
     op.sync()  # what was refused changed nothing
 
 
+def test_the_largest_divisor_picks_among_the_assumptions() -> None:
+    module, driver = loaded(ADD, TUNED)
+    add = module.kernels["add"]  # its variants assume divisors of 16 and none
+    for limit in (16, 32, 15, 1):
+        add.options(max_divisibility=limit)(*arrays())
+    with use_device(Device(0, driver=driver)):
+        module.lazy.add(*tensors(driver)).options(max_divisibility=1).sync()
+    assert symbols(driver) == ["add_fast", "add_fast", "add_any", "add_any", "add_any"]
+    module.kernels["tuned"].options(max_divisibility=16, occupancy=1)(*arrays())
+    assert symbols(driver)[-1] == "tuned_64_1"
+
+
+def test_a_divisor_that_no_variant_keeps_to_names_those_that_there_are() -> None:
+    module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
+    for limit in (8, "16"):
+        with pytest.raises(VariantError) as caught:
+            module.kernels["add"].options(max_divisibility=limit)  # type: ignore[arg-type]
+        assert caught.value.what == f"add: no variant was built for max_divisibility={limit!r}; divisors that variants assume: 16"
+        assert caught.value.fix == "add the empty set {} to kernel.add.assume.sets and build again"
+
+
+def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:
+    with pytest.raises(VariantError, match="num_cta_in_cga of cuTile Rust is num_ctas here") as caught:
+        gpu[0].kernels["tuned"].options(num_cta_in_cga=2)
+    assert caught.value.fix == "choose what was built"
+
+
 def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
     with pytest.raises(VariantError) as caught:

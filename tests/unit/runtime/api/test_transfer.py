@@ -400,6 +400,9 @@ def test_as_many_elements_in_another_shape(cpu: Device) -> None:
     ):
         api.memcpy(t, gaps)
     assert "neither side has gaps" in e.value.cause
+    with pytest.raises(TensorError, match=r"^memcpy: the source is i32 of shape \(2, 6\), and the target f32") as e:
+        api.memcpy(t, np.zeros((2, 6), "i4"))
+    assert (e.value.cause, e.value.fix.partition(",")[0]) == ("a copy changes no dtype", "convert the source: api.convert(source")
     with wide.borrow_mut() as m, m[:, 4:] as gaps, pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(2, 6\)"):
         api.memcpy(gaps, t)
 

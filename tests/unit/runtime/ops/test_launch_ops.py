@@ -22,6 +22,7 @@ from tilec_runtime import (
     KernelFunction,
     KernelModule,
     LaunchConfig,
+    api,
     load_module_from_bytes,
     load_module_from_file,
     load_module_from_ptx,
@@ -37,6 +38,7 @@ from tilec_runtime.errors import (
     DTypeError,
     LaunchError,
     LaunchLimitError,
+    LayoutError,
     PlacementError,
     UsageError,
     UseAfterMoveError,
@@ -139,11 +141,47 @@ def test_damaged_modules_do_not_reach_the_driver(gpu: Gpu) -> None:
     assert gpu.driver.loads == before
 
 
+TRITON = f"""{PTX}
+.visible .entry scale(.param .u64 .ptr .global .align 16 z, .param .u64 .ptr .global .align 1 x, // two of Triton's own follow
+    .param .u32 n, .param .f32 alpha)
+.reqntid 128
+{{ ret; }}
+.visible .entry k(.param .u64 .ptr .global .align 1 z, .param .u64 .ptr .global .align 1 scratch) .maxntid 64, 2 {{ ret; }}
+"""
+
+
+def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
+    module = load_module_from_ptx(TRITON)
+    assert repr(module) == "<KernelModule on <Device cuda:0 (Fake H200)>: scale, k>"
+    with pytest.raises(BundleError, match="the module has no kernel 'other'; it has: scale, k"):
+        module.function("other")
+    with pytest.raises(UsageError, match=r"k: the parameters \(ptr\) have 8 bytes, those of the kernel 8, 8"):
+        module.function("k", ("ptr",))
+    launch = AsyncKernelLaunch(module.function("k")).push_device_ptr(4096).set_launch_config(LaunchConfig(block=128))
+    with pytest.raises(ArgumentError, match="k: takes 2 arguments, got 1") as caught:
+        launch.sync()
+    assert "Triton" in caught.value.fix
+    scale = module.function("scale", PARAMS)
+    tensor = api.zeros(64).sync()
+    odd = AsyncKernelLaunch(scale).push_arg(tensor[1:]).push_arg(tensor.view(64)).push_arg(1).push_arg(2.0)
+    with pytest.raises(LayoutError, match=r"scale: argument 0 is at address 0x[0-9a-f]+, and the PTX takes multiples of 16"):
+        odd.set_launch_config(LaunchConfig(block=128)).sync()
+    for function, block, message in (
+        (scale, 256, r"the block is \(256, 1, 1\), and the kernel was compiled for exactly \(128, 1, 1\)"),
+        (module.function("k"), 256, "the block has 256 threads, and the kernel was compiled for 128 at most"),
+    ):
+        launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
+        for size in function.sizes or ():
+            launch.push_device_ptr(4096) if size == 8 else launch.push_arg(0, "i32" if len(launch._pushed) == 2 else "f32")
+        with pytest.raises(LaunchLimitError, match=message):
+            launch.sync()
+
+
 def test_what_a_cubin_says_of_its_parameters_is_checked(gpu: Gpu) -> None:
     module = load_module_from_bytes(build_cubin())
-    with pytest.raises(BundleError, match="the cubin has no kernel 'other'; it has: k"):
+    with pytest.raises(BundleError, match="the module has no kernel 'other'; it has: k"):
         module.function("other")
-    with pytest.raises(UsageError, match=r"k: the parameters \(ptr, i32\) have 8, 4 bytes, those of the cubin 8, 4, 20000"):
+    with pytest.raises(UsageError, match=r"k: the parameters \(ptr, i32\) have 8, 4 bytes, those of the kernel 8, 4, 20000"):
         module.function("k", ("ptr", "i32"))
     with pytest.raises(UsageError, match="k: 'int' is no dtype of a parameter"):
         module.function("k", ("int",))

@@ -18,6 +18,7 @@ from tilec_runtime.ops import policy
 from tilec_runtime.ops.combinators import with_context
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import (
+    SchedulingPolicy,
     SingleStream,
     StreamPoolRoundRobin,
     as_stream,
@@ -58,6 +59,11 @@ def test_all_threads_share_a_devices_policy(held: Held) -> None:
 def test_a_single_stream_is_one(held: Held) -> None:
     with use_policy(SingleStream(held.device)):
         assert len({stream().sync() for _ in range(5)}) == 1
+
+
+def test_policies_are_told_apart_from_other_things(held: Held) -> None:
+    assert isinstance(SingleStream(held.device), SchedulingPolicy)
+    assert not isinstance(held.device, SchedulingPolicy)
 
 
 def test_a_pool_of_any_size(held: Held) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
-from tilec_runtime import DeviceOp, ExecutionContext, SingleStream, shared, use_device, use_policy, value, with_context, zip_ops
-from tilec_runtime.errors import DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
+from tilec_runtime import DeviceOp, ExecutionContext, SingleStream, api, shared, use_device, use_policy, value, with_context, zip_ops
+from tilec_runtime.errors import CallError, DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
 from tilec_runtime.tensors.storage import Storage
 
 HERE = "test_sharing.py"
@@ -148,8 +148,10 @@ def test_an_interrupted_execution_is_no_interrupt_of_later_users(held: Held) -> 
     op = with_context(interrupted).shared()
     with pytest.raises(KeyboardInterrupt):
         op.sync()
-    with pytest.raises(SchedulingError, match=r"<DeviceOp with_context, .* was interrupted while it was executed, and runs only once"):
+    told = r"<DeviceOp with_context, .* was interrupted while it was executed, and runs only once"
+    with pytest.raises(SchedulingError, match=told) as caught:
         op.sync()
+    assert "Ctrl-C" in caught.value.cause
 
 
 def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
@@ -274,6 +276,19 @@ def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
         value([1, 2]).unzip(2)[0].sync()
     with pytest.raises(UsageError, match="a tuple has one element at least"):
         value((1,)).unzip(0)
+
+
+def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
+    a, b = zip_ops(value(1), value("a")).unzip()
+    assert (a.sync(), b.sync()) == (1, "a")
+    assert [part.sync() for part in value((1, 2, 3)).unzip()] == [1, 2, 3]
+    launch = held.module.lazy.add(*(api.ones(4).sync() for _ in range(3)))
+    assert len(launch.unzip()) == len(held.module.kernels["add"].info.params)
+    op = value(1).map(lambda one: (one, 2))
+    with pytest.raises(CallError, match=r"unzip\(\): how many elements the tuple of <DeviceOp value.map.* is not known") as caught:
+        op.unzip()
+    assert caught.value.fix == "say how many: unzip(2)"
+    assert [part.sync() for part in op.unzip(2)] == [1, 2]
 
 
 def test_memory_is_freed_behind_its_last_user_on_whatever_stream(held: Held) -> None:
