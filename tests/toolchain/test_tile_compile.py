@@ -15,7 +15,7 @@ from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, 
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
 from tilec.frontends import _run, _sass, _tile_api, _tile_compile
-from tilec.frontends._tile_toolchain import files_digest
+from tilec.frontends._packages import files_digest
 from tilec.frontends._tools import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, ToolchainError

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _ltoir, _ptx, _simt_device, _simt_link
 from tilec.frontends import _simt_api as api
 from tilec.frontends._nvjitlink import Piece
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._simt_bind import Bound, bind
 from tilec.frontends._simt_declare import Declared, declared
 from tilec.frontends._simt_errors import kernel_error
@@ -15,7 +16,6 @@ from tilec.frontends._simt_function import capturing, with_constants
 from tilec.frontends._simt_linked import LinkedSources, mismatch
 from tilec.frontends._simt_text import external, functions, spliced, symbol_of
 from tilec.frontends._simt_toolchain import LINKER, TOOLS
-from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
 from tilec.frontends.base import ToolSearch

@@ -10,9 +10,9 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from tilec.frontends import _simt_api as api
+from tilec.frontends._python_errors import characters, function_node, line_of
 from tilec.frontends._simt_entry import NAMES
 from tilec.frontends._simt_function import captured
-from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError

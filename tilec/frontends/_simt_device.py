@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 from tilec.frontends import _simt_api as api
 from tilec.frontends import _simt_text as text
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._simt_declare import Declared, Reader
 from tilec.frontends._simt_entry import Argument, Scalar, View
 from tilec.frontends._simt_errors import kernel_error
-from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.simt import Array, Axis, Constant
 from tilec_runtime.errors import CompileError, Diagnostic, Location

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tilec.frontends import _simt_api as api
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._simt_declare import Declared
-from tilec.frontends._tile_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from tilec.frontends import _packages as python
 from tilec.frontends import _simt_api as api
-from tilec.frontends import _tile_toolchain as python
 from tilec.frontends._tools import locate, require
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.model.kernel import ToolInfo

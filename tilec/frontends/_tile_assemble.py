@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._run import Completed, command_line, run_tool
-from tilec.frontends._tile_errors import tileiras_diagnostics
-from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target
 
 # Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4 under address-space randomization: an
@@ -19,6 +20,8 @@ from tilec_runtime.model.arch import Target
 # of sm_80 to sm_90, sm_120 and sm_121.
 _VARYING_MAJORS = (10, 11)
 _INPUT, _OUTPUT = "kernel.tileirbc", "kernel.cubin"
+_TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
+_PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,3 +104,22 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def tileiras_diagnostics(stderr: str, texts: Mapping[str, str], *, severity: str = "error") -> tuple[Diagnostic, ...]:
+    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where they are in a project file."""
+    found: list[Diagnostic] = []
+    for raw in stderr.splitlines():
+        located, plain = _TILEIRAS.search(raw), _PLAIN.match(raw)
+        if located:
+            kind, message = located[4].lower(), located[5].strip()
+            line = int(located[2] or 0)
+            place = Location(file=located[1], line=line, column=int(located[3] or 0)) if located[1] in texts else None
+            excerpt = line_of(texts, located[1], line)
+        elif plain:
+            kind, message, place, excerpt = plain[1].lower(), plain[2].strip(), None, ""
+        else:
+            continue
+        if kind.replace("fatal", "error") == severity and message:
+            found.append(Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt))
+    return tuple(dict.fromkeys(found))

@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import function_node
+from tilec.frontends._python_errors import function_node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tilec.frontends._python_errors import characters, line_of
 from tilec.frontends._tile_bodies import Bodies, Body, functions_in, methods_of, named, scope_of
-from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_objects import held_classes
 from tilec.frontends._tile_values import Instance, Values
 from tilec_runtime.errors import Diagnostic, Location

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.frontends import _tile_api as api
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._sass import resources
 from tilec.frontends._tile_assemble import assemble
 from tilec.frontends._tile_declare import Declared, declared
 from tilec.frontends._tile_entry import entry
-from tilec.frontends._tile_errors import export_error, line_of
+from tilec.frontends._tile_errors import export_error
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tile_signature import Bound, bind, did_you_mean, symbol_of
 from tilec.frontends._tile_toolchain import find

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._python_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_safe_declare import SafeKernel, declare_safe
 from tilec.frontends._tile_signature import FunctionParam

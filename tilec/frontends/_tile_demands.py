@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.frontends._tile_errors import characters, line_of
+from tilec.frontends._python_errors import characters, line_of
 from tilec.frontends._tile_safe import OUTPUTS, OWNED, SafeParam
 from tilec_runtime.errors import Diagnostic, ExpressionError, Location
 from tilec_runtime.model import expr

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from tilec.frontends import _tile_api as api
+from tilec.frontends._python_errors import characters, line_of
 from tilec.frontends._tile_bodies import Body, scope_of
 from tilec.frontends._tile_calls import Followed, in_branches
-from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_proof import UNCHECKED, broadcast_axes
 from tilec.frontends._tile_safe import EXAMPLES, OUTPUTS, Access
 from tilec.frontends._tile_values import ArrayOf, Items, Size, Values, Within, argument

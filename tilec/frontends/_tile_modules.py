@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilec.frontends._python_errors import ImportFailure, import_error
 from tilec.frontends._reads import digests, is_installed
-from tilec.frontends._tile_errors import ImportFailure, import_error
 from tilec.frontends._tile_inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
 from tilec.frontends._tile_reads import watched
 from tilec_runtime.errors import CompileError, Diagnostic, Location

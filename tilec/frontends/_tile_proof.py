@@ -9,9 +9,9 @@ from typing import Any
 
 from tilec.frontends import _tile_alike
 from tilec.frontends import _tile_api as api
+from tilec.frontends._python_errors import characters, line_of
 from tilec.frontends._tile_bodies import Body
 from tilec.frontends._tile_calls import Call
-from tilec.frontends._tile_errors import characters, line_of
 from tilec.frontends._tile_safe import Access, SafeParam
 from tilec.frontends._tile_values import (
     ArrayOf,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._python_errors import characters, function_node, line_of
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.frontends import _tile_api as api
+from tilec.frontends._python_errors import characters, function_node, line_of
 from tilec.frontends._tile_alike import of_outputs
 from tilec.frontends._tile_bodies import Bodies, Body, scope_of
 from tilec.frontends._tile_calls import Followed, follow
 from tilec.frontends._tile_demands import Demands, grid_of, same_grid
-from tilec.frontends._tile_errors import characters, function_node, line_of
 from tilec.frontends._tile_misuse import misuses, reaching_around
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._tile_proof import Proof, Prover, Site, elsewhere, is_access

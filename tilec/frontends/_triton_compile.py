@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilec.frontends import _cuda_abi, _cuda_ptxas, _ptx
 from tilec.frontends import _triton_api as api
-from tilec.frontends._tile_errors import line_of
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule, load
 from tilec.frontends._tools import Tool, require
 from tilec.frontends._triton_bind import Bound, bind, mapped

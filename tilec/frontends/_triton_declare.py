@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilec.frontends import _triton_api as api
-from tilec.frontends._tile_errors import characters, function_node, line_of
+from tilec.frontends._python_errors import characters, function_node, line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._triton_writes import Function, resolver, written
 from tilec_runtime.errors import Location

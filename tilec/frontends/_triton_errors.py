@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 
 from tilec.frontends import _triton_api as api
-from tilec.frontends._tile_errors import line_of
+from tilec.frontends._python_errors import line_of
 from tilec.frontends._tile_modules import LoadedModule
 from tilec.frontends._triton_declare import HOW, Declared
 from tilec_runtime.errors import CompileError, Diagnostic, Location

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilec.frontends import _tile_toolchain as python
+from tilec.frontends import _packages as python
 from tilec.frontends import _triton_api as api
 from tilec.frontends._tools import require
 from tilec.frontends.base import ToolSearch

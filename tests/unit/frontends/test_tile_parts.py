@@ -11,7 +11,8 @@ import pytest
 
 from tilec.frontends import _sass
 from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import characters, function_node, parameter_place, tileiras_diagnostics
+from tilec.frontends._python_errors import characters, function_node, parameter_place
+from tilec.frontends._tile_assemble import tileiras_diagnostics
 from tilec.frontends._tile_signature import FunctionParam, bind, symbol_of
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import TileFrontend

@@ -14,8 +14,8 @@ import pytest
 from tests.waiting import ends
 from tilec.frontends import _run, _tools
 from tilec.frontends._digests import DigestTable, file_sha256
+from tilec.frontends._packages import package
 from tilec.frontends._run import run_tool
-from tilec.frontends._tile_toolchain import package
 from tilec.frontends._tools import check_range, find_tool, locate, require, survey
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.bundle import store
