@@ -12,10 +12,13 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job, write
-from tilec.frontends import _cuda_link, _nvjitlink, _tools, base
-from tilec.frontends._cuda_nvrtc import Nvrtc, Program
-from tilec.frontends._nvjitlink import Outcome, kind_of
+from tilec.frontends import base
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.cuda import link as link_module
+from tilec.frontends.tools import nvjitlink
+from tilec.frontends.tools import search as search_tools
+from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
+from tilec.frontends.tools.nvjitlink import Outcome, kind_of
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, ToolchainError, UsageError
 from tilec_runtime.model.job import InputFile, Job, Member, Option, Source
@@ -37,7 +40,7 @@ LINK: dict[str, Option] = {"link": ("lib/act.cu",), "include": ("k",)}
 
 
 def tool(name: str) -> str:
-    return _tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
+    return search_tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
 
 
 def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
@@ -115,7 +118,7 @@ def test_arithmetic_flags_hold_for_what_is_linked(tmp_path: Path) -> None:
     plain = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",), "flags": ("-fmad=false",)})).data.decode()
     assert "fma.rn.f32" in fused
     assert "fma" not in plain
-    assert _cuda_link.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
+    assert link_module.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
 
 
 def test_a_kernel_of_the_source_that_needs_more_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -155,7 +158,7 @@ def test_line_information_names_both_files_as_the_project_does(tmp_path: Path) -
 def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     links: list[int] = []
-    real_compile, real_link = Nvrtc.compile, _nvjitlink.link_ptx
+    real_compile, real_link = Nvrtc.compile, nvjitlink.link_ptx
 
     def compile_and_count(self: Nvrtc, source: bytes, name: str, options: list[str], *, names: Sequence[str], **more: Any) -> Program:
         counts.append(len(names))
@@ -166,7 +169,7 @@ def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_function
         return real_link(*args)
 
     monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
-    monkeypatch.setattr(_cuda_link, "link_ptx", link_and_count)
+    monkeypatch.setattr(link_module, "link_ptx", link_and_count)
     text = KERNEL.replace("typename T>", "typename T, int N>").replace("ops::act(x[i])", "ops::act(x[i]) * N")
     root = write(tmp_path, {**FILES, "k/a.cu": text})
     members = tuple(Member(symbol="k<float, {N}>", axes=(("N", n),)) for n in (1, 2, 3))
@@ -333,7 +336,7 @@ def test_a_function_that_two_libraries_of_machine_code_define(tmp_path: Path) ->
 
 
 def test_a_link_that_drops_the_kernel_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cuda_link, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
+    monkeypatch.setattr(link_module, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
     error = failure(job(write(tmp_path, FILES), "k<float>", options=LINK))
     assert error.what == "the link dropped the kernel k<float>: the result has no entry point _Z1kIfEvPT_PKS0_i"
 
@@ -408,7 +411,7 @@ class FakeSimt:
     def device_functions(self, source: Source, names: tuple[str, ...], arch: str) -> bytes:
         self.asked.append((source.path, tuple(names), arch))
         search = frontend()._search
-        tools = _tools.require(("libnvrtc", "libnvrtc-builtins"), search, digest=False)
+        tools = search_tools.require(("libnvrtc", "libnvrtc-builtins"), search, digest=False)
         text = "\n".join(f'extern "C" __device__ float {name}(float x) {{ return fmaxf(x, 0.0f); }}' for name in names)
         library = Nvrtc(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
         options = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true"]
@@ -442,6 +445,6 @@ def test_functions_of_python_without_their_frontend(tmp_path: Path, monkeypatch:
         frontend().inputs(source)
     assert caught.value.what == "link: act.py:relu is compiled by the frontend 'simt', which this tilec does not have"
     assert "pip install 'tilec[simt]'" in caught.value.fix
-    monkeypatch.setitem(base.BUILTIN, "simt", "tilec.frontends.cuda:CudaFrontend")
+    monkeypatch.setitem(base.BUILTIN, "simt", "tilec.frontends.cuda.frontend:CudaFrontend")
     with pytest.raises(ToolchainError, match="by the frontend 'simt', which here has no device_functions"):
         frontend().inputs(source)

@@ -141,8 +141,8 @@ def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image
 
 
 def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
-    from tilec.frontends._cuda_ptxas import assemble
-    from tilec.frontends._tools import require
+    from tilec.frontends.tools.ptxas import assemble
+    from tilec.frontends.tools.search import require
 
     ptxas = require(("ptxas",), tile_jobs.ToolSearch(), digest=False)["ptxas"].path
     made = assemble(ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0)

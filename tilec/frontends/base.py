@@ -117,11 +117,11 @@ class LinkedFrontend(Frontend, Protocol):
 
 
 BUILTIN = {
-    "cuda": "tilec.frontends.cuda:CudaFrontend",
-    "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
-    "simt": "tilec.frontends.simt:SimtFrontend",
-    "tile": "tilec.frontends.tile:TileFrontend",
-    "triton": "tilec.frontends.triton:TritonFrontend",
+    "cuda": "tilec.frontends.cuda.frontend:CudaFrontend",
+    "prebuilt": "tilec.frontends.prebuilt.frontend:PrebuiltFrontend",
+    "simt": "tilec.frontends.simt.frontend:SimtFrontend",
+    "tile": "tilec.frontends.tile.frontend:TileFrontend",
+    "triton": "tilec.frontends.triton.frontend:TritonFrontend",
 }
 """Where the frontends that ship with tilec are found, by language."""
 

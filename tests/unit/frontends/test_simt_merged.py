@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilec.frontends._simt_merged import merged
+from tilec.frontends.simt.merged import merged
 
 FIRST = """\
 ; ModuleID = "one"

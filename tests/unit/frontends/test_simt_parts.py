@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tilec import simt
-from tilec.frontends import _simt_api as api
-from tilec.frontends import _simt_errors as errors
-from tilec.frontends import _simt_text as text
-from tilec.frontends._simt_function import with_constants
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.simt import SimtFrontend
+from tilec.frontends.simt import api as api
+from tilec.frontends.simt import errors as errors
+from tilec.frontends.simt import text as text
+from tilec.frontends.simt.frontend import SimtFrontend
+from tilec.frontends.simt.function import with_constants
 from tilec_runtime.errors import ToolchainError, UsageError
 from tilec_runtime.model.arch import Target
 
@@ -91,7 +91,7 @@ def test_targets() -> None:
     frontend = SimtFrontend(ToolSearch())
     assert frontend.refuse(Target.parse("tileir")) == "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
     assert [frontend.refuse(Target.parse(name)) for name in ("sm_75", "sm_100f", "compute_90a")] == ["", "", ""]
-    assert BUILTIN["simt"] == "tilec.frontends.simt:SimtFrontend"
+    assert BUILTIN["simt"] == "tilec.frontends.simt.frontend:SimtFrontend"
 
 
 @pytest.mark.parametrize("version", ["0.29.9", "0.31.0", "1.30.0"])
