@@ -127,11 +127,6 @@ def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "what", "fix"),
     [
-        (
-            "k/act.py:relu",
-            "k/act.py is Python device functions, and a SIMT kernel is linked with CUDA C++ sources alone",
-            "import functions",
-        ),
         ("k/libact.a", "k/libact.a is a device library, and a SIMT kernel is linked with CUDA C++ sources alone", "link the .cu file"),
     ],
 )

@@ -11,7 +11,6 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
-from tilec_runtime.model.link import Prototype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,26 +91,6 @@ class IncludingFrontend(Frontend, Protocol):
         """What a source certainly includes and what is nowhere, each with its place.
 
         Raises:
-            ToolchainError: a tool is missing.
-        """
-
-
-class LinkedFrontend(Frontend, Protocol):
-    """A frontend whose functions kernels of other languages may be linked with: `link = ["act.py:relu"]` of a CUDA kernel."""
-
-    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
-        """What CUDA C++ declares for functions of a source, in the order of the names.
-
-        Raises:
-            CompileError: with located diagnostics.
-            ToolchainError: a tool is missing.
-        """
-
-    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
-        """LTO-IR of functions of a source, for an architecture such as `compute_90`: each by its own name, with C linkage.
-
-        Raises:
-            CompileError: with located diagnostics.
             ToolchainError: a tool is missing.
         """
 

@@ -155,7 +155,7 @@ class CudaFrontend:
         if self._linked is None:
             from tilec.frontends.cuda.linked import LinkedFiles
 
-            self._linked = LinkedFiles(self._search)
+            self._linked = LinkedFiles()
         return self._linked
 
     def _nvcc_parts(self) -> list[InputFile]:

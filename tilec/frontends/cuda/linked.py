@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import collections
-import importlib
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from tilec.frontends import base
-from tilec.frontends.base import LinkedFrontend, ToolSearch
-from tilec.frontends.cuda.prototypes import check
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.nvcc import compile_ltoir
@@ -17,27 +13,22 @@ from tilec.frontends.tools.cpp.nvrtc import Folders, compile_nowhere, inside, lo
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.nvjitlink import Piece, kind_of
 from tilec.frontends.tools.run import command_line
-from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location, ToolchainError
+from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.inside import contained
-from tilec_runtime.model.job import InputFile, Source
+from tilec_runtime.model.job import InputFile
 from tilec_runtime.model.link import LinkEntry, LinkKind
 
 if TYPE_CHECKING:
     from tilec.frontends.cuda.program import Asked
 
-_PYTHON = "simt"
 _MOST_PARTS = 64
 
 
 class LinkedFiles:
     """Reads and compiles linked files; keeps what it compiled last, which the variants of a kernel share."""
 
-    def __init__(self, search: ToolSearch) -> None:
-        """Keep where to look for tools."""
-        self._search = search
-        self._python: LinkedFrontend | None = None
-        self._tools: list[InputFile] | None = None
+    def __init__(self) -> None:
         self._parts: collections.OrderedDict[Hashable, bytes] = collections.OrderedDict()
 
     def inputs(self, root: str, options: CudaOptions) -> list[InputFile]:
@@ -45,7 +36,6 @@ class LinkedFiles:
 
         Raises:
             CompileError: one cannot be read, or leaves the project.
-            ToolchainError: functions of a language are linked whose frontend is not installed.
         """
         return [file for entry in options.link for file in self._inputs_of(root, entry, options)]
 
@@ -63,8 +53,6 @@ class LinkedFiles:
     def _inputs_of(self, root: str, entry: LinkEntry, options: CudaOptions) -> list[InputFile]:
         if entry.kind is LinkKind.CUDA:
             return includes.closure(root, entry.path, options.include, [value for _, value in options.define])
-        if entry.kind is LinkKind.PYTHON:
-            return [*self._frontend(entry).inputs(Source(root=root, path=entry.path)), *self._python_tools(entry)]
         return [InputFile(name=entry.path, digest=sha256(_read(root, entry.path)))]
 
     def _piece(self, asked: Asked, entry: LinkEntry) -> Piece:
@@ -77,11 +65,10 @@ class LinkedFiles:
                 cause = "archives, objects, fatbins, LTO-IR and PTX are known by their first bytes"
                 raise located(what, entry.path, cause=cause, fix="see that the file is whole, and of one of these kinds")
             return Piece(name=entry.path, kind=kind, data=data)
-        make = self._python_functions if entry.kind is LinkKind.PYTHON else _cuda_functions
         spec, options = asked.job.spec, asked.options
         state = tuple(self._inputs_of(root, entry, options))
         key = (entry, asked.job.target.number, asked.lto, spec.source.options, spec.opt, asked.lineinfo, root, state)
-        return Piece(name=entry.path, kind="LTOIR", data=self._kept(key, lambda: make(asked, entry)))
+        return Piece(name=entry.path, kind="LTOIR", data=self._kept(key, lambda: _cuda_functions(asked, entry)))
 
     def _kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         if key not in self._parts:
@@ -90,38 +77,6 @@ class LinkedFiles:
                 self._parts.popitem(last=False)
         self._parts.move_to_end(key)
         return self._parts[key]
-
-    # --- Python -------------------------------------------------------------------------------------------------------------------
-
-    def _python_functions(self, asked: Asked, entry: LinkEntry) -> bytes:
-        source = Source(root=asked.job.spec.source.root, path=entry.path)
-        made = self._frontend(entry).device_functions(source, entry.names, f"compute_{asked.job.target.number}")
-        check(asked, self._frontend(entry).prototypes(source, entry.names))
-        return made
-
-    def _python_tools(self, entry: LinkEntry) -> list[InputFile]:
-        # They are no tools of the CUDA frontend, and kernels that link no Python do not depend on them.
-        if self._tools is None:
-            self._tools = [
-                InputFile(name=f"<{_PYTHON}>/{tool.name} {tool.version}", digest=tool.digest) for tool in self._frontend(entry).toolchain()
-            ]
-        return self._tools
-
-    def _frontend(self, entry: LinkEntry) -> LinkedFrontend:
-        if self._python is None:
-            where = base.BUILTIN.get(_PYTHON) or base.installed().get(_PYTHON, "")
-            module, _, name = where.partition(":")
-            made: LinkedFrontend | None = getattr(importlib.import_module(module), name)(self._search) if where else None
-            if made is None or not hasattr(made, "device_functions"):
-                shown = ", ".join(f"{entry.path}:{function}" for function in entry.names)
-                lack = "which this tilec does not have" if made is None else "which here has no device_functions"
-                raise ToolchainError(
-                    f"link: {shown} is compiled by the frontend {_PYTHON!r}, {lack}",
-                    cause="device functions in Python need numba-cuda and the frontend that drives it",
-                    fix="pip install 'tilec[simt]', or write the function in CUDA C++ (link a .cu file)",
-                )
-            self._python = made
-        return self._python
 
 
 def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = "", line: int = 1, overtime: bool = False) -> CompileError:

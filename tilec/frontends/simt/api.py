@@ -32,8 +32,6 @@ TESTED: Version = (0, 30)
 NUMPY: Version = (2, 5)
 FIX = "pip install 'tilec[simt]'"
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"bool": "bool", "bool_": "bool", "__nv_bfloat16": "bf16"}
-# Stands for a result without an annotation: one that is annotated None returns nothing.
-NOT_SAID = object()
 _lock = threading.RLock()
 
 
@@ -160,11 +158,6 @@ def kernel_of(value: Any) -> Kernel | None:
     return None if found is None or found.targetoptions.get("device") else _kernel(found)
 
 
-def device_kernel(found: Any) -> Kernel:
-    """Function and options of a device function, as of a kernel."""
-    return _kernel(found)
-
-
 def _kernel(found: Any) -> Kernel:
     said = found.targetoptions
     bounded = said.get("launch_bounds")
@@ -244,34 +237,6 @@ def compile_ptx(asked: Asked) -> Made:
         return Made(ptx=ptx, modules=tuple(irs), sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
 
 
-def lower_device(asked: Asked, result: str) -> tuple[list[str], tuple[str, ...], str]:
-    """(LLVM modules of a device function that C++ calls, what else it needs, the type that it returns where `result` cannot hold it).
-
-    Raises:
-        Exception: whatever numba raises about a function.
-    """
-    from numba import cuda
-    from numba.cuda import compiler, types
-
-    with environment(), warnings.catch_warnings(), _compiling(asked), _stopping():
-        warnings.simplefilter("ignore")
-        device = cuda.jit(device=True, fastmath=asked.options.fastmath)(asked.function)
-        returned = device.compile_device(tuple(inner(argument) for argument in asked.arguments)).signature.return_type
-        wanted = numba_type(result) if result else types.none
-        if not _holds(wanted, returned):
-            return [], (), str(returned)
-        called, arguments = entry(asked.function, asked.arguments, asked.line, device, linked=True)
-        options = {"fastmath": asked.options.fastmath, "nvvm_options": {}, "cc": asked.capability}
-        library = compiler.compile_cuda(
-            called, wanted if result else types.void, arguments, abi="c", abi_info={"abi_name": asked.symbol}, **options
-        ).library
-        sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
-        modules = text.canonical(library.llvm_strs)
-        if not result:
-            modules[0] = text.returning_nothing(modules[0], asked.symbol)
-        return modules, (*(["CUDA C++ of numba's"] if sources else []), *needs), ""
-
-
 def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
     from numba.cuda.cudadrv import nvvm
@@ -280,35 +245,6 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
         warnings.simplefilter("ignore")
         made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
         return made
-
-
-def _holds(wanted: Any, returned: Any) -> bool:
-    """Whether a result may become what it is annotated with: a float of another width, an integer of another; never one of the other."""
-    from numba.cuda import types
-
-    if wanted == types.none or returned == types.none:
-        return bool(wanted == returned)
-    if isinstance(returned, types.Float):
-        return isinstance(wanted, types.Float)
-    return isinstance(returned, types.Integer | types.Boolean)
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[None]:
-    """While it lasts, code with C's calling convention stops the kernel where a function of Python raised: C cannot be told of it."""
-    from llvmlite import ir
-    from numba.cuda.core.callconv import CUDACABICallConv
-
-    own = CUDACABICallConv.return_status_propagate
-
-    def stop(_self: Any, builder: Any, _status: Any) -> None:
-        builder.asm(ir.FunctionType(ir.VoidType(), []), "trap;", "", [], side_effect=True)
-
-    CUDACABICallConv.return_status_propagate = stop
-    try:
-        yield
-    finally:
-        CUDACABICallConv.return_status_propagate = own
 
 
 def declared_name(modules: Iterable[ModuleType], address: int) -> str:

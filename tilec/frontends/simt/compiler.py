@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import api as api
-from tilec.frontends.simt import device, link
+from tilec.frontends.simt import link
 from tilec.frontends.simt.bind import Bound, bind
 from tilec.frontends.simt.declare import Declared, declared
 from tilec.frontends.simt.errors import kernel_error
@@ -29,7 +29,6 @@ from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.job import Job, Source
 from tilec_runtime.model.kernel import KernelDecl
-from tilec_runtime.model.link import Prototype
 from tilec_runtime.model.suggest import did_you_mean
 
 # What the driver brings to every module.
@@ -70,16 +69,6 @@ class Compiler:
         if self._tools is None or wanted[-1] not in self._tools:
             self._tools = require(wanted, self._search, digest=False)
         return _Compile(job, module, kernel, self._tools, self._sources).run()
-
-    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
-        """What CUDA C++ declares for device functions of a source."""
-        module = _loaded(source, again=False)
-        return tuple(device.read(module, name).prototype for name in names)
-
-    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
-        """LTO-IR of device functions of a source, for CUDA C++ that calls them."""
-        module = _loaded(source, again=False)
-        return device.compiled(module, [device.read(module, name) for name in names], arch)
 
     def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
         module = _loaded(source, again=again)

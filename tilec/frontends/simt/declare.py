@@ -51,18 +51,17 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
         for name, value in list(vars(module.main).items()):
             kernel = api.kernel_of(value)
             if kernel is not None:
-                found[name] = Reader(module, name, kernel, problems).read(api.linked_by(value))
+                found[name] = _Reader(module, name, kernel, problems).read(api.linked_by(value))
     if problems:
         raise CompileError(f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems))
     return found
 
 
-class Reader:
-    """One kernel; or, as `word` says, one function that is read like it."""
+class _Reader:
+    """Reads one kernel."""
 
-    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic], word: str = "kernel") -> None:
+    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]) -> None:
         self._texts, self._module, self._name, self._kernel, self._problems = module.texts, module, name, kernel, problems
-        self._word = word
         code = kernel.function.__code__
         self._file = code.co_filename
         self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
@@ -76,17 +75,17 @@ class Reader:
         for name, parameter in inspect.signature(function).parameters.items():
             at, text = self._place(name)
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
-                self._refuse(f"{name!r} is no plain parameter: a {self._word} takes a fixed number of arguments, by place", at)
-            said[name] = annotation = self.annotation(name, at)
+                self._refuse(f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place", at)
+            said[name] = annotation = self._annotation(name, at)
             params.append(self._param(name, annotation, text, at, parameter.default, name in written))
             if name in written and params[-1].out is False:
                 self._refuse(
-                    f"{name} is only read ({text}), and the {self._word} stores to it",
+                    f"{name} is only read ({text}), and the kernel stores to it",
                     at,
                     f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
                 )
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
-            self._refuse(f"a {self._word} runs to its end: it cannot yield or await", self._definition())
+            self._refuse("a kernel runs to its end: it cannot yield or await", self._definition())
         variables, axes = tuple(self._variables()), tuple(self._captured())
         decl = KernelDecl(
             name=self._name,
@@ -117,10 +116,10 @@ class Reader:
                 return Location(file=self._file, line=arg.lineno, column=column), written
         return self._definition(), ""
 
-    def annotation(self, name: str, at: Location) -> Any:
+    def _annotation(self, name: str, at: Location) -> Any:
         """What a parameter is annotated with; text, as `from __future__ import annotations` leaves it, is read in the module."""
         function = self._kernel.function
-        value = function.__annotations__.get(name, api.NOT_SAID if name == "return" else None)
+        value = function.__annotations__.get(name)
         if isinstance(value, str) and not api.dtype_named(value):
             try:
                 return eval(value, function.__globals__, captured(function))  # noqa: S307 - text of the module that was executed
@@ -152,7 +151,7 @@ class Reader:
             return said.name
         found = api.dtype_named(said)
         if not found:
-            self._refuse(f"{name}: {said!r} is no dtype of a SIMT {self._word} ({', '.join(NAMES)})", at, HELP)
+            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP)
         return found
 
     def _size(self, name: str, layout: Any, at: Location) -> int:
@@ -191,7 +190,7 @@ class Reader:
             if isinstance(value, Axis):
                 yield name, value
             elif isinstance(value, list | dict | set | bytearray):
-                what = f"it captures {name!r}, a {type(value).__name__}, and what a {self._word} captures is a constant of it"
+                what = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
                 self._refuse(what, self._definition(), "capture a number, a tuple or an array of NumPy; or make it a parameter")
             elif isinstance(value, Kernel) or (isinstance(value, FunctionType) and value.__module__ in self._module.modules):
                 what = f"it captures {name!r}, which is no device function"
@@ -218,7 +217,7 @@ class Reader:
         yield from uses.values()
 
     def _refuse(self, what: str, at: Location, hint: str = "") -> None:
-        message = f"{self._word} {self._name!r}: {what}"
+        message = f"kernel {self._name!r}: {what}"
         self._problems.append(Diagnostic(message=message, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=hint))
 
 

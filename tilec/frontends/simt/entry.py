@@ -54,13 +54,8 @@ class Struct:
 Argument = View | Scalar | Struct
 
 
-def entry(
-    function: FunctionType, arguments: Sequence[Argument], line: int, device: Any, *, linked: bool = False
-) -> tuple[FunctionType, tuple[Any, ...]]:
-    """The function that is launched, with its parameters: it puts the arguments together, and calls the kernel's.
-
-    One that is `linked` is called by device code: it gives back what the function returns, and its arrays may be in any memory.
-    """
+def entry(function: FunctionType, arguments: Sequence[Argument], line: int, device: Any) -> tuple[FunctionType, tuple[Any, ...]]:
+    """Return the function that is launched, with the types of its parameters: it builds the arguments and calls the kernel's function."""
     from numba.cuda import types
 
     scope: dict[str, Any] = {"kernel": device, "record": _parts().record}
@@ -76,7 +71,7 @@ def entry(
             strides, extra = _strides(name, argument, extents)
             names += [*extents, *extra]
             params += [types.int64] * (argument.rank + len(extra))
-            scope[f"view{index}"] = _parts().view(inner(argument), not linked)
+            scope[f"view{index}"] = _parts().view(inner(argument))
             passed.append(f"view{index}({name}, ({', '.join(extents)},), ({', '.join(strides)},))")
         elif isinstance(argument, Struct):
             params.append(_parts().by_value(inner(argument), argument.layout.itemsize, argument.align))
@@ -84,7 +79,7 @@ def entry(
         else:
             params.append(numba_type(argument.dtype))
             passed.append(name)
-    source = f"def entry({', '.join(names)}): {'return ' if linked else ''}kernel({', '.join(passed)})"
+    source = f"def entry({', '.join(names)}): kernel({', '.join(passed)})"
     file = function.__code__.co_filename
     exec(compile("\n" * (line - 1) + source, file, "exec"), scope)  # noqa: S102 - three kinds of words, all of them made above
     made: FunctionType = scope["entry"]
@@ -121,7 +116,7 @@ def _strides(name: str, view: View, extents: Sequence[str]) -> tuple[list[str], 
 class _Parts:
     """What entries are made of: a view's intrinsic by its type, a struct's parameter, and the intrinsic that reads one as a record."""
 
-    view: Callable[[Any, bool], Any]
+    view: Callable[[Any], Any]
     by_value: Callable[[Any, int, int], Any]
     record: Any
 
@@ -152,16 +147,14 @@ def _parts() -> _Parts:
 
         return value.record(value), build
 
-    def view(kind: Any, is_global: bool) -> Any:
+    def view(kind: Any) -> Any:
         def make(_typing: Any, address: Any, shape: Any, strides: Any) -> Any:
             def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 array = arrayobj.make_array(signature.return_type)(context, builder)
                 item = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-                data = args[0]
-                if is_global:
-                    # A launch's arrays are in global memory: said here, loads and stores need not find out at run time.
-                    outer = ir.PointerType(array.data.type.pointee, addrspace=1)
-                    data = builder.addrspacecast(builder.addrspacecast(data, outer), array.data.type)
+                # A launch's arrays are in global memory: said here, loads and stores need not find out at run time.
+                outer = ir.PointerType(array.data.type.pointee, addrspace=1)
+                data = builder.addrspacecast(builder.addrspacecast(args[0], outer), array.data.type)
                 arrayobj.populate_array(
                     array,
                     data=data,

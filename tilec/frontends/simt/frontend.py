@@ -13,7 +13,6 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
-from tilec_runtime.model.link import Prototype
 
 if TYPE_CHECKING:
     from tilec.frontends.simt.compiler import Compiler
@@ -79,24 +78,6 @@ class SimtFrontend:
         if refused:
             raise CompileError(refused)
         return self._compiler().compile(job)
-
-    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
-        """What CUDA C++ declares for functions of a source; the module is executed.
-
-        Raises:
-            CompileError: one is no device function, or its annotations do not say what it takes and returns.
-            ToolchainError: numba-cuda is missing.
-        """
-        return self._compiler().prototypes(source, names)
-
-    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
-        """LTO-IR of functions of a source, each by its own name, with C linkage.
-
-        Raises:
-            CompileError: one is no device function, or does not compile.
-            ToolchainError: numba-cuda is missing.
-        """
-        return self._compiler().device_functions(source, names, arch)
 
     def _compiler(self) -> Compiler:
         # What is up to date is never compiled: a build without work does not pay for this import.

@@ -20,7 +20,6 @@ _STD = "c++17"
 _MOST_KEPT = 16
 # Of a function's result and of its parameters in PTX: alignment, type, and the extent where it is an array of bytes.
 _PARAM = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+[\w$]+(?:\[(\d+)\])?")
-_IMPORT = "import functions of Python from their module, and call them"
 _SOURCE = "link the .cu file that it was made of, or write the kernel in CUDA C++"
 _WIDTH = re.compile(r"[a-z]+(\d+)")
 
@@ -36,8 +35,8 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
     for entry in found:
         if entry.kind is not LinkKind.CUDA:
             what = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
-            fix = _IMPORT if entry.kind is LinkKind.PYTHON else _SOURCE
-            raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=entry.path, line=1), hint=fix),), fix=fix)
+            place = Diagnostic(message=what, location=Location(file=entry.path, line=1), hint=_SOURCE)
+            raise CompileError(what, diagnostics=(place,), fix=_SOURCE)
     return found
 
 

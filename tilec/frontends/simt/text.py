@@ -10,8 +10,6 @@ _TAG = re.compile(r"B(\d+)v(\d+)")
 _COUNTED = re.compile(r"\b(_cudapy_[a-z]mem)_(\d+)")
 _DEFINED = re.compile(r'^define [^@\n]*@"?([\w$.]+)"?', re.MULTILINE)
 _DECLARED = re.compile(r'^declare [^@\n]*@"?([\w$.]+)"?', re.MULTILINE)
-_VARIABLE = re.compile(r'^@"?([\w$.]+)"? = (?!internal|private)', re.MULTILINE)
-_QUOTED = re.compile(r'@"([\w$.]+)"')
 # A function ends behind an empty line: a brace alone may be one of inline assembly.
 _FUNCTION = re.compile(r"^\.(?:visible|weak) \.func\s+(?:\([^)]*\)\s*)?([\w$]+).*?\n\n}\n", re.MULTILINE | re.DOTALL)
 _EXTERNAL = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
@@ -60,28 +58,6 @@ def _tagged(name: str, number: Callable[[str], str]) -> str:
         out += [name[end : match.start()], f"B{len(new) + 1}v{new}"]
         end = stop
     return "".join((*out, name[end:]))
-
-
-def undefined(modules: Sequence[str]) -> set[str]:
-    """The functions that LLVM modules declare and none of them defines."""
-    defined = {name for module in modules for name in _DEFINED.findall(module)}
-    return {name for module in modules for name in _DECLARED.findall(module)} - defined
-
-
-def private(modules: Sequence[str], keep: str, suffix: str) -> list[str]:
-    """The modules with other names for all that they define but `keep`: what is linked with them may have the same ones."""
-    own = {name for module in modules for name in (*_DEFINED.findall(module), *_VARIABLE.findall(module))} - {keep}
-
-    def renamed(module: str) -> str:
-        return _QUOTED.sub(lambda m: f'@"{m[1]}_{suffix}"' if m[1] in own else m[0], module)
-
-    return [renamed(module) for module in modules]
-
-
-def returning_nothing(module: str, name: str) -> str:
-    """A module whose one function returns nothing, where numba makes it return an address that is always null."""
-    told = module.replace(f'define i8* @"{name}"(', f'define void @"{name}"(', 1)
-    return re.sub(r"^( *)ret i8\* [^\n,]*", r"\1ret void", told, flags=re.MULTILINE)
 
 
 def without_environments(ptx: str) -> str:

@@ -175,9 +175,6 @@ def _place(asked: Asked, files: Iterable[str], name: str) -> Location | None:
 def _advice(asked: Asked, name: str, also: Location | None) -> str:
     if also:
         return f'{also} names {name} too: its parameters, namespace or extern "C" differ, or it is a template or static there'
-    python = next((f"{entry.path}:{name}" for entry in asked.options.link if name in entry.names), "")
-    if python:
-        return f'{python} has C linkage: declare it extern "C"'
     if asked.options.link:
         return f"none of the linked files ({', '.join(entry.path for entry in asked.options.link)}) defines it: add the one that does"
     return 'include the file that defines it, or link it: link = ["act.cu"]'
