@@ -89,10 +89,11 @@ def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) ->
     assert ".section\t.debug_info" in text
 
 
-def test_simt_kernels_have_their_variables(tmp_path: Path) -> None:
-    found = variables(simt(tmp_path).data)
-    assert found["add"] == ("z", "x", "a", "i")
-    assert found["scaled"] == ("value", "factor")  # of another module: libNVVM takes one unit alone
+def test_simt_kernels_have_lines_and_no_variables(tmp_path: Path) -> None:
+    image = simt(tmp_path)
+    assert section(image.data, ".debug_line")
+    assert variables(image.data) == {}
+    assert image.info.resources.code > simt(tmp_path, debug=False).info.resources.code  # it is not optimized
 
 
 def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:

@@ -9,19 +9,15 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilec.frontends.simt import text as text
-from tilec.frontends.simt.bounds import checked, stop_on_error
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
-from tilec.frontends.simt.merged import merged
-from tilec.frontends.simt.readonly import refused
-from tilec.frontends.tools.cpp.nvrtc import HERE
-from tilec.frontends.tools.ptx import relative_files
+from tilec.frontends.simt.names import canonical
+from tilec.frontends.simt.patches import replaced, stop_on_error
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -44,7 +40,7 @@ class Asked:
         arguments: of the function, in order.
         line: of its definition, which the entry's code is said to be in.
         arch: as libNVVM names it (`compute_90a`). capability: the same as numbers.
-        optimize, lineinfo, debug, bounds: as the profile and the kernel say.
+        optimize, lineinfo, bounds: as the profile and the kernel say.
         values: variables of modules that hold axes of the matrix, with what they have in this variant.
     """
 
@@ -56,7 +52,6 @@ class Asked:
     capability: Version
     optimize: bool
     lineinfo: bool
-    debug: bool
     bounds: bool
     options: Options
     values: Sequence[tuple[dict[str, Any], str, Any]] = ()
@@ -221,19 +216,20 @@ def compile_ptx(asked: Asked) -> Made:
     Raises:
         Exception: whatever numba raises about a kernel.
     """
-    with environment(), warnings.catch_warnings(record=True) as told, _bound(asked.values), _compiling(asked):
+    with (
+        environment(),
+        warnings.catch_warnings(record=True) as told,
+        _bound(asked.values),
+        replaced(capability=asked.capability, lineinfo=asked.lineinfo, optimize=asked.optimize, bounds=asked.bounds),
+    ):
         warnings.simplefilter("always")
         library = _lowered(asked)
-        irs = text.canonical(library.llvm_strs)
-        here = os.getcwd()  # noqa: PTH109 - text, not a path: numba makes names of files absolute by it
-        if asked.debug:
-            irs = [merged(irs).replace(f'directory: "{here}', f'directory: "{HERE}')]
+        irs = canonical(library.llvm_strs)
         ptx = _nvvm(irs, asked)
         log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
         sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
         if "numba_attempt_nocopy_reshape" in ptx:
             sources += (_reshape(),)
-        ptx = relative_files(text.without_environments(ptx), ((here, ""), (HERE, "")))
         return Made(ptx=ptx, modules=tuple(irs), sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
 
 
@@ -273,8 +269,7 @@ def _lowered(asked: Asked) -> Any:
     from numba.cuda import compiler, types
     from numba.cuda.cudadrv import nvvm
 
-    told = {"debug": asked.debug, "lineinfo": asked.lineinfo and not asked.debug}
-    options = {"fastmath": asked.options.fastmath, **told, "opt": asked.optimize}
+    options = {"fastmath": asked.options.fastmath, "lineinfo": asked.lineinfo, "opt": asked.optimize}
     device = cuda.jit(device=True, **options)(asked.function)
     # On its own first: an error of the kernel is then told as one of the kernel, and not of the entry that calls it.
     made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
@@ -285,7 +280,8 @@ def _lowered(asked: Asked) -> Any:
         launched,
         types.void,
         arguments,
-        **told,
+        debug=False,
+        lineinfo=asked.lineinfo,
         fastmath=asked.options.fastmath,
         nvvm_options={},
         cc=asked.capability,
@@ -300,24 +296,6 @@ def _lowered(asked: Asked) -> Any:
     return library
 
 
-@contextlib.contextmanager
-def _dividing() -> Iterator[None]:
-    """While it lasts, code for debuggers divides as all other code does: numba would raise at zero, where a release gives infinity."""
-    from numba.cuda import compiler
-
-    own = compiler.compile_extra
-
-    def compile_extra(*args: Any, flags: Any, **more: Any) -> Any:
-        flags.error_model = "numpy"
-        return own(*args, flags=flags, **more)
-
-    compiler.compile_extra = compile_extra
-    try:
-        yield
-    finally:
-        compiler.compile_extra = own
-
-
 class ReturnsError(Exception):
     """The kernel returns something."""
 
@@ -325,8 +303,7 @@ class ReturnsError(Exception):
 def _nvvm(irs: Sequence[str], asked: Asked) -> str:
     from numba.cuda.cudadrv import nvvm
 
-    told = {"g": None} if asked.debug else {}
-    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath, **told)
+    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath)
     return made.decode().strip("\0").strip() + "\n"
 
 
@@ -362,37 +339,3 @@ def _bound(values: Sequence[tuple[dict[str, Any], str, Any]]) -> Iterator[None]:
     finally:
         for scope, name, value in kept:
             scope[name] = value
-
-
-@contextlib.contextmanager
-def _compiling(asked: Asked) -> Iterator[None]:
-    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no driver is asked for a device."""
-    from numba.cuda import dispatcher
-
-    class Device:
-        compute_capability = asked.capability
-
-    made: list[tuple[Any, Any]] = []
-    own: Callable[..., Any] = dispatcher.CUDADispatcher.compile_device
-    asks = dispatcher.get_current_device
-
-    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
-        made.append((self, args))
-        said = self.targetoptions
-        self.targetoptions = {**said, "lineinfo": asked.lineinfo and not asked.debug, "debug": asked.debug, "opt": asked.optimize}
-        try:
-            return own(self, args, return_type)
-        finally:
-            self.targetoptions = said
-
-    dispatcher.CUDADispatcher.compile_device = compile_device
-    dispatcher.get_current_device = Device
-    try:
-        with refused(), checked() if asked.bounds else contextlib.nullcontext(), _dividing() if asked.debug else contextlib.nullcontext():
-            yield
-    finally:
-        dispatcher.CUDADispatcher.compile_device = own
-        dispatcher.get_current_device = asks
-        # What is kept would be taken by the next compile, which may be for other values of globals, or with checks.
-        for function, args in made:
-            function.overloads.pop(args, None)

@@ -7,11 +7,11 @@ from importlib.metadata import version
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt import api as api
 from tilec.frontends.tools import packages as python
-from tilec.frontends.tools.search import locate, require
+from tilec.frontends.tools.search import require
 from tilec_runtime.model.kernel import ToolInfo
 
-TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers")
-LINKER = "libnvJitLink"  # of several modules of LTO-IR
+LINKER = "libnvJitLink"
+TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", LINKER)
 
 
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
@@ -31,8 +31,5 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     api.require_version(made[0].version)
     api.require_numpy(version("numpy"))
     tools = require(TOOLS, search)
-    linker, _ = locate(LINKER, search)
-    if linker is not None and linker.release == tools["libnvrtc"].release:
-        tools = {**tools, **require((LINKER,), search)}
     rows = (ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values() if t.name != "crt-headers")
     return (*made, python.interpreter(), *rows)

@@ -61,18 +61,19 @@ def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
     return most, ""
 
 
-def as_one(linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str]) -> Linked:
-    """The pieces as one module, which is a lone piece itself, and the PTX of it for an architecture such as `sm_80`.
+def as_one(linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str], *, whole: bool = True) -> Linked:
+    """Link pieces: the PTX for an architecture such as `sm_80`, and where it is wanted `whole` one module, which is a lone piece itself.
 
     Raises:
         ToolchainError: nvJitLink cannot be used, or gives no linked LTO-IR.
     """
-    done = link_ltoir(linker.path, pieces, [f"-arch={arch}", *options], whole=len(pieces) > 1)
-    if len(pieces) > 1 and done.data and not done.ltoir:
+    several = whole and len(pieces) > 1
+    done = link_ltoir(linker.path, pieces, [f"-arch={arch}", *options], whole=several)
+    if several and done.data and not done.ltoir:
         raise ToolchainError(
             f"nvJitLink {linker.version} makes no LTO-IR of several modules",
             cause="it is older than CUDA 13.4, or only a part of the toolkit was renewed",
             fix="pip install --upgrade 'tilec[build]'; or leave lto_NN to kernels that link nothing, in [[override]]",
         )
-    whole = (done.ltoir if len(pieces) > 1 else pieces[0].data) if done.data else b""
-    return Linked(ltoir=whole, text=done.data.decode("utf-8", "surrogateescape"), log=done.log)
+    own = (done.ltoir if several else pieces[0].data) if done.data and whole else b""
+    return Linked(ltoir=own, text=done.data.decode("utf-8", "surrogateescape"), log=done.log)

@@ -1,16 +1,81 @@
-"""Checks of indices in numba-cuda, which has them written and turned off: on for one compile, and what a failed one does."""
+"""Functions of numba-cuda that are replaced while a kernel is compiled, where it has no hook; checked against numba-cuda 0.30.
+
+- Device functions are compiled for the target, anew for each kernel, and no driver is asked for a device.
+- Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
+- Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops the kernel.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from tilec_runtime.model.arch import Version
 
 
 @contextlib.contextmanager
-def checked() -> Iterator[None]:
+def replaced(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> Iterator[None]:
+    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no driver is asked for a device."""
+    from numba.cuda import dispatcher
+
+    class Device:
+        compute_capability = capability
+
+    made: list[tuple[Any, Any]] = []
+    own: Callable[..., Any] = dispatcher.CUDADispatcher.compile_device
+    asks = dispatcher.get_current_device
+
+    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
+        made.append((self, args))
+        said = self.targetoptions
+        self.targetoptions = {**said, "lineinfo": lineinfo, "debug": False, "opt": optimize}
+        try:
+            return own(self, args, return_type)
+        finally:
+            self.targetoptions = said
+
+    dispatcher.CUDADispatcher.compile_device = compile_device
+    dispatcher.get_current_device = Device
+    try:
+        with _readonly_atomics_refused(), _checked() if bounds else contextlib.nullcontext():
+            yield
+    finally:
+        dispatcher.CUDADispatcher.compile_device = own
+        dispatcher.get_current_device = asks
+        # What is kept would be taken by the next compile, which may be for other values of globals, or with checks.
+        for function, args in made:
+            function.overloads.pop(args, None)
+
+
+@contextlib.contextmanager
+def _readonly_atomics_refused() -> Iterator[None]:
+    """While it lasts, a call of `cuda.atomic` on a read-only array is an error of typing, in kernels and in what they call."""
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.core.errors import TypingError
+    from numba.cuda.typing.context import BaseContext
+
+    atomics = {held: name for name, held in vars(cuda.atomic).items() if isinstance(held, type)}
+    own = BaseContext.resolve_function_type
+
+    def resolve(self: Any, func: Any, args: Any, kws: Any) -> Any:
+        name = atomics.get(func.typing_key) if isinstance(func, types.Function) else None
+        if name and args and isinstance(args[0], types.Array) and not args[0].mutable:
+            raise TypingError(f"cuda.atomic.{name} of a read-only array")
+        return own(self, func, args, kws)
+
+    BaseContext.resolve_function_type = resolve
+    try:
+        yield
+    finally:
+        BaseContext.resolve_function_type = own
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
     """While it lasts, code is made that tells of an index out of bounds and stops the kernel."""
     from numba.cuda import cache_hints, cgutils, cudaimpl, target
 
