@@ -22,9 +22,9 @@ from common import TILE_KERNELS, example_project, median, options, save, spent, 
 from tilec.build import BuildRequest, plan_only
 from tilec.build import build as build_here
 from tilec.compiler.events import Outcome, SilentObserver
-from tilec.frontends import _tile_compile
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.tile import compiler
+from tilec.frontends.tile.frontend import TileFrontend
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +100,7 @@ def recorded(project: Path, folder: Path, targets: tuple[str, ...], kernels: tup
             raise Recorded
 
         try:
-            with mock.patch.object(_tile_compile, "assemble", record):
+            with mock.patch.object(compiler, "assemble", record):
                 frontend.compile(job)
         except Recorded:
             pass

@@ -20,10 +20,10 @@ from common import ROOT, Spent, cores, median, options, save, spent, tilec, time
 
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
-from tilec.frontends._sass import _section
-from tilec.frontends._triton_bind import bind
-from tilec.frontends._triton_compile import Compiler, _pick
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.sass import _section
+from tilec.frontends.triton.bind import bind
+from tilec.frontends.triton.compiler import Compiler, _pick
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.job import Job
 

@@ -19,8 +19,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import find_tool
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import _driver, sites
 from tilec_runtime.bundle.read import Bundle

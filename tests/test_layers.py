@@ -123,10 +123,8 @@ def test_imports_follow_the_layers(path: Path) -> None:
         elif mine == "frontends" and top in {"cuda", "triton", "numba"}:
             assert inside, f"{where}: heavy compilers are imported inside functions"
         if mine == "frontends" and top == "tilec" and room(name) == "frontends":
-            stem = name.split(".")[2] if name.count(".") >= 2 else ""
-            own = me.split(".")[2] if me.count(".") >= 2 else ""
-            allowed = stem.startswith("_") or stem == "base" or stem == own
-            assert allowed or own in ("base", ""), f"{where}: frontends never import each other"
+            part, own = name.split(".")[2], me.split(".")[2]
+            assert part in (own, "tools", "base"), f"{where}: frontends never import each other"
 
 
 def test_only_the_driver_module_touches_the_driver_bindings() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tilec import __version__
 from tilec.compiler.events import Done, Failed, Outcome
-from tilec.frontends._cuda_mangled import pointed
+from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
 from tilec.plan import Plan, PlannedKernel
 from tilec.project import UNREADABLE, Declared, Project

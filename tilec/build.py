@@ -18,9 +18,9 @@ from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest,
 from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compiler.state import WorkDir
-from tilec.frontends._reads import GONE, OWN
-from tilec.frontends._tools import used as tools_used
 from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.frontends.tools.reads import GONE, OWN
+from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest

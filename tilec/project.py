@@ -15,8 +15,8 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
+from tilec.frontends.tools.reads import digests, with_reads
 from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest

@@ -24,7 +24,7 @@ LIGHT, DARK = "rgb(253, 253, 252)", "rgb(22, 24, 27)"
 
 @pytest.fixture
 def report(tmp_path: Path, monkeypatch) -> str:
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     found = page(sample(tmp_path, kernels=("scale", HOSTILE)), nvdisasm(tmp_path), tmp_path)
     path = tmp_path / "report.html"
     path.write_bytes(render(found, amount=bytes_text, title="a report"))

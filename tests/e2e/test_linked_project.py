@@ -66,8 +66,8 @@ def test_a_linked_file_that_is_not_there(project: Path, cli: Cli, tmp_path: Path
     edit(root / "tilec.toml", 'link = ["activations.cu"]', 'link = ["activation.cu", "x.txt", "a.py"]')
     failed = cli(root, "check")
     assert failed.code == 2
-    assert "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .py, .a" in failed.err
-    assert "kernel.bias_act.link[2]: 'a.py' does not name a function: write a.py:relu, one entry a function" in failed.err
+    assert "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .a" in failed.err
+    assert "kernel.bias_act.link[2]: 'a.py' cannot be linked" in failed.err
     edit(root / "tilec.toml", ', "x.txt", "a.py"', ', "bias_act.cu"')
     assert "kernel.bias_act.link[1]: this is the source itself" in cli(root, "check").err
     edit(root / "tilec.toml", ', "bias_act.cu"', "")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tilec.frontends._sass import _section
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.sass import _section
 from tilec.manifest.types import Manifest
 from tilec.project import open_project
 from tilec.runner.cases import expand_cases

@@ -7,10 +7,10 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.frontends._cuda_diagnostics import read_log
-from tilec.frontends._cuda_includes import includes
-from tilec.frontends._cuda_parse import find_kernels
-from tilec.frontends._cuda_tokens import lex
+from tilec.frontends.tools.cpp.diagnostics import read_log
+from tilec.frontends.tools.cpp.includes import includes
+from tilec.frontends.tools.cpp.parse import find_kernels
+from tilec.frontends.tools.cpp.tokens import lex
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.cpp import cut
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tilec.frontends._tile_declare import declared
-from tilec.frontends._tile_entry import _copies
-from tilec.frontends._tile_modules import load
+from tilec.frontends.tile.declare import declared
+from tilec.frontends.tile.entry import _copies
+from tilec.frontends.tools.modules import load
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.job import Source
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.cuda import CudaFrontend
+from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import Job, KernelSpec, Option, Source, Variant

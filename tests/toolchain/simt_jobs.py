@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.simt import SimtFrontend
+from tilec.frontends.simt.frontend import SimtFrontend
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import AxisValue

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends._tools import require
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import require
 from tilec_runtime.model.arch import ARCHS, Arch, Target, TargetKind, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda
 from tilec_runtime.model.occupancy import occupancy

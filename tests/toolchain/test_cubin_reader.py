@@ -10,8 +10,8 @@ import pytest
 
 from tests.toolchain import tile_jobs
 from tests.toolchain.cuda_jobs import compile_text
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import Cubin, read_cubin
 
 pytestmark = pytest.mark.toolchain

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
-from tilec.frontends._cuda_pch import HEADERS
-from tilec.frontends._ptx import isa
+from tilec.frontends.cuda.pch import HEADERS
+from tilec.frontends.tools.ptx import isa
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
@@ -414,7 +414,7 @@ def test_the_toolchain(tmp_path: Path) -> None:
 
 def test_finding_tools_imports_no_compiler() -> None:
     code = (
-        "import sys, os\nfrom tilec.frontends.cuda import CudaFrontend\nfrom tilec.frontends.base import ToolSearch\n"
+        "import sys, os\nfrom tilec.frontends.cuda.frontend import CudaFrontend\nfrom tilec.frontends.base import ToolSearch\n"
         "CudaFrontend(ToolSearch(path=os.environ['PATH'])).toolchain()\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('cuda', 'numpy', 'ctypes', 'importlib.metadata')))"
     )
@@ -424,8 +424,8 @@ def test_finding_tools_imports_no_compiler() -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no system toolkit to mix with")
 def test_system_tools_first(tmp_path: Path) -> None:
-    from tilec.frontends._tools import locate
     from tilec.frontends.base import ToolSearch
+    from tilec.frontends.tools.search import locate
 
     tool, _ = locate("nvcc", ToolSearch(prefer="system", path=os.environ["PATH"], state_dir=str(tmp_path)))
     assert tool is not None

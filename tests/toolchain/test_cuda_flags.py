@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import compile_text
-from tilec.frontends._cuda_flags import KNOWN
-from tilec.frontends._cuda_nvcc import temporary_folder
+from tilec.frontends.tools.cpp.flags import KNOWN
+from tilec.frontends.tools.cpp.nvcc import temporary_folder
 from tilec_runtime.errors import UsageError
 
 pytestmark = pytest.mark.toolchain

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, frontend, job, write
-from tilec.frontends import _cuda_program, _cuda_ptxas
-from tilec.frontends._cuda_nvrtc import Nvrtc
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.cuda import CudaFrontend
+from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.frontends.tools import ptxas
+from tilec.frontends.tools.cpp.nvrtc import Nvrtc
 from tilec.inspection import dump
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
@@ -100,8 +100,8 @@ def test_machine_code_of_an_entry_is_what_it_would_be_alone(tmp_path: Path) -> N
 
 def test_ptx_of_a_group_is_lowered_and_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    real = _cuda_ptxas.assemble
-    monkeypatch.setattr(_cuda_program._cuda_ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs))
+    real = ptxas.assemble
+    monkeypatch.setattr(ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs))
     shared = frontend()
     images = [shared.compile(one) for one in jobs(write(tmp_path, FILES), *POINTS, target="compute_80", max_isa=(8, 0))]
     assert len(runs) == 1
@@ -287,9 +287,7 @@ def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
     ptx = frontend().compile(dataclasses.replace(group[2], target=Target.parse("compute_90")))
     text = dump._one_entry(ptx.data.decode(), ptx.info.symbol)
     assert [line.split()[2].rstrip("(") for line in text.splitlines() if " .entry " in line] == [ptx.info.symbol]
-    again = _cuda_ptxas.assemble(
-        frontend()._require(("ptxas",))["ptxas"].path, text, arch="sm_90", opt=3, lineinfo=False, extra=(), timeout=60.0
-    )
+    again = ptxas.assemble(frontend()._require(("ptxas",))["ptxas"].path, text, arch="sm_90", opt=3, lineinfo=False, extra=(), timeout=60.0)
     assert [kernel.name for kernel in read_cubin(again.cubin).kernels] == [ptx.info.symbol]
 
 

@@ -7,20 +7,20 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from tests.toolchain.cuda_jobs import frontend, job, write
-from tilec.frontends import _cuda_link, _nvjitlink, _tools, base
-from tilec.frontends._cuda_nvrtc import Nvrtc, Program
-from tilec.frontends._nvjitlink import Outcome, kind_of
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.cuda import link as link_module
+from tilec.frontends.tools import nvjitlink
+from tilec.frontends.tools import search as search_tools
+from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
+from tilec.frontends.tools.nvjitlink import Outcome, kind_of
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.errors import CompileError, Location, ToolchainError, UsageError
-from tilec_runtime.model.job import InputFile, Job, Member, Option, Source
-from tilec_runtime.model.kernel import ToolInfo
-from tilec_runtime.model.link import Prototype
+from tilec_runtime.errors import CompileError, Location, UsageError
+from tilec_runtime.model.job import Job, Member, Option, Source
 
 pytestmark = pytest.mark.toolchain
 
@@ -37,7 +37,7 @@ LINK: dict[str, Option] = {"link": ("lib/act.cu",), "include": ("k",)}
 
 
 def tool(name: str) -> str:
-    return _tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
+    return search_tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
 
 
 def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
@@ -115,7 +115,7 @@ def test_arithmetic_flags_hold_for_what_is_linked(tmp_path: Path) -> None:
     plain = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",), "flags": ("-fmad=false",)})).data.decode()
     assert "fma.rn.f32" in fused
     assert "fma" not in plain
-    assert _cuda_link.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
+    assert link_module.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
 
 
 def test_a_kernel_of_the_source_that_needs_more_is_in_nobodys_way(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_line_information_names_both_files_as_the_project_does(tmp_path: Path) -
 def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     links: list[int] = []
-    real_compile, real_link = Nvrtc.compile, _nvjitlink.link_ptx
+    real_compile, real_link = Nvrtc.compile, nvjitlink.link_ptx
 
     def compile_and_count(self: Nvrtc, source: bytes, name: str, options: list[str], *, names: Sequence[str], **more: Any) -> Program:
         counts.append(len(names))
@@ -166,7 +166,7 @@ def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_function
         return real_link(*args)
 
     monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
-    monkeypatch.setattr(_cuda_link, "link_ptx", link_and_count)
+    monkeypatch.setattr(link_module, "link_ptx", link_and_count)
     text = KERNEL.replace("typename T>", "typename T, int N>").replace("ops::act(x[i])", "ops::act(x[i]) * N")
     root = write(tmp_path, {**FILES, "k/a.cu": text})
     members = tuple(Member(symbol="k<float, {N}>", axes=(("N", n),)) for n in (1, 2, 3))
@@ -333,7 +333,7 @@ def test_a_function_that_two_libraries_of_machine_code_define(tmp_path: Path) ->
 
 
 def test_a_link_that_drops_the_kernel_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cuda_link, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
+    monkeypatch.setattr(link_module, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
     error = failure(job(write(tmp_path, FILES), "k<float>", options=LINK))
     assert error.what == "the link dropped the kernel k<float>: the result has no entry point _Z1kIfEvPT_PKS0_i"
 
@@ -371,11 +371,9 @@ def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        (("act.txt",), "link: 'act.txt' cannot be linked: files of device functions end in .cu, .py"),
-        (("act.py",), "link: 'act.py' does not name a function: write act.py:relu"),
-        (("act.cu:relu",), "link: 'act.cu:relu' names a function: CUDA C++ is linked as a whole, so write 'act.cu'"),
+        (("act.txt",), "link: 'act.txt' cannot be linked: files of device functions end in .cu, .a"),
+        (("act.py",), "link: 'act.py' cannot be linked: files of device functions end in .cu, .a"),
         (("act.cu", "act.cu"), "link: 'act.cu' is given twice"),
-        (("act.py:relu", "act.py:relu"), "link: 'act.py:relu' is given twice"),
     ],
 )
 def test_entries_that_are_none(tmp_path: Path, link: tuple[str, ...], words: str) -> None:
@@ -383,65 +381,3 @@ def test_entries_that_are_none(tmp_path: Path, link: tuple[str, ...], words: str
     with pytest.raises(UsageError) as caught:
         frontend().inputs(source)
     assert words in caught.value.what
-
-
-# --- Python -----------------------------------------------------------------------------------------------------------------------
-
-
-class FakeSimt:
-    """A frontend of Python device functions: what it is asked for, it makes of CUDA C++ beside the Python file."""
-
-    asked: ClassVar[list[tuple[str, tuple[str, ...], str]]] = []
-
-    def __init__(self, search: ToolSearch) -> None:
-        del search
-
-    def inputs(self, source: Source) -> list[InputFile]:
-        return [InputFile(name=source.path, digest="1" * 64)]
-
-    def toolchain(self) -> list[ToolInfo]:
-        return [ToolInfo(name="fake-numba", version="1.2", digest="2" * 64)]
-
-    def prototypes(self, source: Source, names: tuple[str, ...]) -> list[Prototype]:
-        return [Prototype(name=name, result="float", params=("float",), location=Location(file=source.path, line=1)) for name in names]
-
-    def device_functions(self, source: Source, names: tuple[str, ...], arch: str) -> bytes:
-        self.asked.append((source.path, tuple(names), arch))
-        search = frontend()._search
-        tools = _tools.require(("libnvrtc", "libnvrtc-builtins"), search, digest=False)
-        text = "\n".join(f'extern "C" __device__ float {name}(float x) {{ return fmaxf(x, 0.0f); }}' for name in names)
-        library = Nvrtc(tools["libnvrtc"].path, tools["libnvrtc-builtins"].path)
-        options = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true"]
-        return library.compile(text.encode(), "f.cu", options, names=(), ptx=False, timeout=60, lto=True).ltoir
-
-
-PYTHON = {
-    "k/a.cu": 'extern "C" __device__ float relu(float);\nextern "C" __global__ void k(float* y) { y[0] = relu(y[1]); }\n',
-    "act.py": "",
-}
-
-
-def test_functions_of_python_come_from_the_frontend_that_compiles_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(base.BUILTIN, "simt", f"{__name__}:FakeSimt")
-    monkeypatch.setattr(FakeSimt, "asked", [])
-    root = write(tmp_path, PYTHON)
-    one = job(root, "k", "compute_80", options={"link": ("act.py:relu", "act.py:gelu")})
-    assert "max.f32" in frontend().compile(one).data.decode()
-    assert FakeSimt.asked == [("act.py", ("relu", "gelu"), "compute_80")]
-    inputs = frontend().inputs(one.spec.source)
-    assert InputFile(name="act.py", digest="1" * 64) in inputs
-    assert InputFile(name="<simt>/fake-numba 1.2", digest="2" * 64) in inputs, "its compiler is none of the CUDA frontend's tools"
-
-
-def test_functions_of_python_without_their_frontend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(base.BUILTIN, "simt", raising=False)
-    monkeypatch.setattr(base, "installed", dict)
-    one = job(write(tmp_path, PYTHON), "k", options={"link": ()})
-    source = dataclasses.replace(one.spec.source, options=(("link", ("act.py:relu",)),))
-    with pytest.raises(ToolchainError) as caught:
-        frontend().inputs(source)
-    assert caught.value.what == "link: act.py:relu is compiled by the frontend 'simt', which this tilec does not have"
-    assert "pip install 'tilec[simt]'" in caught.value.fix
-    monkeypatch.setitem(base.BUILTIN, "simt", "tilec.frontends.cuda:CudaFrontend")
-    with pytest.raises(ToolchainError, match="by the frontend 'simt', which here has no device_functions"):
-        frontend().inputs(source)

@@ -89,10 +89,11 @@ def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) ->
     assert ".section\t.debug_info" in text
 
 
-def test_simt_kernels_have_their_variables(tmp_path: Path) -> None:
-    found = variables(simt(tmp_path).data)
-    assert found["add"] == ("z", "x", "a", "i")
-    assert found["scaled"] == ("value", "factor")  # of another module: libNVVM takes one unit alone
+def test_simt_kernels_have_lines_and_no_variables(tmp_path: Path) -> None:
+    image = simt(tmp_path)
+    assert section(image.data, ".debug_line")
+    assert variables(image.data) == {}
+    assert image.info.resources.code > simt(tmp_path, debug=False).info.resources.code  # it is not optimized
 
 
 def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:
@@ -141,8 +142,8 @@ def test_a_release_knows_nothing_of_it(tmp_path: Path, make: Callable[..., Image
 
 
 def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
-    from tilec.frontends._cuda_ptxas import assemble
-    from tilec.frontends._tools import require
+    from tilec.frontends.tools.ptxas import assemble
+    from tilec.frontends.tools.search import require
 
     ptxas = require(("ptxas",), tile_jobs.ToolSearch(), digest=False)["ptxas"].path
     made = assemble(ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0)

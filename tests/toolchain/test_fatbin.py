@@ -10,8 +10,8 @@ import pytest
 
 from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
 from tilec.compiler.fatbin import write_fatbin
-from tilec.frontends._tools import require
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import require
 from tilec_runtime.errors import CompileError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.digest import sha256

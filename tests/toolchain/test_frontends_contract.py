@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tilec.frontends.base import Frontend, ToolSearch
-from tilec.frontends.cuda import CudaFrontend
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.frontends.tile.frontend import TileFrontend
 from tilec.testing import contract
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Options, Source, Variant

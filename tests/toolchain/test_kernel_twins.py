@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.vendor_candidates import FAMILIES
 from tests.toolchain.tile_jobs import frontend, job, scalar, tensor
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.model.signature import Assumption
 from tilec_runtime.tileir import read_module
 from tilec_runtime.tileir.text import render

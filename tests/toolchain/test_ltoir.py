@@ -16,8 +16,8 @@ from tests.toolchain.prebuilt_samples import frontend as prebuilt_frontend
 from tests.toolchain.prebuilt_samples import job as prebuilt_job
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
 from tilec.compiler.fatbin import write_fatbin
-from tilec.frontends import _ltoir, _nvjitlink
-from tilec.frontends._tools import require
+from tilec.frontends.tools import ltoir, nvjitlink
+from tilec.frontends.tools.search import require
 from tilec_runtime import load
 from tilec_runtime._nvjitlink import Form, NvJitLink
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
@@ -257,9 +257,9 @@ def test_a_fatbin_holds_it_with_what_its_link_is_told(tmp_path: Path) -> None:
     made = write_fatbin([(image.info, image.data)])
     assert b"-O0" in made
     assert made == write_fatbin([(image.info, image.data)])
-    piece = _nvjitlink.Piece(name="k", kind="FATBIN", data=made)
+    piece = nvjitlink.Piece(name="k", kind="FATBIN", data=made)
     linker = require(("libnvJitLink",), SEARCH, digest=False)["libnvJitLink"]
-    assert b".entry k(" in _nvjitlink.link_ptx(linker.path, [piece], ["-arch=sm_90"]).data
+    assert b".entry k(" in nvjitlink.link_ptx(linker.path, [piece], ["-arch=sm_90"]).data
 
 
 # Loading
@@ -286,15 +286,15 @@ def test_a_newer_gpu_gets_machine_code_that_is_kept(tmp_path: Path, monkeypatch:
 
 
 def test_the_flags_of_ptxas_that_a_link_takes() -> None:
-    assert _ltoir.registers_of(("-maxrregcount", "32")) == (32, "")
-    assert _ltoir.registers_of(("--maxrregcount=32", "-maxrregcount", "64")) == (64, "")
-    assert _ltoir.registers_of(("-v",)) == (0, "-v")
-    assert _ltoir.registers_of(("-maxrregcount", "many"))[1] == "-maxrregcount many"
-    assert _ltoir.registers_of(()) == (0, "")
+    assert ltoir.registers_of(("-maxrregcount", "32")) == (32, "")
+    assert ltoir.registers_of(("--maxrregcount=32", "-maxrregcount", "64")) == (64, "")
+    assert ltoir.registers_of(("-v",)) == (0, "-v")
+    assert ltoir.registers_of(("-maxrregcount", "many"))[1] == "-maxrregcount many"
+    assert ltoir.registers_of(()) == (0, "")
 
 
 def test_what_cannot_be_linked_says_so(tmp_path: Path) -> None:
-    pieces = [_nvjitlink.Piece(name=name, kind="LTOIR", data=LTOIR + bytes(100)) for name in "ab"]
+    pieces = [nvjitlink.Piece(name=name, kind="LTOIR", data=LTOIR + bytes(100)) for name in "ab"]
     linker = require(("libnvJitLink",), SEARCH, digest=False)["libnvJitLink"]
-    done = _ltoir.as_one(linker, pieces, "sm_80", ())
+    done = ltoir.as_one(linker, pieces, "sm_80", ())
     assert (done.ltoir, done.text, bool(re.search("ERROR", done.log))) == (b"", "", True)

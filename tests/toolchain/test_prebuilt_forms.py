@@ -18,7 +18,7 @@ from tests.toolchain.prebuilt_samples import (
     source,
     tile_made,
 )
-from tilec.frontends.prebuilt import PrebuiltFrontend
+from tilec.frontends.prebuilt.frontend import PrebuiltFrontend
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError

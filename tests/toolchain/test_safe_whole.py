@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Assumption
 

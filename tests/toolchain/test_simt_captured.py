@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.simt_jobs import frontend, job, tensor, write
-from tilec.frontends._simt_function import captured, capturing
+from tilec.frontends.simt.function import captured, capturing
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import Source

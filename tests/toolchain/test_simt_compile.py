@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.toolchain.simt_jobs import ADD, FILES, KERNELS, Z, frontend, job, scalar, tensor, write
-from tilec.frontends._simt_entry import NAMES
-from tilec.frontends.simt import SimtFrontend
+from tilec.frontends.simt.entry import NAMES
+from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError

@@ -14,9 +14,10 @@ import pytest
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
-from tilec.frontends import _run, _sass, _tile_api, _tile_compile
-from tilec.frontends._tile_toolchain import files_digest
-from tilec.frontends._tools import find_tool
+from tilec.frontends.tile import api, compiler
+from tilec.frontends.tools import run, sass
+from tilec.frontends.tools.packages import files_digest
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, ToolchainError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
@@ -103,7 +104,7 @@ def test_assembling_again_gives_the_same_bytes(tile):
 
 
 def test_images_for_sm_100_are_marked_where_addresses_are_random(tile, monkeypatch):
-    monkeypatch.setattr(_run, "_personality", lambda: lambda _: 0)  # as where a seccomp profile refuses
+    monkeypatch.setattr(run, "_personality", lambda: lambda _: 0)  # as where a seccomp profile refuses
     assert {target: _f32_matmul(tile, target).reproducible for target in ("sm_90", "sm_100")} == {"sm_90": True, "sm_100": False}
 
 
@@ -137,7 +138,7 @@ def test_scalars_of_every_size_lie_where_the_image_wants_them(tile, tmp_path, dt
 
 def test_every_dtype_of_the_table_is_one_of_cuda_tile():
     for dtype in DTYPES.values():
-        assert not dtype.tile or hasattr(_tile_api.cuda_tile(), dtype.tile), dtype
+        assert not dtype.tile or hasattr(api.cuda_tile(), dtype.tile), dtype
 
 
 def test_fixed_strides_keep_their_slots(tile):
@@ -164,7 +165,7 @@ def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
         read = read_cubin(data)
         return replace(read, kernels=tuple(replace(k, params=k.params[:-1]) for k in read.kernels))
 
-    monkeypatch.setattr(_tile_compile, "read_cubin", other)
+    monkeypatch.setattr(compiler, "read_cubin", other)
     with pytest.raises(CompileError, match="takes other arguments than tilec would pass") as caught:
         _add(tile)
     assert "c.stride[0]: 4 bytes at 44" in str(caught.value)
@@ -296,9 +297,9 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
     with pytest.raises(BundleError, match="no code for 'other'"):
-        _sass.spills(image.data, "other")
+        sass.spills(image.data, "other")
     with pytest.raises(BundleError, match="damaged"):
-        _sass.spills(image.data[:100], image.info.symbol)
+        sass.spills(image.data[:100], image.info.symbol)
 
 
 def test_one_symbol_for_all_variants(tile):
@@ -358,20 +359,20 @@ def test_the_api_is_as_expected():
     from cuda.tile._compiler_options import CompilerOptions
     from cuda.tile._passes import ast2hir
 
-    assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == _tile_api.BYTECODES
-    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == _tile_api.PORTABLE[0]
-    assert set(_tile_api.HINTS) == set(CompilerOptions.__dataclass_fields__)
-    ct = _tile_api.cuda_tile()
-    assert type(ast2hir.inspect) is _tile_api._Inspect
+    assert tuple((v.major(), v.minor()) for v in _SUPPORTED_VERSIONS) == api.BYTECODES
+    assert (BytecodeVersion.V_13_3.major(), BytecodeVersion.V_13_3.minor()) == api.PORTABLE[0]
+    assert set(api.HINTS) == set(CompilerOptions.__dataclass_fields__)
+    ct = api.cuda_tile()
+    assert type(ast2hir.inspect) is api._Inspect
 
     def plain(x):
         pass
 
     kernel = ct.kernel(plain)
-    assert _tile_api.is_kernel(kernel)
-    assert not _tile_api.is_kernel(plain)
-    assert _tile_api.function_of(kernel) is plain
-    assert _tile_api.opt_level(ct.kernel(opt_level=ct.ByTarget(sm_90=1, default=2))(plain), "sm_90") == 1
+    assert api.is_kernel(kernel)
+    assert not api.is_kernel(plain)
+    assert api.function_of(kernel) is plain
+    assert api.opt_level(ct.kernel(opt_level=ct.ByTarget(sm_90=1, default=2))(plain), "sm_90") == 1
 
 
 def test_the_newest_bytecode_that_both_know_is_written(tile):
@@ -380,4 +381,4 @@ def test_the_newest_bytecode_that_both_know_is_written(tile):
         [tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True, timeout=120
     ).stdout.split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
-    assert tile._compiler().bytecode_version() == min(newest, _tile_api.BYTECODES[-1])
+    assert tile._compiler().bytecode_version() == min(newest, api.BYTECODES[-1])

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.cuda_jobs import write
-from tilec.frontends._tile_strings import with_strings
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.tile.frontend import TileFrontend
+from tilec.frontends.tile.strings import with_strings
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, UsageError
 from tilec_runtime.model.arch import Target, TargetKind

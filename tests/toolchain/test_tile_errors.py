@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors, write
-from tilec.frontends import _tile_api
+from tilec.frontends.tile import api
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Source
@@ -183,7 +183,7 @@ def test_a_failure_without_a_place_points_at_the_kernel(tile, tmp_path, monkeypa
     def fail(*args, **kwargs):
         raise AssertionError("inside")
 
-    monkeypatch.setattr(_tile_api, "export", fail)
+    monkeypatch.setattr(api, "export", fail)
     error = compile_error(tile, tmp_path, HEADER + "@ct.kernel\ndef k(x):\n    pass\n", tensor("x"))
     assert only(error) == "k.py:3:5: error: AssertionError: inside\n    def k(x):\n        ^"
     assert "a bug of it" in error.cause
@@ -357,7 +357,7 @@ def test_tileiras_writes_nothing_or_nonsense(tmp_path):
 
 def test_warnings_of_tileiras_and_cuda_tile_go_with_the_image(tmp_path, capfd, monkeypatch):
     real = frontend()._compiler().tools()["tileiras"].path
-    export = _tile_api.export
+    export = api.export
 
     def warn(*args, **kwargs):
         import warnings
@@ -367,7 +367,7 @@ def test_warnings_of_tileiras_and_cuda_tile_go_with_the_image(tmp_path, capfd, m
             warnings.warn("num_worker_warps is ignored", stacklevel=1)
         return replace(export(*args, **kwargs), warnings=tuple(caught))
 
-    monkeypatch.setattr(_tile_api, "export", warn)
+    monkeypatch.setattr(api, "export", warn)
     script = f"""echo 'loc("kernels/vector.py":13:9): warning: slow load' >&2; exec {real} "$@" """
     image = assembled_by(tmp_path, script)
     mine, theirs = image.warnings

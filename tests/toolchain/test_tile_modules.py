@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, vectors, write
-from tilec.frontends import _tile_modules
+from tilec.frontends.tools import modules
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.job import Source
 
@@ -28,7 +28,7 @@ def names(tile, root, path):
 def value_of(tile, root, path="k.py"):
     """The constant VALUE of the module that declares the kernel."""
     tile.declare(Source(root=str(root), path=path))
-    return _tile_modules.load(Source(root=str(root), path=path)).main.VALUE
+    return modules.load(Source(root=str(root), path=path)).main.VALUE
 
 
 def test_declarations(tile):
@@ -181,7 +181,7 @@ def test_links_out_of_the_project(tile, tmp_path):
 def test_what_is_executed_is_among_the_inputs(tile):
     for path in ("kernels/vector.py", "kernels/matrix.py"):
         source = Source(root=str(SAMPLE), path=path)
-        loaded = _tile_modules.load(source)
+        loaded = modules.load(source)
         assert set(loaded.texts) <= {i.name for i in tile.inputs(source)}
     assert vectors("a")[0].out
 

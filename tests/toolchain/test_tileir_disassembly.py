@@ -18,9 +18,9 @@ from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
 from tilec.compiler.events import SilentObserver
-from tilec.frontends import _tile_api as api
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile import api as api
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.errors import TileIRError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.tileir.ir import Loc, Module, Version

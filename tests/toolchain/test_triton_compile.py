@@ -25,8 +25,8 @@ from tests.toolchain.triton_jobs import (
     tensor,
     write,
 )
-from tilec.frontends import _triton_api as api
-from tilec.frontends.triton import TritonFrontend
+from tilec.frontends.triton import api as api
+from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target

@@ -11,11 +11,11 @@ import pytest
 from tests.toolchain.prebuilt_samples import frontend as prebuilt
 from tests.toolchain.prebuilt_samples import source as prebuilt_source
 from tests.toolchain.triton_jobs import ADD_ABI, ALIGNED, FAST, dot_job, frontend, job, slot, write
-from tilec.frontends import _triton_api as api
-from tilec.frontends._sass import _section
-from tilec.frontends._tile_modules import load
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.modules import load
+from tilec.frontends.tools.sass import _section
+from tilec.frontends.tools.search import find_tool
+from tilec.frontends.triton import api as api
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Variant
 

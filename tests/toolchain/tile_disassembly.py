@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import find_tool
 from tilec_runtime.tileir.constants import scalar
 from tilec_runtime.tileir.ir import FloatAttr, Scalar
 from tilec_runtime.tileir.values import STORAGE

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.tile.frontend import TileFrontend
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.safety import Checks

@@ -10,8 +10,8 @@ import pytest
 
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compiler.cache import Cache
-from tilec.frontends._reads import digests
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.reads import digests
 from tilec.manifest.files import reference_problems
 from tilec.project import declare, may_select, open_project
 from tilec_runtime.errors import Location, ManifestError, MissingError, ToolchainError

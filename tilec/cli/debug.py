@@ -113,7 +113,7 @@ def _why_none(language: str) -> str:
 
 
 def _command(program: str, watched: Watched, bare: Bare, orders: Sequence[str], *, batch: bool) -> list[str]:
-    from tilec.frontends._cuda_nvrtc import HERE  # as code for debuggers calls the project's directory, wherever it was built
+    from tilec.frontends.tools.cpp.nvrtc import HERE  # as code for debuggers calls the project's directory, wherever it was built
 
     # Code is loaded long after breakpoints are set; sources are named from the project's root. A breakpoint at the kernel's name might
     # stop in any library of the host that has a function of that name: the launch itself is what cannot be mistaken.

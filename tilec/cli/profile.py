@@ -16,7 +16,7 @@ from tilec_runtime.errors import MissingError, OutputError, TilecError, UsageErr
 if TYPE_CHECKING:
     from tilec.cli.bare import Bare
     from tilec.cli.profile_lines import Hot
-    from tilec.frontends._run import Completed
+    from tilec.frontends.tools.run import Completed
     from tilec.runner.ncu import Summary
 
 SUFFIX = ".ncu-rep"
@@ -136,7 +136,7 @@ def _command(program: str, watched: Watched, bare: Bare, report: Path, wanted: s
 
 
 def _run(command: Sequence[str], timeout: float) -> Completed:
-    from tilec.frontends._run import run_tool
+    from tilec.frontends.tools.run import run_tool
 
     return run_tool(command, timeout=timeout, env=environment(), own_session=True)
 
@@ -183,7 +183,7 @@ def _export(program: str, report: Path, *options: str, optional: bool = False) -
     Raises:
         TilecError: it cannot.
     """
-    from tilec.frontends._run import run_tool
+    from tilec.frontends.tools.run import run_tool
 
     done = run_tool([program, "--import", str(report), "--csv", *options], timeout=IMPORT_TIMEOUT, env=environment())
     if done.rc == 0 and not done.timed_out:

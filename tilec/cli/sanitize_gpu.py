@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tilec.cli.cases import Opened, Wish
     from tilec.cli.findings import Sources
     from tilec.cli.unchecked import Unchecked
-    from tilec.frontends._run import Completed
+    from tilec.frontends.tools.run import Completed
     from tilec.manifest.types import Manifest
     from tilec.project import Project
     from tilec.runner.cases import BoundCase
@@ -164,7 +164,7 @@ def _run(check: _Check, watched: Watched, tool: Tool) -> tuple[ToolRun, dict[str
 
 def _watch(check: _Check, watched: Watched, tool: Tool, *, hazards: bool = False) -> _Seen:
     """Run a tool over a case, in a process of its own."""
-    from tilec.frontends._run import run_tool
+    from tilec.frontends.tools.run import run_tool
 
     with tempfile.TemporaryDirectory(prefix="tilec-") as name:
         folder = Path(name)

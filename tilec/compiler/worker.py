@@ -25,8 +25,8 @@ from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache, Entry, index_row
 from tilec.compiler.keylock import KeyLock
 from tilec.compiler.keys import inputs_digest
-from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import Frontend
+from tilec.frontends.tools.reads import digests, with_reads
 from tilec_runtime.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image

@@ -11,7 +11,6 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
-from tilec_runtime.model.link import Prototype
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,32 +95,12 @@ class IncludingFrontend(Frontend, Protocol):
         """
 
 
-class LinkedFrontend(Frontend, Protocol):
-    """A frontend whose functions kernels of other languages may be linked with: `link = ["act.py:relu"]` of a CUDA kernel."""
-
-    def prototypes(self, source: Source, names: Sequence[str]) -> Sequence[Prototype]:
-        """What CUDA C++ declares for functions of a source, in the order of the names.
-
-        Raises:
-            CompileError: with located diagnostics.
-            ToolchainError: a tool is missing.
-        """
-
-    def device_functions(self, source: Source, names: Sequence[str], arch: str) -> bytes:
-        """LTO-IR of functions of a source, for an architecture such as `compute_90`: each by its own name, with C linkage.
-
-        Raises:
-            CompileError: with located diagnostics.
-            ToolchainError: a tool is missing.
-        """
-
-
 BUILTIN = {
-    "cuda": "tilec.frontends.cuda:CudaFrontend",
-    "prebuilt": "tilec.frontends.prebuilt:PrebuiltFrontend",
-    "simt": "tilec.frontends.simt:SimtFrontend",
-    "tile": "tilec.frontends.tile:TileFrontend",
-    "triton": "tilec.frontends.triton:TritonFrontend",
+    "cuda": "tilec.frontends.cuda.frontend:CudaFrontend",
+    "prebuilt": "tilec.frontends.prebuilt.frontend:PrebuiltFrontend",
+    "simt": "tilec.frontends.simt.frontend:SimtFrontend",
+    "tile": "tilec.frontends.tile.frontend:TileFrontend",
+    "triton": "tilec.frontends.triton.frontend:TritonFrontend",
 }
 """Where the frontends that ship with tilec are found, by language."""
 

@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.frontends._run import run_tool
-from tilec.frontends._tools import find_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.run import run_tool
+from tilec.frontends.tools.search import find_tool
 from tilec.inspection.report import Images, image_id
 from tilec.inspection.tileir import tileir_text
 from tilec_runtime.bundle.cubin import entry_index

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilec.frontends import _sass
-from tilec.frontends._prebuilt_declare import declared, opened_cubin
-from tilec.frontends._prebuilt_files import FileKind, Prebuilt, kind_of
-from tilec.frontends._prebuilt_ptx import read_ptx
-from tilec.frontends._prebuilt_tile import read_tile
-from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.prebuilt.declare import declared, opened_cubin
+from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.tools import Members, Opener
+from tilec.frontends.tools import sass
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, kind_of
+from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec_runtime.bundle.cubin import is_for_linking, is_host_code, read_cubin
 from tilec_runtime.errors import BundleError, Location, UsageError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
@@ -169,7 +169,7 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
             raise BundleError(f"{part.path}: this cubin is for {name}, and {_ODD}", fix="take a newer tilec for a newer architecture")
         linked = not is_for_linking(part.data)
         for kernel in cubin.kernels:
-            needs = _sass.resources(part.data, kernel)
+            needs = sass.resources(part.data, kernel)
             yield ImageInfo(
                 target=Target.parse(name),
                 digest=digest,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__
-from tilec.frontends._tools import ToolReport, survey
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import ToolReport, survey
 from tilec_runtime.bundle.place import exposure
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.arch import ARCHS, Version
@@ -280,14 +280,15 @@ def _unfit(name: str, found: str) -> str:
     """Why this version of a package is refused by the frontend that compiles with it."""
     from importlib.metadata import version
 
-    from tilec.frontends import _simt_api, _triton_api
+    from tilec.frontends.simt import api
+    from tilec.frontends.triton import api as api_module
 
     try:
         if name == EXTRAS["simt"]:
-            _simt_api.require_version(found)
-            _simt_api.require_numpy(version("numpy"))
+            api.require_version(found)
+            api.require_numpy(version("numpy"))
         elif name == EXTRAS["triton"]:
-            _triton_api.require_version(found)
+            api_module.require_version(found)
     except TilecError as exc:
         return exc.what
     return ""

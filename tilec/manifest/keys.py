@@ -116,7 +116,7 @@ _CPP = (
 )
 _LINK = Key(
     "link",
-    ListOf(Text("a file such as act.cu, act.py:relu or libact.a", convert=values.link_entry), least=1, unique=True),
+    ListOf(Text("a file such as act.cu or libact.a", convert=values.link_entry), least=1, unique=True),
     "Files of device functions that the kernel is linked with.",
 )
 OPTIONS: dict[str, tuple[Key, ...]] = {

@@ -102,9 +102,8 @@ def path_and_function(text: str) -> tuple[str, str]:
 
 
 def link_entry(text: str) -> str:
-    """An entry of `link`, its path with nothing superfluous."""
-    file, colon, function = text.partition(":")
-    entry = f"{inner_path(file)}{colon}{function}"
+    """Return an entry of `link`, its path normalized."""
+    entry = inner_path(text)
     LinkEntry.parse(entry)
     return entry
 

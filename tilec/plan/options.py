@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilec.frontends._cuda_flags import OptionError
-from tilec.frontends._cuda_options import of_tiles, read_options
+from tilec.frontends.tools.cpp.flags import OptionError
+from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
 from tilec_runtime.errors import Diagnostic, UsageError

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilec.frontends._tools import wheel_programs
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import wheel_programs
 from tilec_runtime.errors import ToolchainError
 
 # Where installers put them beside PATH; the last by name is the newest.

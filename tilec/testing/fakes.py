@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tilec.compiler.events import Outcome
-from tilec.frontends._run import run_tool
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.run import run_tool
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image, ImageInfo, Resources

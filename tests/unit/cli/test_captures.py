@@ -140,7 +140,7 @@ def instructions(scene: Scene) -> str:
     kernels = tuple(dataclasses.replace(kernel, doc="") for kernel in made.info.kernels)
     write_bundle(scene.folder / "a.tilec", dataclasses.replace(made.info, package=package, kernels=kernels), made.blobs.__getitem__)
     search = nvdisasm(scene.folder)
-    scene.fixture("monkeypatch").setattr("tilec.frontends._tools._wheel_roots", list)
+    scene.fixture("monkeypatch").setattr("tilec.frontends.tools.search._wheel_roots", list)
     # What is being done goes to standard error, and is wiped out again.
     return str(scene.cli("inspect", "a.tilec", "--instructions", env={"CUDA_HOME": search.cuda_home, "PATH": search.path}).out)
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.frontends._tools import Tool, ToolReport
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.search import Tool, ToolReport
 from tilec.inspection import machine
 from tilec_runtime.errors import NoDeviceError, ToolchainError
 

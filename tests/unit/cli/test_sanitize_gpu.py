@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     write_sanitizer(tmp_path, {}, {})
     fake = driver()
     monkeypatch.setattr(_driver, "driver", lambda: fake)
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     return tmp_path
 
 

@@ -194,7 +194,7 @@ def _watched(scene: Scene) -> None:
     fake = driver()
     patch = scene.fixture("monkeypatch")
     patch.setattr(_driver, "driver", lambda: fake)
-    patch.setattr("tilec.frontends._tools._wheel_roots", list)
+    patch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     patch.setattr(
         "tilec.runner.tools._PLACES", {name: (f"usr/local/cuda/bin/{name}",) for name in ("ncu", "cuda-gdb", "compute-sanitizer")}
     )

@@ -20,8 +20,8 @@ from tilec.compiler.execute import KeyedJob
 from tilec.compiler.keys import inputs_digest
 from tilec.compiler.process import WorkerProcess
 from tilec.compiler.schedule import Timings, expected_seconds
-from tilec.frontends._reads import digests, with_reads
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.reads import digests, with_reads
 from tilec.testing.fakes import FakeFrontend, MemoryObserver
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError

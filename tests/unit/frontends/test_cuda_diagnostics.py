@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends._cuda_diagnostics import hint, read_log
+from tilec.frontends.tools.cpp.diagnostics import hint, read_log
 from tilec_runtime.errors import Diagnostic, Location
 
 SOURCE = '__global__ void k(float* x) {\n\tif (x) {\n\t\tint a = foo(3);\n  x[0] = "abc"\n}\n}\n__device__ float ext(float);\n'

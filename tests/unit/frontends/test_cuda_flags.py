@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends._cuda_flags import KNOWN, OptionError, read_flags
+from tilec.frontends.tools.cpp.flags import KNOWN, OptionError, read_flags
 
 RUNS = "runs a program that it names, which no cache key covers"
 PASSES = "hands options on to another program, where tilec cannot look at them, which no cache key covers"

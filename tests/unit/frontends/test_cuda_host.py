@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends._cuda_nvcc import host_parts
-from tilec.frontends._digests import DigestTable
+from tilec.frontends.tools.cpp.nvcc import host_parts
+from tilec.frontends.tools.digests import DigestTable
 from tilec_runtime.errors import ToolchainError
 
 

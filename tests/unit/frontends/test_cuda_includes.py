@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends._cuda_includes import closure, includes, is_small, kernel_files
+from tilec.frontends.tools.cpp.includes import closure, includes, is_small, kernel_files
 from tilec_runtime.errors import CompileError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.frontends.test_cuda_includes import project
-from tilec.frontends._cuda_missing import missing_includes
+from tilec.frontends.cuda.missing import missing_includes
 
 
 def missing(root: Path, text: str, *, host: bool = False, **files: str) -> list[str]:

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tilec.frontends._cuda_flags import OptionError
-from tilec.frontends._cuda_options import read_options
+from tilec.frontends.tools.cpp.flags import OptionError
+from tilec.frontends.tools.cpp.options import read_options
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.job import Option
 

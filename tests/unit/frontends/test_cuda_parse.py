@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends._cuda_parse import find_kernels
+from tilec.frontends.tools.cpp.parse import find_kernels
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilec.frontends._cuda_abi import check, derive
-from tilec.frontends._cuda_parse import Found, find_kernels
-from tilec.frontends._cuda_symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
-from tilec.frontends._ptx import EntryParam
+from tilec.frontends.tools.abi import check, derive
+from tilec.frontends.tools.cpp.parse import Found, find_kernels
+from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
+from tilec.frontends.tools.ptx import EntryParam
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.cpp import cut

@@ -10,13 +10,13 @@ import hypothesis.strategies as st
 import pytest
 
 from tests.cubin_samples import build_cubin
-from tilec.frontends import _prebuilt_abi
-from tilec.frontends._prebuilt_choose import choose, members
-from tilec.frontends._prebuilt_declare import declarations
-from tilec.frontends._prebuilt_files import FileKind, Prebuilt, input_files, prebuilt_files
-from tilec.frontends._prebuilt_ptx import read_ptx
-from tilec.frontends._prebuilt_tools import Opener
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.prebuilt.choose import choose, members
+from tilec.frontends.prebuilt.declare import declarations
+from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.tools import Opener
+from tilec.frontends.tools import given_abi
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, input_files, prebuilt_files
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
@@ -223,4 +223,4 @@ def test_ptx_of_a_family_serves_the_family() -> None:
 
 
 def test_parameters_are_laid_out_by_their_alignment() -> None:
-    assert [p.offset for p in _prebuilt_abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [0, 8, 16, 32, 34]
+    assert [p.offset for p in given_abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [0, 8, 16, 32, 34]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends import _ptx
-from tilec.frontends._cuda_nvcc import _without_path_hash
-from tilec.frontends._cuda_ptxas import spills
+from tilec.frontends.tools import ptx
+from tilec.frontends.tools.cpp.nvcc import _without_path_hash
+from tilec.frontends.tools.ptxas import spills
 
 TEXT = """//
 .version 9.4
@@ -21,12 +21,12 @@ TEXT = """//
 
 
 def test_versions() -> None:
-    assert _ptx.isa(TEXT) == (9, 4)
-    lowered = _ptx.with_isa(TEXT, (8, 0))
-    assert _ptx.isa(lowered) == (8, 0)
+    assert ptx.isa(TEXT) == (9, 4)
+    lowered = ptx.with_isa(TEXT, (8, 0))
+    assert ptx.isa(lowered) == (8, 0)
     assert lowered.replace("8.0", "9.4") == TEXT
     with pytest.raises(ValueError, match=r"no \.version"):
-        _ptx.isa("// nothing")
+        ptx.isa("// nothing")
 
 
 def test_what_ptxas_asks_for() -> None:
@@ -34,9 +34,9 @@ def test_what_ptxas_asks_for() -> None:
         "ptxas k.ptx, line 9; error   : Feature 'fence.proxy' requires PTX ISA .version 8.3 or later\n"
         "ptxas k.ptx, line 12; error   : Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n"
     )
-    assert _ptx.needed_isa(log) == (8, 6)
-    assert _ptx.needed_isa("nothing") is None
-    assert _ptx.complaints(log)[0] == ("Feature 'fence.proxy' requires PTX ISA .version 8.3 or later", 9)
+    assert ptx.needed_isa(log) == (8, 6)
+    assert ptx.needed_isa("nothing") is None
+    assert ptx.complaints(log)[0] == ("Feature 'fence.proxy' requires PTX ISA .version 8.3 or later", 9)
 
 
 def test_parameters_of_an_entry() -> None:
@@ -50,21 +50,21 @@ def test_parameters_of_an_entry() -> None:
 .maxntid 256
 .visible .entry _Z4nonev()
 """
-    params = _ptx.entry_params(text, "_Z1k")
+    params = ptx.entry_params(text, "_Z1k")
     assert params is not None
     assert [(p.size, p.align) for p in params] == [(8, 8), (8, 8), (128, 64), (1, 1), (2, 2)]
-    assert _ptx.entry_params(text, "_Z4nonev") == ()
-    assert _ptx.entry_params(text, "_Z") is None
+    assert ptx.entry_params(text, "_Z4nonev") == ()
+    assert ptx.entry_params(text, "_Z") is None
 
 
 def test_a_mark_is_read_and_taken_out() -> None:
     text = ".visible .entry _Z1kPf(\n)\n.global .align 8 .u64 tilec_entry = _Z1kPf;\n.visible .func f\n"
-    assert _ptx.take_mark(text, "tilec_entry") == ("_Z1kPf", ".visible .entry _Z1kPf(\n)\n.visible .func f\n")
-    assert _ptx.take_mark("nothing\n", "tilec_entry") == ("", "nothing\n")
+    assert ptx.take_mark(text, "tilec_entry") == ("_Z1kPf", ".visible .entry _Z1kPf(\n)\n.visible .func f\n")
+    assert ptx.take_mark("nothing\n", "tilec_entry") == ("", "nothing\n")
 
 
 def test_file_names_lose_their_directories() -> None:
-    text = _ptx.relative_files(TEXT + '\t.file 3 "/usr/include/stdio.h"\n', (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")))
+    text = ptx.relative_files(TEXT + '\t.file 3 "/usr/include/stdio.h"\n', (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")))
     assert '"k/a.cu"' in text
     assert '"<cuda>/cuda_fp16.h"' in text
     assert '"<system>/stdio.h"' in text
@@ -73,7 +73,7 @@ def test_file_names_lose_their_directories() -> None:
 
 def test_file_names_are_read_and_written_with_their_escapes() -> None:
     text = '\t.file\t1 "/home/mein \\303\\274\\"b\\\\c/k/\\303\\244 a.cu"\n'
-    assert _ptx.relative_files(text, (('/home/mein ü"b\\c', ""),)) == '\t.file\t1 "k/\\303\\244 a.cu"\n'
+    assert ptx.relative_files(text, (('/home/mein ü"b\\c', ""),)) == '\t.file\t1 "k/\\303\\244 a.cu"\n'
 
 
 def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
@@ -160,10 +160,10 @@ def test_functions_that_an_entry_may_call() -> None:
 	call.uni pointed, ();
 }
 """
-    assert _ptx.calls(text, "direct") == {"outer", "inner"}
-    assert _ptx.calls(text, "none") == set()
-    assert _ptx.calls(text, "through_a_pointer") is None
-    assert _ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()
+    assert ptx.calls(text, "direct") == {"outer", "inner"}
+    assert ptx.calls(text, "none") == set()
+    assert ptx.calls(text, "through_a_pointer") is None
+    assert ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()
 
 
 def test_names_do_not_depend_on_where_the_process_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,5 +171,5 @@ def test_names_do_not_depend_on_where_the_process_works(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     toolkit = tmp_path / ".venv" / "include"
     places = (("/project", ""), ("/proc/self/cwd", ""), (str(toolkit), "<cuda>"))
-    assert _ptx.relative(f"{toolkit}/cuda_fp16.hpp", places) == "<cuda>/cuda_fp16.hpp"
-    assert _ptx.relative("/proc/self/cwd/k/a.cu", places) == "k/a.cu"
+    assert ptx.relative(f"{toolkit}/cuda_fp16.hpp", places) == "<cuda>/cuda_fp16.hpp"
+    assert ptx.relative("/proc/self/cwd/k/a.cu", places) == "k/a.cu"

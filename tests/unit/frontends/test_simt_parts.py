@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from tilec import simt
-from tilec.frontends import _simt_api as api
-from tilec.frontends import _simt_errors as errors
-from tilec.frontends import _simt_text as text
-from tilec.frontends._simt_function import with_constants
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.simt import SimtFrontend
+from tilec.frontends.simt import api as api
+from tilec.frontends.simt import errors as errors
+from tilec.frontends.simt import names
+from tilec.frontends.simt.frontend import SimtFrontend
+from tilec.frontends.simt.function import with_constants
+from tilec.frontends.simt.link import misdeclared, undefined
 from tilec_runtime.errors import ToolchainError, UsageError
 from tilec_runtime.model.arch import Target
 
@@ -91,7 +92,7 @@ def test_targets() -> None:
     frontend = SimtFrontend(ToolSearch())
     assert frontend.refuse(Target.parse("tileir")) == "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
     assert [frontend.refuse(Target.parse(name)) for name in ("sm_75", "sm_100f", "compute_90a")] == ["", "", ""]
-    assert BUILTIN["simt"] == "tilec.frontends.simt:SimtFrontend"
+    assert BUILTIN["simt"] == "tilec.frontends.simt.frontend:SimtFrontend"
 
 
 @pytest.mark.parametrize("version", ["0.29.9", "0.31.0", "1.30.0"])
@@ -139,82 +140,40 @@ def module(defined: str, *declared: str, memory: str = "") -> str:
 def test_names_and_order_are_those_of_the_kernel_alone() -> None:
     entry, kernel, helper = module("k", "_ZN1kB3v10Ei"), module("_ZN1kB3v10Ei", "_ZN1hB2v7Ei"), module("_ZN1hB2v7Ei")
     later = [part.replace("B3v10", "B4v141").replace("B2v7", "B4v203") for part in (entry, helper, kernel)]
-    made = text.canonical([entry, helper, kernel])
-    assert made == text.canonical([later[0], later[2], later[1], later[1]])
+    made = names.canonical([entry, helper, kernel])
+    assert made == names.canonical([later[0], later[2], later[1], later[1]])
     assert ["_ZN1kB2v1Ei" in made[0], 'define linkonce_odr i32 @"_ZN1kB2v1Ei"' in made[1], "_ZN1hB2v2Ei" in made[2]] == [True] * 3
 
 
 def test_shared_arrays_are_counted_anew() -> None:
-    made = text.canonical([module("k", memory="@_cudapy_smem_17 = x\n@_cudapy_smem_19 = y\n")])
+    made = names.canonical([module("k", memory="@_cudapy_smem_17 = x\n@_cudapy_smem_19 = y\n")])
     assert "@_cudapy_smem_1 = x\n@_cudapy_smem_2 = y" in made[0]
 
 
 def test_a_name_that_only_looks_tagged_stays_a_name() -> None:
-    assert "_ZB9v1x" in text.canonical([module("_ZB9v1x")])[0]
+    assert "_ZB9v1x" in names.canonical([module("_ZB9v1x")])[0]
 
 
-PTX = """.version 9.0
-.target sm_80
-.address_size 64
-
-\t// .globl\tk
-.extern .func  (.param .b32 func_retval0) theirs
+PTX = """.extern .func  (.param .b32 func_retval0) theirs
 (
 \t.param .b64 theirs_param_0
 )
 ;
-.common .global .align 8 .u64 _ZN08NumbaEnv1kE;
-.visible .entry k()
-{
-\tcall.uni (retval0), theirs, (param0);
-\tret;
-
-}
-"""
-LIBRARY = """.version 9.0
-.target sm_80
-.address_size 64
-
-.weak .global .align 4 .u32 used = 1;
-.weak .global .align 4 .u32 unused = 2;
-.visible .func other()
-{
-\tret;
-
-}
-.visible .func  (.param .b32 func_retval0) ours(
-\t.param .b64 ours_param_0
-)
-{
-\t{add.f16 %a,%b,%c;
-}
-\tld.global.u32 %r, [used];
-\tret;
-
-}
+.extern .func vprintf
+\t{ // callseq 0, 0
+\tmov.u64 \t%rd14, ours;
+\tmov.u64 \t%rd15, table;
+\tcall (retval0), %rd14, (param0), prototype_0;
 """
 
 
-def test_functions_are_taken_in_with_what_they_need_and_nothing_else() -> None:
-    assert text.external(PTX) == {"theirs"}
-    assert text.functions(LIBRARY) == {"other", "ours"}
-    made = text.spliced(PTX, LIBRARY, {"theirs": "ours"})
-    assert text.external(made) == set()
-    assert "theirs" not in made
-    assert made.index(" used = 1;") < made.index(" ours(") < made.index(".entry k")
-    assert made.count("ld.global.u32 %r, [used];\n\tret;\n\n}\n") == 1
-    assert "unused" not in made
-    assert " other(" not in made
-
-
-def test_surroundings_of_functions_are_left_out() -> None:
-    assert "NumbaEnv" not in text.without_environments(PTX)
-    kept = PTX.replace("\tret;", "\tld.u64 %r, [_ZN08NumbaEnv1kE];\n\tret;", 1)
-    assert text.without_environments(kept) == kept
+def test_functions_that_linked_code_lacks_or_has_otherwise() -> None:
+    assert undefined(PTX) == {"theirs"}
+    assert misdeclared(PTX, {"ours", "theirs"}) == ["ours"]
 
 
 def test_symbols_are_those_of_c() -> None:
-    assert [text.symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
+    assert [names.symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
 
 
 # --- constants --------------------------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends import _tile_inputs
-from tilec.frontends._tile_inputs import closure
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.tile.frontend import TileFrontend
+from tilec.frontends.tools import inputs
+from tilec.frontends.tools.inputs import closure
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.job import Source
 
@@ -79,13 +79,13 @@ def test_relative_imports_run_the_packages_around(tmp_path):
 
 def test_digests_are_of_the_bytes_and_kept_while_nothing_changes(tmp_path, monkeypatch):
     reads: list[str] = []
-    read = _tile_inputs.read
+    read = inputs.read
 
     def counted(root, name):
         reads.append(name)
         return read(root, name)
 
-    monkeypatch.setattr(_tile_inputs, "read", counted)
+    monkeypatch.setattr(inputs, "read", counted)
     source = Source(root=str(tmp_path), path="k.py")
     names(tmp_path, {"k.py": "import a\r\n", "a.py": "x = 1\n"}, "k.py")
     first = closure(source)
@@ -152,9 +152,9 @@ def test_the_safe_language_is_an_input_of_what_imports_it(tmp_path: Path, line: 
     assert tuple(TileFrontend(ToolSearch()).inputs(source)) == closure(source)
 
 
-@pytest.mark.parametrize("name", ["_tile_proof.py", "_tile_calls.py", "arrays.py"])
+@pytest.mark.parametrize("name", ["proof.py", "calls.py", "arrays.py"])
 def test_what_proves_kernels_is_an_input_of_theirs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """What was kept before a mistake in it was mended must not be taken for what is right."""
-    before, read = _tile_inputs._language_digest.__wrapped__(), Path.read_bytes
+    before, read = inputs._language_digest.__wrapped__(), Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda self: read(self) + (b"#" if self.name == name else b""))
-    assert _tile_inputs._language_digest.__wrapped__() != before
+    assert inputs._language_digest.__wrapped__() != before

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends import _sass
-from tilec.frontends import _tile_api as api
-from tilec.frontends._tile_errors import characters, function_node, parameter_place, tileiras_diagnostics
-from tilec.frontends._tile_signature import FunctionParam, bind, symbol_of
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import TileFrontend
+from tilec.frontends.tile import api as api
+from tilec.frontends.tile.frontend import TileFrontend
+from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
+from tilec.frontends.tools import sass
+from tilec.frontends.tools.python_errors import characters, function_node, parameter_place
+from tilec.frontends.tools.tileiras import tileiras_diagnostics
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
@@ -50,9 +51,9 @@ def test_the_protocol():
 def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
     (tmp_path / "k.py").write_text("import os\n")
     code = (
-        "import sys\nfrom tilec.frontends.tile import TileFrontend\nfrom tilec.frontends.base import ToolSearch\n"
+        "import sys\nfrom tilec.frontends.tile.frontend import TileFrontend\nfrom tilec.frontends.base import ToolSearch\n"
         "from tilec_runtime.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
-        "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba', 'tilec.frontends._tile_compile')\n"
+        "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba', 'tilec.frontends.tile.compiler')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     root = Path(__file__).parents[3]
@@ -201,5 +202,5 @@ def test_local_memory_in_machine_code():
     stores = instruction(0x387) + instruction(0x387, 5) + instruction(0x387, 6) + instruction(0x387, 2)
     loads = instruction(0x983) + instruction(0x983, 5) + instruction(0x983, 0)
     others = instruction(0x388) + instruction(0x981, 6) + b"1234"
-    assert _sass.count(stores + loads + others) == (4 + 8 + 16 + 2, 4 + 8 + 1)
-    assert _sass.count(b"") == (0, 0)
+    assert sass.count(stores + loads + others) == (4 + 8 + 16 + 2, 4 + 8 + 1)
+    assert sass.count(b"") == (0, 0)

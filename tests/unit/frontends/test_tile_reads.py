@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tilec.frontends._reads import GONE, digest_of, digests, is_environment, with_reads
-from tilec.frontends._tile_inputs import closure
-from tilec.frontends._tile_modules import load
+from tilec.frontends.tools.inputs import closure
+from tilec.frontends.tools.modules import load
+from tilec.frontends.tools.reads import GONE, digest_of, digests, is_environment, with_reads
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.job import InputFile, Source
 

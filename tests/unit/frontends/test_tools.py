@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import ends
-from tilec.frontends import _run, _tools
-from tilec.frontends._digests import DigestTable, file_sha256
-from tilec.frontends._run import run_tool
-from tilec.frontends._tile_toolchain import package
-from tilec.frontends._tools import check_range, find_tool, locate, require, survey
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools import run, search
+from tilec.frontends.tools.digests import DigestTable, file_sha256
+from tilec.frontends.tools.packages import package
+from tilec.frontends.tools.run import run_tool
+from tilec.frontends.tools.search import check_range, find_tool, locate, require, survey
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import ToolchainError, UsageError
 
@@ -63,7 +63,7 @@ def wheels(site: Path, version: str = "13.4.92", *, record: bool = True) -> Path
 
 @pytest.fixture
 def no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tools, "_wheel_roots", list)
+    monkeypatch.setattr(search, "_wheel_roots", list)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site-packages directory that holds the only wheels there are."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
-    monkeypatch.setattr(_tools, "_wheel_roots", lambda: [_tools._Root(origin="wheel", path=folder / "nvidia" / "cu13", site=folder)])
+    monkeypatch.setattr(search, "_wheel_roots", lambda: [search._Root(origin="wheel", path=folder / "nvidia" / "cu13", site=folder)])
     return folder
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_range(wanted: str) -> None:
 def test_a_wheels_digest_comes_from_its_file_list(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheels(site)
     expected = file_sha256(site / "nvidia/cu13/bin/ptxas")
-    monkeypatch.setattr("tilec.frontends._digests.file_sha256", lambda _: pytest.fail("hashed a file that its wheel describes"))
+    monkeypatch.setattr("tilec.frontends.tools.digests.file_sha256", lambda _: pytest.fail("hashed a file that its wheel describes"))
     assert find_tool("ptxas", ToolSearch()).digest == expected
 
 
@@ -335,11 +335,11 @@ def test_a_tool_runs_at_fixed_addresses() -> None:
 
 def test_a_system_that_refuses_fixed_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Docker's default seccomp profile does: the tool runs all the same, and its result says so."""
-    monkeypatch.setattr(_run, "_personality", lambda: lambda _: 0)
+    monkeypatch.setattr(run, "_personality", lambda: lambda _: 0)
     done = [run_tool(["/bin/cat", "/proc/self/maps"], timeout=30) for _ in range(2)]
     assert [(one.rc, one.fixed) for one in done] == [(0, False), (0, False)]
     assert done[0].stdout != done[1].stdout
-    monkeypatch.setattr(_run, "_personality", lambda: lambda _: -1)  # no such system call
+    monkeypatch.setattr(run, "_personality", lambda: lambda _: -1)  # no such system call
     assert run_tool(["/bin/true"], timeout=30).fixed is False
 
 

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilec.frontends import _triton_api as api
-from tilec.frontends import _triton_errors as errors
-from tilec.frontends._triton_errors import native_diagnostics
-from tilec.frontends._triton_writes import Function, resolver
-from tilec.frontends._triton_writes import written as written_by
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.triton import TritonFrontend
+from tilec.frontends.triton import api as api
+from tilec.frontends.triton import errors as errors
+from tilec.frontends.triton.errors import native_diagnostics
+from tilec.frontends.triton.frontend import TritonFrontend
+from tilec.frontends.triton.writes import Function, resolver
+from tilec.frontends.triton.writes import written as written_by
 from tilec_runtime.errors import Location, ToolchainError
 from tilec_runtime.model.arch import Target
 
@@ -94,8 +94,8 @@ def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_hints_are_told_without_triton() -> None:
     assert TritonFrontend.hints == api.HINTS
-    assert BUILTIN["triton"] == "tilec.frontends.triton:TritonFrontend"
-    program = "import sys, tilec.frontends.triton as t; t.TritonFrontend(None); sys.exit('triton' in sys.modules)"
+    assert BUILTIN["triton"] == "tilec.frontends.triton.frontend:TritonFrontend"
+    program = "import sys, tilec.frontends.triton.frontend as t; t.TritonFrontend(None); sys.exit('triton' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0
 
 

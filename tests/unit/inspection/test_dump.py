@@ -46,7 +46,7 @@ def tool(tmp_path: Path, monkeypatch, name: str, script: str) -> ToolSearch:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     return ToolSearch(cuda_home=str(tmp_path / "cuda"), path="/usr/bin:/bin", prefer="system")
 
 

@@ -52,7 +52,7 @@ class Tree(html.parser.HTMLParser):
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch) -> str:
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     found = page(sample(tmp_path, kernels=("scale", HOSTILE)), nvdisasm(tmp_path), tmp_path)
     return render(found, amount=bytes_text, title=HOSTILE).decode()
 
@@ -117,7 +117,7 @@ def test_the_script_sets_texts_not_markup() -> None:
 
 
 def test_names_that_are_no_unicode_can_be_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
     found = page(sample(tmp_path, kernels=("k\ud800",)), nvdisasm(tmp_path), tmp_path)
     assert b"k\\ud800" in render(found, amount=bytes_text, title="t")
 

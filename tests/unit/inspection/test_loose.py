@@ -10,9 +10,9 @@ import pytest
 
 from tests.bundle_samples import write_sample
 from tests.cubin_samples import build_cubin
-from tilec.frontends._prebuilt_files import FileKind, Prebuilt
-from tilec.frontends._prebuilt_tools import Members, Opener
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.prebuilt.tools import Members, Opener
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.inspection.container import Code, describe, open_code
 from tilec.inspection.diff import compare
 from tilec.inspection.report import signature

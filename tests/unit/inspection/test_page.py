@@ -16,7 +16,7 @@ from tilec_runtime.errors import BundleError
 
 @pytest.fixture(autouse=True)
 def _no_wheels(monkeypatch) -> None:
-    monkeypatch.setattr("tilec.frontends._tools._wheel_roots", list)
+    monkeypatch.setattr("tilec.frontends.tools.search._wheel_roots", list)
 
 
 def embedded(found: Page, name: str) -> Any:

@@ -1,0 +1,177 @@
+"""The `cuda` frontend: CUDA C++ through NVRTC in this process, or through nvcc by choice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools import search as search_tools
+from tilec.frontends.tools.cpp import includes
+from tilec.frontends.tools.cpp.options import CudaOptions, read_options
+from tilec.frontends.tools.digests import DigestTable
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+
+if TYPE_CHECKING:
+    from tilec.frontends.cuda.groups import Programs
+    from tilec.frontends.cuda.linked import LinkedFiles
+
+_HOST_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
+_ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
+_LINKER = "libnvJitLink"
+_NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
+
+
+class CudaFrontend:
+    """Reads CUDA C++: a source's `__global__` functions are its kernels."""
+
+    name = "cuda"
+    suffixes: tuple[str, ...] = (".cu", ".cuh")
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
+    simt: bool = True
+    hints: tuple[str, ...] = ()
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._found: dict[tuple[str, ...], dict[str, search_tools.Tool]] = {}
+        self._programs: Programs | None = None
+        self._linked: LinkedFiles | None = None
+
+    def refuse(self, target: Target) -> str:
+        """Every target of the architecture table can be compiled for."""
+        if target.kind is TargetKind.TILEIR:
+            return "CUDA C++ makes no portable Tile IR: use compute_80 (PTX)"
+        return ""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """NVRTC with its parts, ptxas and the headers; nvcc and the linker too where they are installed.
+
+        Raises:
+            ToolchainError: one is missing, of another release than the others, or outside of the manifest's range.
+        """
+        tools = list(self._require(_ALWAYS).values())
+        # The header rows are three views of one directory.
+        infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools if t.name not in ("crt-headers", "cccl-headers")]
+        for optional in ("nvcc", _LINKER):
+            tool, _ = search_tools.locate(optional, self._search)
+            if tool is not None and tool.release == tools[0].release:
+                tool = self._require((optional,))[optional]
+                infos.append(ToolInfo(name=optional, version=tool.version, digest=tool.digest))
+        return infos
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source and what it is linked with, the project's headers that these can include, and for nvcc what it runs besides.
+
+        Raises:
+            CompileError: a file cannot be read, or leaves the project.
+            UsageError: an option is wrong.
+        """
+        options = read_options(source.options)
+        files = includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
+        if options.link:
+            files += self._files().inputs(source.root, options)
+        if options.compiler == "nvcc":
+            files += self._nvcc_parts()
+        return sorted(dict.fromkeys(files), key=lambda f: f.name)
+
+    def missing_includes(self, source: Source) -> Sequence[Diagnostic]:
+        """Includes that a source certainly makes and that no directory has, as the compiler would report them.
+
+        Raises:
+            ToolchainError: a tool is missing.
+            UsageError: an option is wrong.
+        """
+        from tilec.frontends.cuda.missing import missing_includes
+
+        options = read_options(source.options)
+        if any("-I" in flag or "include" in flag or "isystem" in flag for flag in options.flags):
+            return ()  # directories or files that the flags name
+        headers = Path(self._require(_ALWAYS, digest=False)["headers"].path)
+        host = options.compiler == "nvcc"
+        toolkit = (headers, headers / "cccl", *(_HOST_HEADERS if host else ()))
+        return missing_includes(source.root, source.path, options.include, toolkit, host=host)
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The `__global__` functions of a source and of the project's headers that it includes.
+
+        Raises:
+            CompileError: a file cannot be read, or a kernel takes a reference.
+            UsageError: an option is wrong.
+        """
+        from tilec.frontends.tools.cpp.declare import kernels, together
+
+        most = together(source)
+        return [dataclasses.replace(found.decl, together=most) for found in kernels(source)]
+
+    def compile(self, job: Job) -> Image:
+        """Compile one job.
+
+        Raises:
+            CompileError: with located diagnostics, the compiler's log and its command.
+            ToolchainError: a tool is missing.
+            UsageError: an option is wrong.
+        """
+        from tilec.frontends.cuda.compiler import Compiler
+        from tilec.frontends.cuda.groups import Programs
+        from tilec.frontends.cuda.program import Asked
+        from tilec.frontends.tools.cpp.declare import find, kernels
+
+        options = read_options(job.spec.source.options)
+        try:
+            self._check_include(job, options)
+            linked = options.link or job.target.kind is TargetKind.LTOIR
+            names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if linked else ()))
+            tools = self._require(names, digest=False)
+            candidates = kernels(job.spec.source)
+            found = find(job, candidates)
+            asked = Asked(
+                job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path, files=self._files()
+            )
+            self._programs = self._programs or Programs()
+            return Compiler(asked, self._programs).run()
+        except CompileError as exc:
+            place = job.spec.decl.location
+            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
+            raise
+
+    # --- parts --------------------------------------------------------------------------------------------------------------------
+
+    def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, search_tools.Tool]:
+        key = (*names, str(digest))
+        if key not in self._found:
+            self._found[key] = search_tools.require(names, self._search, digest=digest)
+        return self._found[key]
+
+    def _files(self) -> LinkedFiles:
+        # What is not linked pays for none of this: it can load libraries.
+        if self._linked is None:
+            from tilec.frontends.cuda.linked import LinkedFiles
+
+            self._linked = LinkedFiles()
+        return self._linked
+
+    def _nvcc_parts(self) -> list[InputFile]:
+        from tilec.frontends.tools.cpp.nvcc import host_parts
+
+        tools = self._require(_NVCC)
+        parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
+        return [*parts, *host_parts(self._search.path, DigestTable(self._search.state_dir))]
+
+    @staticmethod
+    def _check_include(job: Job, options: CudaOptions) -> None:
+        for folder in options.include:
+            if not Path(job.spec.source.root, folder).is_dir():
+                what = f"include directory {folder} is not there"
+                raise CompileError(
+                    what,
+                    diagnostics=(Diagnostic(message=what, location=Location(file=job.spec.source.path)),),
+                    fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
+                )

@@ -1,0 +1,177 @@
+"""Reads the types of an entry's parameters in its mangled name: what the compiler took them for."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping, Sequence
+
+from tilec.frontends.tools.cpp import types as types_module
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.signature import AbiSlot, Param
+
+_POINTER = re.compile(r"\s*(\w+)\.ptr\s*")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compiled:
+    """The type of one parameter.
+
+    Attributes:
+        text: as C++ spells it.
+        pointer: whether it is a pointer.
+        dtype: its dtype, of a pointer that of the elements; empty where it is none.
+    """
+
+    text: str
+    pointer: bool
+    dtype: str
+
+
+@functools.lru_cache(maxsize=1024)
+def parameter_types(symbol: str) -> tuple[Compiled, ...] | None:
+    """Return the types of an entry's parameters, or None where its name holds none."""
+    text = _demangled(symbol)
+    if not text.endswith(")"):
+        return None
+    depth = 0
+    for start in range(len(text) - 1, -1, -1):
+        depth += (text[start] == ")") - (text[start] == "(")
+        if depth == 0:
+            return tuple(map(_compiled, _split(text[start + 1 : -1])))
+    return None
+
+
+def pointed(abi: Sequence[AbiSlot], symbol: str) -> dict[str, Compiled]:
+    """Return the pointer types of the tensors that an entry takes, by the tensors' names."""
+    types: dict[str, Compiled] = {}
+    for slot, type_ in zip(abi, parameter_types(symbol) or (), strict=False):
+        name = _tensor(slot)
+        if name and type_.pointer:
+            types.setdefault(name, type_)
+    return types
+
+
+def check(
+    abi: Sequence[AbiSlot],
+    symbol: str,
+    params: Sequence[Param],
+    axes: Mapping[str, AxisValue],
+    decl: KernelDecl,
+) -> None:
+    """Compare the dtypes of a launch with the compiled types.
+
+    Args:
+        abi: what a launch will pass.
+        symbol: the entry's name in the image.
+        params: the launcher's; a dtype that neither manifest nor source says is empty.
+        axes: the variant's.
+        decl: the kernel, for its place.
+
+    Raises:
+        CompileError: they contradict each other, or nothing says a dtype.
+    """
+    types, passed = pointed(abi, symbol), set(map(_tensor, abi))
+    for param in params:
+        if param.name in passed:
+            stated = str(axes.get(param.dtype, param.dtype))
+            _check_tensor(param.name, stated, types.get(param.name), symbol, decl)
+    for slot, type_ in zip(abi, parameter_types(symbol) or (), strict=False):
+        mine, theirs = DTYPES.get(slot.type), DTYPES.get(type_.dtype)
+        floats = {dtype.kind == "float" for dtype in (mine, theirs) if dtype is not None}
+        if mine and not type_.pointer and len(floats) == 2:
+            what = f"{slot.expr} is passed as {slot.type}, and the compiled kernel takes {type_.text} ({type_.dtype})"
+            raise _error(what, f"pass it as {type_.dtype}", decl, slot.expr)
+
+
+def _check_tensor(name: str, stated: str, compiled: Compiled | None, symbol: str, decl: KernelDecl) -> None:
+    dtype = compiled.dtype if compiled else ""
+    if not stated and not dtype:
+        why = "the source does not show it"
+        if compiled:
+            why = f"the compiled kernel takes {compiled.text}, which is no dtype"
+        elif parameter_types(symbol) is None:
+            why = 'its compiled name holds no types, as of extern "C"'
+        what = f"nothing says the dtype of {name!r}: {why}"
+        raise _error(what, f"write it as params.{name}.dtype", decl, name)
+    visible = any(param.name == name and param.dtype for param in decl.params)
+    if stated and compiled and dtype and not _agree(stated, dtype, visible=visible):
+        what = f"dtype {stated!r} of {name!r} is not what the compiled kernel takes, {compiled.text} ({dtype})"
+        fix = f'params.{name}.dtype = "{dtype}", or leave it out: the compiled name says it'
+        raise _error(what, fix, decl, name)
+
+
+def _tensor(slot: AbiSlot) -> str:
+    """The tensor whose address an argument is; empty where it is something else."""
+    match = _POINTER.fullmatch(slot.expr) if slot.type == "ptr" else None
+    return match[1] if match else ""
+
+
+def _agree(stated: str, compiled: str, *, visible: bool) -> bool:
+    """Whether memory of a dtype is what a kernel takes.
+
+    A typedef, which the text of the kernel does not show, may keep the bits of a small float in an
+    unsigned integer.
+    """
+    mine, theirs = DTYPES.get(stated), DTYPES[compiled]
+    small = mine is not None and mine.kind == "float" and mine.bits <= 16
+    bits = small and mine is not None and theirs.kind == "uint" and mine.bytes == theirs.bytes
+    return stated == compiled or (bits and not visible)
+
+
+def _error(what: str, fix: str, decl: KernelDecl, name: str) -> CompileError:
+    places = (param.location for param in decl.params if param.name == name)
+    at = next(filter(None, places), decl.location)
+    diagnostic = Diagnostic(message=what, location=at, hint=fix)
+    return CompileError(f"{decl.name}: {what}", diagnostics=(diagnostic,), fix=fix)
+
+
+def _compiled(text: str) -> Compiled:
+    outer = _outside(text)
+    end = min((place for place, char in outer if char in "*("), default=len(text))
+    base = " ".join(word for word in text[:end].split() if word not in ("const", "volatile"))
+    stars = sum(char == "*" for _, char in outer)
+    dtype = "u64" if stars > 1 else types_module.element(base) if stars else types_module.scalar(base)
+    return Compiled(text=text, pointer=bool(stars), dtype=dtype)
+
+
+def _split(text: str) -> list[str]:
+    """A list of types cut at its commas; `void` alone, or nothing, is an empty one."""
+    cuts = [place for place, char in _outside(text, brackets="<([{") if char == ","]
+    parts = [text[start:end].strip() for start, end in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True)]
+    return [] if parts in ([""], ["void"]) else parts
+
+
+def _outside(text: str, brackets: str = "<") -> list[tuple[int, str]]:
+    """Characters with their places that are in no brackets of these kinds."""
+    closing = "".join({"<": ">", "(": ")", "[": "]", "{": "}"}[bracket] for bracket in brackets)
+    found, depth = [], 0
+    for place, char in enumerate(text):
+        depth += (char in brackets) - (char in closing)
+        if depth == 0 and char not in closing:
+            found.append((place, char))
+    return found
+
+
+def _demangled(symbol: str) -> str:
+    """A symbol's C++ name with its parameters; empty where it is no mangled name.
+
+    The C++ runtime has the function of the ABI for it, and the bindings of CUDA cannot be imported without that library.
+    """
+    if not symbol.startswith("_Z"):
+        return ""
+    runtime, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
+    demangle = runtime["__cxa_demangle"]
+    demangle.restype, demangle.argtypes = ctypes.c_void_p, [ctypes.c_char_p, *[ctypes.c_void_p] * 3]
+    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
+    address = demangle(symbol.encode(), None, None, None)
+    if not address:
+        return ""
+    try:
+        return ctypes.string_at(address).decode()
+    finally:
+        libc.free(address)

@@ -1,0 +1,170 @@
+"""Which of a kernel's files serves a target: code for exactly it, then what is compiled for it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilec.frontends.prebuilt.declare import opened_cubin
+from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.tools import Opener
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
+from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec_runtime.errors import Diagnostic, Location
+from tilec_runtime.model.arch import ARCHS, Target, TargetKind
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """A piece of code: a file of its own, or part of a fatbin.
+
+    Attributes:
+        file: its bytes; of LTO-IR in a fatbin, the whole fatbin.
+        form: what it is.
+        what: what it is and for which architecture, for messages.
+        number: its architecture as targets write it (`90a`), empty where any will do.
+        entries: names of its entry points; empty where they are not known before it is compiled.
+        tile: assembled from Tile IR, as which it runs on exactly its architecture.
+    """
+
+    file: Prebuilt
+    form: FileKind
+    what: str
+    number: str = ""
+    entries: tuple[str, ...] = ()
+    tile: bool = False
+
+
+def members(files: tuple[Prebuilt, ...], opener: Opener) -> list[Member]:
+    """Every piece of code of a kernel's files.
+
+    Raises:
+        CompileError: one is damaged.
+        ToolchainError: a tool is missing.
+    """
+    return [member for file in files for member in _of_file(file, opener)]
+
+
+def choose(target: Target, symbol: str, found: list[Member]) -> Member:
+    """The piece that serves a target best.
+
+    Raises:
+        CompileError: none does, or two do equally; names what there is.
+    """
+    ranked = [(rank, member) for member in found if (rank := _rank(member, target)) is not None]
+    having = [(rank, member) for rank, member in ranked if not member.entries or symbol in member.entries]
+    path = found[0].file.path
+    listing = "".join(f"\n    {member.file.path}: {member.what}" for member in found)
+    if not having:
+        if ranked:
+            names = ", ".join(dict.fromkeys(name for _, member in ranked for name in member.entries))
+            raise fault(path, f"what serves {target} has no kernel {symbol!r}, but {names}", fix="name one of these in `symbol`")
+        what = f"no file of this kernel serves {target}; there is:{listing}"
+        raise fault(path, what, fix=_advice(target))
+    best = min(rank for rank, _ in having)
+    equal = [member for rank, member in having if rank == best]
+    if len(equal) > 1:
+        shown = " and ".join(f"{member.file.path} ({member.what})" for member in equal)
+        raise fault(path, f"two files serve {target} equally: {shown}", fix="leave one of them out of `files`")
+    return equal[0]
+
+
+def passed_over(target: Target, chosen: Member, found: list[Member]) -> tuple[Diagnostic, ...]:
+    """Warnings of machine code that one would expect to be taken: that for `sm_90a` alone, where the target is `sm_90`."""
+    if target.kind is not TargetKind.CUBIN or target.suffix or chosen.form is FileKind.CUBIN:
+        return ()
+    alone = [member for member in found if member.form is FileKind.CUBIN and member.number == f"{target.number}a" and not member.tile]
+    return tuple(
+        Diagnostic(
+            message=f"{member.file.path} is {member.what} alone and is not taken for {target}, which is made of {chosen.what}",
+            location=Location(file=member.file.path, line=1),
+            severity="warning",
+            hint=f"name {target}a in the targets, or leave the file out",
+        )
+        for member in alone
+    )
+
+
+def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
+    if file.kind is FileKind.CUBIN:
+        return [_cubin(file)]
+    if file.kind is FileKind.PTX:
+        module = read_ptx(file.text, file.path)
+        names = tuple(entry.name for entry in module.entries)
+        number = module.target.number
+        what = f"PTX {module.isa[0]}.{module.isa[1]} for {_later(number)}"
+        return [Member(file=file, form=file.kind, what=what, number=number, entries=names)]
+    if file.kind is FileKind.FATBIN:
+        inside = opener.members(file)
+        found = [member for part in inside.files for member in _of_file(part, opener)]
+        for kind, number in inside.others:
+            what = f"{kind.value}, in a fatbin" if kind is FileKind.TILEIR else f"{kind.value} for sm_{number} and later, in a fatbin"
+            found.append(Member(file=file, form=kind, what=what, number=number))
+        return found
+    if file.kind is FileKind.TILEIR:
+        version, entries = read_tile(file)
+        names = tuple(entry.name for entry in entries)
+        return [Member(file=file, form=file.kind, what=f"Tile IR {version[0]}.{version[1]}", entries=names)]
+    return [Member(file=file, form=file.kind, what=file.kind.value)]
+
+
+def _cubin(file: Prebuilt) -> Member:
+    cubin = opened_cubin(file)
+    number = f"{cubin.cc[0]}{cubin.cc[1]}" + ("a" if cubin.accelerated else "")
+    if cubin.cc not in ARCHS:
+        raise fault(file.path, f"this cubin is for sm_{number}, which this tilec does not know", fix="take a newer tilec")
+    made = " of a tile kernel" if cubin.tile else ""
+    names = tuple(kernel.name for kernel in cubin.kernels)
+    return Member(file=file, form=file.kind, what=f"a cubin{made} for sm_{number}", number=number, entries=names, tile=cubin.tile)
+
+
+def _rank(member: Member, target: Target) -> int | None:
+    """How well a piece serves a target: 0 best, None not at all."""
+    plain = f"{target.cc[0]}{target.cc[1]}"
+    if target.kind is TargetKind.TILEIR:
+        return 0 if member.form is FileKind.TILEIR and not _in_fatbin(member) else None
+    if member.form is FileKind.CUBIN:
+        if target.kind is not TargetKind.CUBIN:
+            return None
+        if member.tile:
+            return 0 if target.number == plain and member.number.rstrip("a") == plain else None
+        if member.number == target.number:
+            return 0
+        return 1 if member.number == plain else None
+    if member.form is FileKind.PTX:
+        return 2 if target.kind is not TargetKind.LTOIR and _compiles(member.number, target) else None
+    if member.form is FileKind.TILEIR:
+        fits = target.kind is TargetKind.CUBIN and not target.suffix and target.arch.tile and not _in_fatbin(member)
+        return 5 if fits else None
+    if member.form is FileKind.LTOIR:
+        return 3 if not member.number or _compiles(member.number, target) else None
+    return 4
+
+
+def _compiles(number: str, target: Target) -> bool:
+    """Whether PTX for one architecture can be compiled for another."""
+    own = Target.parse(f"compute_{number}")
+    if own.suffix == "a":
+        return number == target.number
+    if own.suffix == "f":
+        return bool(target.suffix) and own.runs_on(target.cc)
+    return own.cc <= target.cc
+
+
+def _in_fatbin(member: Member) -> bool:
+    return member.file.kind is FileKind.FATBIN
+
+
+def _later(number: str) -> str:
+    return (
+        f"sm_{number} alone" if number.endswith("a") else f"the family of sm_{number}" if number.endswith("f") else f"sm_{number} and later"
+    )
+
+
+def _advice(target: Target) -> str:
+    have = {
+        TargetKind.CUBIN: "a cubin for it, or PTX for an older architecture,",
+        TargetKind.PTX: "PTX for it",
+        TargetKind.LTOIR: "LTO-IR for it or for an older architecture, or NVVM IR,",
+        TargetKind.TILEIR: "Tile IR",
+    }
+    return f"add {have[target.kind]} to `files`, or limit the kernel to other targets with [[override]]"

@@ -1,0 +1,252 @@
+"""One prebuilt job to its image: the file that serves the target, what is compiled of it, and whether it takes what a launch passes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tilec.frontends.prebuilt.choose import Member, choose, members, passed_over
+from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.tools import Opener
+from tilec.frontends.tools import abi as abi_module
+from tilec.frontends.tools import given_abi, ltoir, ptx, ptxas, sass
+from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
+from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec.frontends.tools.tileiras import assemble as assemble_tile
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.signature import AbiSlot
+
+_TILE_CUDA: Version = (13, 0)
+
+
+def compile_job(job: Job, opener: Opener) -> Image:
+    """The image of a job.
+
+    Raises:
+        CompileError: a file is damaged, has another digest than stated, or does not serve the target; or its code takes other arguments.
+        ToolchainError: a tool is missing.
+    """
+    files = prebuilt_files(job.spec.source)
+    found = members(files, opener)
+    member = choose(job.target, job.spec.symbol, found)
+    image = _Maker(job, member, opener).image()
+    return dataclasses.replace(image, warnings=(*image.warnings, *passed_over(job.target, member, found)))
+
+
+class _Maker:
+    """Makes the image of one job from one piece of code."""
+
+    def __init__(self, job: Job, member: Member, opener: Opener) -> None:
+        self._job = job
+        self._member = member
+        self._opener = opener
+        self._path = member.file.path
+        self._symbol = job.spec.symbol
+
+    def image(self) -> Image:
+        """The image."""
+        if self._member.form is FileKind.CUBIN:
+            return self._of_cubin(self._member.file.data, tile=self._member.tile)
+        if self._member.form is FileKind.TILEIR:
+            return self._of_bytecode()
+        return self._of_ptx()
+
+    # --- machine code -------------------------------------------------------------------------------------------------------------
+
+    def _of_cubin(self, data: bytes, *, tile: bool, reproducible: bool = True, warnings: tuple[Diagnostic, ...] = ()) -> Image:
+        cubin, kernel = self._read(data)
+        abi = self._checked(kernel.params)
+        info = ImageInfo(
+            target=self._job.target,
+            digest=sha256(data),
+            size=len(data),
+            symbol=self._symbol,
+            exact=tile,
+            # Drivers read the cubins of every release of their major version.
+            cuda=max(self._job.target.arch.toolkit, (cubin.toolkit[0], 0), _TILE_CUDA if tile else (0, 0)),
+            resources=sass.resources(data, kernel),
+            max_threads=kernel.max_threads,
+            required_block=kernel.required_block,
+            cluster=kernel.cluster,
+            reproducible=reproducible,
+        )
+        self._check_cluster(kernel)
+        return Image(info=info, data=data, abi=abi, warnings=warnings)
+
+    def _read(self, data: bytes) -> tuple[Cubin, CubinKernel]:
+        try:
+            cubin = read_cubin(data)
+            return cubin, cubin.kernel(self._symbol)
+        except BundleError as exc:
+            raise fault(self._path, exc.what, fix="name one of the file's kernels in `symbol`") from exc
+
+    # --- PTX ----------------------------------------------------------------------------------------------------------------------
+
+    def _of_ptx(self) -> Image:
+        target = self._job.target
+        text = self._text()
+        module = read_ptx(text, self._path)
+        entry = next((entry for entry in module.entries if entry.name == self._symbol), None)
+        if entry is None:
+            names = ", ".join(entry.name for entry in module.entries)
+            raise fault(self._path, f"there is no kernel {self._symbol!r}; there is {names}", fix="name one of these in `symbol`")
+        isa = self._isa(module.isa) if target.kind is TargetKind.PTX else None
+        lowered = ptx.with_isa(text, isa) if isa and isa != module.isa else text
+        done = self._ptxas(lowered)
+        if not done.cubin:
+            raise self._refused(done, text, lowered, isa)
+        _, kernel = self._read(done.cubin)
+        self._check_cluster(kernel)
+        abi = self._checked(kernel.params)
+        spills = ptxas.spills(done.log, self._symbol, ptx.calls(text, self._symbol))
+        lto = target.kind is TargetKind.LTOIR
+        data = lowered.encode("utf-8", "surrogateescape") if isa else self._ltoir() if lto else done.cubin
+        toolkit = self._opener.release("ptxas")
+        info = ImageInfo(
+            target=target,
+            digest=sha256(data),
+            size=len(data),
+            symbol=self._symbol,
+            # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
+            ptx_isa=self._opener.release("libnvJitLink") if lto else isa,
+            cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (toolkit[0], 0), (12, 9) if target.suffix == "f" else (0, 0)),
+            resources=kernel.resources(spills),
+            max_threads=kernel.max_threads or entry.max_threads,
+            required_block=kernel.required_block or entry.required_block,
+            cluster=kernel.cluster,
+            linking=ltoir.linking(opt=self._job.spec.opt) if lto else (),
+        )
+        return Image(info=info, data=data, abi=abi)
+
+    def _ltoir(self) -> bytes:
+        return self._opener.ltoir(self._member.file, self._job.target, opt=self._job.spec.opt)
+
+    def _text(self) -> str:
+        if self._member.form is FileKind.PTX:
+            return self._member.file.text
+        spec = self._job.spec
+        if self._member.form is FileKind.NVVM and self._job.target.kind is TargetKind.LTOIR:
+            return self._text_of_ltoir()
+        return self._opener.ptx(self._member.file, self._job.target, opt=spec.opt, lineinfo=spec.lineinfo or spec.debug)
+
+    def _text_of_ltoir(self) -> str:
+        """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone from it."""
+        made = dataclasses.replace(self._member.file, kind=FileKind.LTOIR, data=self._ltoir(), digest=f"{self._member.file.digest}/ltoir")
+        text = self._opener.ptx(made, self._job.target, opt=self._job.spec.opt)
+        if ptx.entry_params(text, self._symbol) is None:
+            what = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
+            named = f"[ptr @{self._symbol}]"
+            fix = f'say in the IR that it is used: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
+            raise fault(self._path, what, cause="a link keeps what is said to be used, and nothing says that of it", fix=fix)
+        return text
+
+    def _ptxas(self, text: str) -> ptxas.Assembled:
+        spec = self._job.spec
+        done = ptxas.assemble(
+            self._opener.path("ptxas"),
+            text,
+            arch=f"sm_{self._job.target.number}",
+            opt=spec.opt,
+            lineinfo=spec.lineinfo,
+            debug=spec.debug,
+            extra=(),
+            timeout=spec.timeout,
+        )
+        if done.timed_out:
+            what = f"ptxas took more than {spec.timeout:g} s for {self._job.target}, and was stopped"
+            fix = "raise timeout in [toolchain]"
+            raise fault(self._path, what, fix=fix, log=done.log, command=done.command, overtime=True)
+        return done
+
+    def _isa(self, own: Version) -> Version:
+        """The ISA that the text is to state: its own, or an older one that the oldest driver reads."""
+        bound, need = self._job.spec.max_isa, self._job.target.ptx_isa
+        if bound is None or own <= bound:
+            return own
+        if bound < need:
+            what = f"min-driver reads PTX up to ISA {dotted(bound)}, {self._job.target} needs ISA {dotted(need)}"
+            raise fault(
+                self._path, what, fix=f"raise min-driver to {driver_of_ptx_isa(need)}, or take {self._job.target} out of the targets"
+            )
+        return bound
+
+    def _refused(self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None) -> CompileError:
+        lines = lowered.split("\n")
+        # Lines of a text that was made of another file say nothing about that file.
+        own = self._member.form is FileKind.PTX and "(" not in self._path
+        found = tuple(
+            Diagnostic(
+                message=message,
+                location=Location(file=self._path, line=line if own else 1),
+                excerpt=lines[line - 1].strip() if 0 < line <= len(lines) else "",
+            )
+            for message, line in ptx.complaints(done.log)
+        )
+        words = (
+            found[0].message if found else next((line.strip() for line in done.log.splitlines() if "error" in line or "fatal" in line), "")
+        )
+        if text != lowered and isa is not None and self._ptxas(text).cubin:
+            need = ptx.needed_isa(done.log)
+            what = f"the PTX cannot be lowered to ISA {dotted(isa)}, which is what min-driver reads: {words}"
+            fix = (
+                f"raise min-driver to {driver_of_ptx_isa(need)}"
+                if need
+                else "raise min-driver, or build this kernel for cubin targets only"
+            )
+        else:
+            what, fix = f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}", ""
+        error = fault(self._path, what, fix=fix, log=done.log, command=done.command)
+        error.diagnostics = found or error.diagnostics
+        return error
+
+    # --- Tile IR ------------------------------------------------------------------------------------------------------------------
+
+    def _of_bytecode(self) -> Image:
+        job, data = self._job, self._member.file.data
+        if job.target.kind is TargetKind.TILEIR:
+            version, entries = read_tile(self._member.file)
+            entry = next(entry for entry in entries if entry.name == self._symbol)
+            params = given_abi.laid_out([(p.size, p.size) for p in entry.params])
+            info = ImageInfo(target=job.target, digest=sha256(data), size=len(data), symbol=self._symbol, ptx_isa=version, cuda=version)
+            return Image(info=info, data=data, abi=self._checked(params))
+        try:
+            made = assemble_tile(
+                data,
+                tileiras=self._opener.path("tileiras"),
+                target=str(job.target),
+                opt=job.spec.opt,
+                lineinfo=job.spec.lineinfo,
+                debug=job.spec.debug,
+                timeout=job.spec.timeout,
+                texts={},
+                kernel=job.spec.name,
+            )
+        except CompileError as exc:
+            place = Location(file=self._path, line=1)
+            known = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+            exc.diagnostics = known or (Diagnostic(message=exc.what, location=place),)
+            raise
+        return self._of_cubin(made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings)
+
+    # --- checks -------------------------------------------------------------------------------------------------------------------
+
+    def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
+        abi = given_abi.slots(self._job, params)
+        abi_module.check(abi, params, self._job.spec.decl, stated=bool(self._job.spec.abi))
+        return abi
+
+    def _check_cluster(self, kernel: CubinKernel) -> None:
+        asked = (*self._job.spec.cluster, 1, 1, 1)[:3] if self._job.spec.cluster else ()
+        if asked and kernel.cluster and asked != kernel.cluster:
+            what = f"the manifest asks for clusters of {_by(asked)}, the code was compiled for {_by(kernel.cluster)}"
+            raise fault(self._path, what, fix="make them agree, or leave launch.cluster out: the code's is used")
+
+
+def _by(dims: Sequence[int]) -> str:
+    return "x".join(str(d) for d in dims)

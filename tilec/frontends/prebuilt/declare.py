@@ -1,0 +1,191 @@
+"""The kernels that a prebuilt file declares, with what is known of their parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+import keyword
+import re
+from collections.abc import Sequence
+
+from tilec.frontends.prebuilt.ptx import read_ptx
+from tilec.frontends.prebuilt.tools import Opener
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault, prebuilt_files
+from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
+from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.bundle.ptx import PtxEntry, PtxParam
+from tilec_runtime.errors import BundleError, Location
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+
+_GIVES = {
+    FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),
+    FileKind.CUBIN: (TargetKind.CUBIN,),
+    FileKind.LTOIR: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
+    FileKind.NVVM: (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR),
+    FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
+}
+# PTX says how many bits an integer has, and rarely means the sign that it writes.
+_LOOSE = {"u8": "u8", "s8": "i8", "u16": "u16", "s16": "i16", "u32": "u32", "s32": "i32", "s64": "i64"}
+_EXACT = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
+_SCALAR_SIZES = (1, 2, 4, 8)
+
+
+def declarations(source: Source, opener: Opener) -> list[KernelDecl]:
+    """The kernels of a source, in the order in which the file has them.
+
+    Raises:
+        CompileError: a file is damaged, has another digest than stated, or no kernel.
+        ToolchainError: a tool is missing.
+    """
+    files = prebuilt_files(source)
+    found = declared(files[0], opener)
+    kinds = {kind for file in files for kind in kinds_of(file, opener)}
+    names = tuple(kind.value for kind in TargetKind if kind in kinds)
+    return [dataclasses.replace(decl, kinds=names) for decl in found]
+
+
+def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
+    """Kinds of targets that a file can serve."""
+    if file.kind is not FileKind.FATBIN:
+        return _GIVES[file.kind]
+    members = opener.members(file)
+    kinds = {kind for member in members.files for kind in _GIVES[member.kind]}
+    kinds |= {kind for other, _ in members.others if other is FileKind.LTOIR for kind in _GIVES[other]}
+    return tuple(kind for kind in TargetKind if kind in kinds)
+
+
+def opened_cubin(file: Prebuilt) -> Cubin:
+    """What a cubin holds.
+
+    Raises:
+        CompileError: it is damaged, or has no kernel.
+    """
+    try:
+        cubin = read_cubin(file.data)
+    except BundleError as exc:
+        cause, fix = exc.cause or "the file is cut short or damaged", exc.fix or "see that the file is whole"
+        raise fault(file.path, exc.what, cause=cause, fix=fix) from exc
+    if not cubin.kernels:
+        raise fault(file.path, "this cubin has no kernel", cause="it holds device functions alone, or was made for linking")
+    return cubin
+
+
+def declared(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
+    """The kernels of one file.
+
+    Raises:
+        CompileError: it is damaged, or has no kernel.
+        ToolchainError: a tool is missing.
+    """
+    if file.kind is FileKind.PTX:
+        return [_of_ptx(entry, file.path) for entry in read_ptx(file.text, file.path).entries]
+    if file.kind is FileKind.CUBIN:
+        return _of_cubin(opened_cubin(file), file.path)
+    if file.kind is FileKind.TILEIR:
+        return [_of_tile(entry, file.path) for entry in read_tile(file)[1]]
+    if file.kind is FileKind.FATBIN:
+        return _of_fatbin(file, opener)
+    entries = read_ptx(opener.any_ptx(file), file.path).entries
+    return [_of_ptx(entry, file.path, line=1) for entry in entries]
+
+
+def _of_fatbin(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
+    members = opener.members(file)
+    # PTX says most of a kernel's parameters.
+    texts = [member for member in members.files if member.kind is FileKind.PTX]
+    if texts:
+        return [_of_ptx(entry, file.path, line=1) for entry in read_ptx(texts[0].text, file.path).entries]
+    if members.files:
+        return _of_cubin(opened_cubin(members.files[0]), file.path)
+    if any(kind is FileKind.LTOIR for kind, _ in members.others):
+        return [_of_ptx(entry, file.path, line=1) for entry in read_ptx(opener.any_ptx(file), file.path).entries]
+    raise fault(file.path, "this fatbin holds Tile IR alone", fix="name the bytecode file itself (.tileirbc)")
+
+
+def _of_cubin(cubin: Cubin, path: str) -> list[KernelDecl]:
+    return [_of_cubin_kernel(kernel, cubin, path) for kernel in cubin.kernels]
+
+
+def _of_cubin_kernel(kernel: CubinKernel, cubin: Cubin, path: str) -> KernelDecl:
+    place = Location(file=path, line=1)
+    params = tuple(
+        ParamDecl(
+            name=f"param_{made.ordinal}",
+            type="" if made.size in _SCALAR_SIZES else f"{made.size} bytes",
+            kind="" if made.size in _SCALAR_SIZES else "struct",
+            size=made.size,
+            out=True,
+            location=place,
+        )
+        for made in kernel.params
+    )
+    return KernelDecl(
+        name=kernel.name,
+        qualified=kernel.name,
+        location=place,
+        params=params,
+        max_threads=0 if cubin.tile else kernel.max_threads,
+        cluster=() if cubin.tile else kernel.cluster,
+        block=() if cubin.tile else kernel.required_block,
+        named=False,
+        simt=not cubin.tile,
+    )
+
+
+def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
+    place = Location(file=path, line=1)
+    params = tuple(
+        ParamDecl(
+            name=f"param_{index}",
+            # An integer has no sign in Tile IR: the manifest may give it one.
+            type=f"ptr<{param.dtype}>" if param.pointer else param.dtype if param.dtype.startswith(("f", "bf")) else "",
+            kind="tensor" if param.pointer else "scalar",
+            dtype=param.dtype,
+            out=True if param.pointer else None,
+            location=place,
+        )
+        for index, param in enumerate(entry.params)
+    )
+    return KernelDecl(name=entry.name, qualified=entry.name, location=place, params=params, named=False, simt=False)
+
+
+def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
+    place = Location(file=path, line=line or entry.line)
+    names = _names(entry)
+    return KernelDecl(
+        name=entry.name,
+        qualified=entry.name,
+        location=place,
+        params=tuple(_param(param, name, place) for param, name in zip(entry.params, names, strict=True)),
+        max_threads=entry.max_threads,
+        cluster=entry.cluster,
+        block=entry.required_block,
+        named=not all(re.fullmatch(r"param_\d+", name) for name in names),
+        simt=True,
+    )
+
+
+def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
+    """What PTX says for sure has a type; of everything else the manifest may say more."""
+    if param.pointer:
+        return ParamDecl(name=name, type=f".{param.type} .ptr", kind="tensor", out=True, size=param.size, location=place)
+    if not param.count and param.type in _EXACT:
+        return ParamDecl(name=name, type=f".{param.type}", kind="scalar", dtype=_EXACT[param.type], location=place)
+    if not param.count and param.type in _LOOSE:
+        return ParamDecl(name=name, kind="scalar", dtype=_LOOSE[param.type], location=place)
+    if param.size in _SCALAR_SIZES:
+        return ParamDecl(name=name, kind="", out=True, size=param.size, location=place)
+    shown = f".align {param.align} .{param.type}[{param.count}]" if param.count else f".{param.type}"
+    return ParamDecl(name=name, type=shown, kind="struct", size=param.size, location=place)
+
+
+def _names(entry: PtxEntry) -> Sequence[str]:
+    """Names that Python takes: the text's own, and `param_0`, … where a compiler made them up."""
+    names: list[str] = []
+    for index, param in enumerate(entry.params):
+        made_up = re.fullmatch(rf"{re.escape(entry.name)}_param_\d+", param.name)
+        name = "" if made_up else re.sub(r"\W", "_", param.name).strip("_")
+        taken = not name.isidentifier() or keyword.iskeyword(name) or name in names
+        names.append(f"param_{index}" if taken else name)
+    return names

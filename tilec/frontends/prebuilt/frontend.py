@@ -1,0 +1,95 @@
+"""The `prebuilt` frontend: kernels that come compiled, as PTX, cubin, fatbin, LTO-IR, NVVM IR or Tile IR, each file with its digest."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools import compiled_files
+from tilec.frontends.tools import search as search_tools
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+
+if TYPE_CHECKING:
+    from tilec.frontends.prebuilt.tools import Opener
+
+_TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
+
+
+class PrebuiltFrontend:
+    """Takes compiled code as it is, and compiles what is not machine code yet for the targets that are asked for."""
+
+    name = "prebuilt"
+    suffixes: tuple[str, ...] = (".ptx", ".cubin", ".fatbin", ".ltoir", ".ll", ".bc", ".tileirbc", ".tilebc")
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR, TargetKind.TILEIR)
+    simt: bool = True
+    hints: tuple[str, ...] = ()
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._made: Opener | None = None
+
+    def refuse(self, target: Target) -> str:
+        """Nothing is refused before the files are known: what serves a target is theirs to say."""
+        del target
+        return ""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """The tools that are installed: a cubin needs none of them, and what a file does need is asked for when it is compiled.
+
+        Raises:
+            ToolchainError: they are of several releases, or outside of the manifest's range.
+        """
+        names = tuple(name for name in _TOOLS if search_tools.locate(name, self._search)[0] is not None)
+        found = search_tools.require(names, self._search) if names else {}
+        return [ToolInfo(name=tool.name, version=tool.version, digest=tool.digest) for tool in found.values()]
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source and the kernel's other files.
+
+        Raises:
+            CompileError: one cannot be read, or leaves the project.
+        """
+        return compiled_files.input_files(source)
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The entry points of the source.
+
+        Raises:
+            CompileError: a file is damaged, has another digest than stated, or no entry point.
+            ToolchainError: a tool is missing.
+        """
+        from tilec.frontends.prebuilt.declare import declarations
+
+        return declarations(source, self._opener())
+
+    def compile(self, job: Job) -> Image:
+        """Compile one job, or take the code that is there.
+
+        Raises:
+            CompileError: a file is damaged, has another digest than stated, does not serve the target, or takes other arguments.
+            ToolchainError: a tool is missing.
+        """
+        from tilec.frontends.prebuilt.compiler import compile_job
+
+        try:
+            return compile_job(job, self._opener())
+        except CompileError as exc:
+            place = job.spec.decl.location
+            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
+            raise
+
+    def _opener(self) -> Opener:
+        # What is up to date is opened by nobody.
+        if self._made is None:
+            from tilec.frontends.prebuilt.tools import Opener
+
+            self._made = Opener(self._search)
+        return self._made

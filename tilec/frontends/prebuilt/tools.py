@@ -1,0 +1,228 @@
+"""What opens other forms of compiled code: nvJitLink and libNVVM make PTX of them, cuobjdump takes fatbins apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools import search as search_tools
+from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
+from tilec.frontends.tools.ltoir import level
+from tilec.frontends.tools.nvjitlink import Piece, link_ltoir
+from tilec.frontends.tools.run import command_line, run_tool
+from tilec_runtime.errors import CompileError, ToolchainError
+from tilec_runtime.model.arch import Target, Version
+
+_NEEDS_ARCH = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
+_PLACE = re.compile(r"\((\d+), (\d+)\)")
+_MEMBER = re.compile(r"^Fatbin (elf|ptx|nvvm|tile ir) code:\n=+\narch = sm_(\d+)", re.MULTILINE)
+_NO_CODE = "does not contain device code"
+_PATIENCE = 60  # seconds
+_FIX = "pip install 'tilec[build]'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Members:
+    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it as (kind, architecture, as in `90`)."""
+
+    files: tuple[Prebuilt, ...]
+    others: tuple[tuple[FileKind, str], ...]
+
+
+class Opener:
+    """Opens files; remembers, by digest, what it made of them."""
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._members: dict[str, Members] = {}
+        self._texts: dict[tuple[object, ...], str] = {}
+
+    def path(self, name: str) -> str:
+        """Where a tool is.
+
+        Raises:
+            ToolchainError: it is missing.
+        """
+        return search_tools.require((name,), self._search, digest=False)[name].path
+
+    def release(self, name: str) -> Version:
+        """The toolkit release of a tool, (0, 0) where it does not say.
+
+        Raises:
+            ToolchainError: it is missing.
+        """
+        return search_tools.require((name,), self._search, digest=False)[name].release
+
+    def any_ptx(self, file: Prebuilt) -> str:
+        """PTX for the oldest architecture that a file of LTO-IR or NVVM IR can be compiled for: for reading what it declares.
+
+        Raises:
+            CompileError: it is damaged.
+            ToolchainError: a tool is missing.
+        """
+        if file.kind is FileKind.NVVM:
+            try:
+                return self.ptx(file, Target.parse("compute_75"))
+            except CompileError:
+                # From compute capability 10.0 on, libNVVM reads another dialect than before it.
+                return self.ptx(file, Target.parse("compute_100"))
+        if file.kind is FileKind.FATBIN:
+            # nvJitLink passes over members that are too new, and does not say that they are there.
+            oldest = min((number for kind, number in self.members(file).others if kind is FileKind.LTOIR), key=int)
+            return self.ptx(file, Target.parse(f"compute_{oldest}"))
+        try:
+            return self.ptx(file, Target.parse("compute_75"))
+        except CompileError as exc:
+            needs = _NEEDS_ARCH.search(exc.log)
+            if needs is None:
+                raise
+        return self.ptx(file, Target.parse(f"compute_{needs[1]}"))
+
+    def ptx(self, file: Prebuilt, target: Target, *, opt: int = 3, lineinfo: bool = False) -> str:
+        """PTX of LTO-IR, NVVM IR, or the LTO-IR in a fatbin, for the architecture of `target`.
+
+        Raises:
+            CompileError: it cannot be compiled for it, or is damaged; with the tool's words.
+            ToolchainError: a tool is missing.
+        """
+        key = (file.digest, target.number, opt, lineinfo)
+        if key not in self._texts:
+            made = _compiled(file, target, opt, lineinfo=lineinfo) if file.kind is FileKind.NVVM else _linked(file, target, opt, lineinfo)
+            self._texts[key] = made.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
+        return self._texts[key]
+
+    def ltoir(self, file: Prebuilt, target: Target, *, opt: int = 3) -> bytes:
+        """LTO-IR of LTO-IR, which it is already, of that in a fatbin, or of NVVM IR.
+
+        Raises:
+            CompileError: it cannot be made, or the file is damaged; with the tool's words.
+            ToolchainError: a tool is missing, or too old to take LTO-IR out of a fatbin.
+        """
+        if file.kind is FileKind.LTOIR:
+            return file.data
+        if file.kind is FileKind.NVVM:
+            return _compiled(file, target, opt, lineinfo=False, more=("-gen-lto",))
+        done = link_ltoir(
+            self.path("libnvJitLink"), [Piece(name="k", kind="FATBIN", data=file.data)], [f"-arch=sm_{target.number}"], whole=True
+        )
+        if not done.ltoir:
+            what = f"{file.path}: nvJitLink takes no LTO-IR out of a fatbin: {_first(done.log) or 'it is older than CUDA 13.4'}"
+            raise ToolchainError(what, fix="name the LTO-IR itself as a file (.ltoir), or pip install --upgrade 'tilec[build]'")
+        return done.ltoir
+
+    def members(self, file: Prebuilt) -> Members:
+        """What a fatbin holds.
+
+        Raises:
+            CompileError: it is damaged.
+            ToolchainError: cuobjdump is missing.
+        """
+        if file.digest not in self._members:
+            self._members[file.digest] = self._taken_apart(file)
+        return self._members[file.digest]
+
+    def _taken_apart(self, file: Prebuilt) -> Members:
+        # The container's format is not documented and its members are compressed in several ways: the toolkit's own reader is used.
+        tool = self.path("cuobjdump")
+        with tempfile.TemporaryDirectory(prefix="tilec-fatbin-") as folder:
+            Path(folder, "k.fatbin").write_bytes(file.data)
+            listed = run_tool([tool, "k.fatbin"], timeout=_PATIENCE, cwd=folder)
+            taken = run_tool([tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=_PATIENCE, cwd=folder)
+            made = sorted(path for path in Path(folder).iterdir() if path.suffix in (".cubin", ".ptx"))
+            files = tuple(
+                Prebuilt(
+                    path=f"{file.path} ({path.name})",
+                    kind=FileKind.CUBIN if path.suffix == ".cubin" else FileKind.PTX,
+                    data=path.read_bytes(),
+                    digest=f"{file.digest}/{path.name}",
+                )
+                for path in made
+            )
+        names = {"nvvm": FileKind.LTOIR, "tile ir": FileKind.TILEIR}
+        others = tuple((names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names)
+        if listed.timed_out or taken.timed_out:
+            what = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
+            fix = "take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE"
+            raise fault(file.path, what, fix=fix, overtime=True)
+        if _NO_CODE in f"{listed.stdout}{listed.stderr}":
+            raise fault(file.path, "there is no code for GPUs in it", cause="it was compiled for its host alone")
+        if listed.rc or taken.rc or not (files or others):
+            words = (taken.stderr or listed.stderr or listed.stdout).strip().replace(str(Path(folder, "k.fatbin")), file.path)
+            raise fault(
+                file.path,
+                f"the fatbin cannot be read: {words.splitlines()[0] if words else 'it has no members'}",
+                cause="it is cut short or damaged, or was made by a newer toolkit",
+                log=words,
+                command=command_line(["cuobjdump", "-xelf", "all", "-xptx", "all", file.path]),
+            )
+        return Members(files=files, others=others)
+
+
+def _linked(file: Prebuilt, target: Target, opt: int, lineinfo: bool) -> bytes:
+    nvjitlink = _import("nvjitlink", "libnvJitLink")
+    options = [f"-arch=sm_{target.number}", "-lto", "-ptx", level(opt), *(["-lineinfo"] if lineinfo else [])]
+    handle = nvjitlink.create(len(options), options)
+    kind = nvjitlink.InputType.FATBIN if file.kind is FileKind.FATBIN else nvjitlink.InputType.LTOIR
+    try:
+        nvjitlink.add_data(handle, kind, file.data, len(file.data), "k.ltoir")
+        nvjitlink.complete(handle)
+        return _taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle)
+    except nvjitlink.nvJitLinkError as exc:
+        log = _log(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
+        needs = _NEEDS_ARCH.search(log)
+        if needs:
+            what = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
+            fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"
+            raise fault(file.path, what, fix=fix, log=log) from exc
+        what = f"nvJitLink refuses this LTO-IR for {target}: {_first(log) or exc}"
+        raise fault(file.path, what, cause="it is damaged, or was made by a newer toolkit", log=log) from exc
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more: Sequence[str] = ()) -> bytes:
+    nvvm = _import("nvvm", "libnvvm")
+    options = [f"-arch=compute_{target.number}", f"-opt={3 if opt else 0}", *(["-generate-line-info"] if lineinfo else []), *more]
+    program = nvvm.create_program()
+    data = file.data.rstrip(b"\0") if b"\0" not in file.data.rstrip(b"\0") else file.data
+    try:
+        nvvm.add_module_to_program(program, data, len(data), "k.ll")
+        nvvm.compile_program(program, len(options), options)
+        return _taken(nvvm.get_compiled_result_size, nvvm.get_compiled_result, program)
+    except nvvm.nvvmError as exc:
+        log = _log(nvvm.get_program_log_size, nvvm.get_program_log, program)
+        place = _PLACE.search(log)
+        what = f"libNVVM refuses this NVVM IR for {target}: {_first(log) or exc}"
+        cause = "libNVVM reads typed pointers up to compute capability 9.0 and opaque ones from 10.0 on; or the file is damaged"
+        raise fault(file.path, what, line=int(place[1]) if place else 1, cause=cause, log=log) from exc
+    finally:
+        nvvm.destroy_program(program)
+
+
+def _taken(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> bytes:
+    buffer = bytearray(size(handle))
+    get(handle, buffer)
+    return bytes(buffer)
+
+
+def _log(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> str:
+    return _taken(size, get, handle).rstrip(b"\0").decode("utf-8", "replace").strip()
+
+
+def _first(log: str) -> str:
+    return next((line.strip() for line in log.splitlines() if line.strip()), "")
+
+
+def _import(name: str, library: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(f"cuda.bindings.{name}")
+    except ImportError as exc:
+        raise ToolchainError(f"{library} cannot be used: {exc}", fix=_FIX) from exc

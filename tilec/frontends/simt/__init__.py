@@ -1,0 +1,1 @@
+"""SIMT Python, through numba-cuda."""

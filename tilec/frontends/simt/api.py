@@ -1,0 +1,341 @@
+"""All contact with numba-cuda but for checks of indices: import, kernels, types, compiler up to PTX. Private names live here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
+from tilec.frontends.simt.names import canonical
+from tilec.frontends.simt.patches import replaced, stop_on_error
+from tilec.simt import Kernel, Options
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
+
+# The versions that this file was written against: part of what it uses is private, and moves from one minor version to the next.
+TESTED: Version = (0, 30)
+# The first NumPy that these do not work with: they read a name of it that is gone. Their own requirements allow it.
+NUMPY: Version = (2, 5)
+FIX = "pip install 'tilec[simt]'"
+_DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"bool": "bool", "bool_": "bool", "__nv_bfloat16": "bf16"}
+_lock = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What is compiled.
+
+    Attributes:
+        function: the kernel, its constants bound. symbol: what its entry is called.
+        arguments: of the function, in order.
+        line: of its definition, which the entry's code is said to be in.
+        arch: as libNVVM names it (`compute_90a`). capability: the same as numbers.
+        optimize, lineinfo, bounds: as the profile and the kernel say.
+        values: variables of modules that hold axes of the matrix, with what they have in this variant.
+    """
+
+    function: FunctionType
+    symbol: str
+    arguments: tuple[Argument, ...]
+    line: int
+    arch: str
+    capability: Version
+    optimize: bool
+    lineinfo: bool
+    bounds: bool
+    options: Options
+    values: Sequence[tuple[dict[str, Any], str, Any]] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """PTX.
+
+    Attributes:
+        ptx: the text. modules: the LLVM modules that it is made of.
+        sources: CUDA C++ with functions that it may call. needs: other files that numba links when a kernel is launched.
+        cooperative: the grid synchronizes.
+        log: what libNVVM said.
+    """
+
+    ptx: str
+    modules: tuple[str, ...]
+    sources: tuple[str, ...]
+    needs: tuple[str, ...]
+    cooperative: bool
+    log: str
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """While it lasts, no variable that numba reads is set, and nobody else compiles: a build depends on its inputs only."""
+    with _lock:
+        kept = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
+        for name in kept:
+            del os.environ[name]
+        try:
+            yield
+        finally:
+            os.environ.update(kept)
+
+
+def load() -> Any:
+    """The package `numba.cuda`.
+
+    Raises:
+        ToolchainError: it is missing, of a version that tilec was not written against, or its simulator is in its place.
+    """
+    try:
+        with environment(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import numba_cuda
+            from numba import cuda
+            from numba.cuda.core import config
+    except ImportError as exc:
+        raise ToolchainError(f"numba-cuda cannot be imported: {exc}", fix=FIX) from exc
+    require_version(str(numba_cuda.__version__))
+    require_numpy(version("numpy"))
+    if config.ENABLE_CUDASIM:
+        raise ToolchainError(
+            "numba's simulator is in the place of its compiler",
+            cause="NUMBA_ENABLE_CUDASIM was set when numba was imported in this process",
+            fix="unset NUMBA_ENABLE_CUDASIM",
+        )
+    return cuda
+
+
+def require_version(version: str) -> None:
+    """Refuse a version that tilec was not written against.
+
+    Raises:
+        ToolchainError: it is one.
+    """
+    if tuple(version.split(".")[:2]) != tuple(map(str, TESTED)):
+        tested = ".".join(map(str, TESTED))
+        raise ToolchainError(
+            f"numba-cuda is of version {version}, and tilec compiles with {tested}",
+            cause="tilec uses parts of numba-cuda's compiler that change from one version to the next",
+            fix=FIX,
+        )
+
+
+def require_numpy(version: str) -> None:
+    """Refuse a NumPy that numba-cuda does not work with.
+
+    Raises:
+        ToolchainError: it is one.
+    """
+    first = ".".join(map(str, NUMPY))
+    numbers = [int(word) if word.isdecimal() else 0 for word in version.split(".")[:2]]
+    if tuple(numbers) >= NUMPY:
+        raise ToolchainError(
+            f"NumPy is of version {version}, and numba-cuda {'.'.join(map(str, TESTED))} works with those before {first}",
+            cause=f"numba-cuda reads a name that NumPy {first} has no more, and its requirements do not say so",
+            fix=FIX,
+        )
+
+
+def kernel_of(value: Any) -> Kernel | None:
+    """The kernel behind an attribute of a module: of `@simt.kernel` or of `@cuda.jit`, None where there is none."""
+    if isinstance(value, Kernel):
+        return value
+    found = dispatcher_of(value)
+    return None if found is None or found.targetoptions.get("device") else _kernel(found)
+
+
+def _kernel(found: Any) -> Kernel:
+    said = found.targetoptions
+    bounded = said.get("launch_bounds")
+    return Kernel(
+        found.py_func,
+        Options(
+            fastmath=bool(said.get("fastmath")),
+            launch_bounds=(bounded,) if isinstance(bounded, int) else tuple(bounded or ()),
+            max_registers=int(said.get("max_registers") or 0),
+        ),
+    )
+
+
+def linked_by(value: Any) -> tuple[str, ...]:
+    """Files that `@cuda.jit(link=…)` of a kernel names."""
+    found = dispatcher_of(value)
+    return tuple(map(str, found.targetoptions.get("link") or ())) if found is not None else ()
+
+
+def dispatcher_of(value: Any) -> Any:
+    """What `@cuda.jit` made of a function of the project; None where the value is something else."""
+    if "numba_cuda" not in sys.modules:
+        return None
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    if not isinstance(value, CUDADispatcher) or value.py_func.__module__.partition(".")[0] in ("numba", "numba_cuda"):
+        return None
+    return value
+
+
+def dtype_named(value: Any) -> str:
+    """tilec's name of the dtype that an annotation means: one of numba, of NumPy or of Python; empty where it is none."""
+    for kind, means in ((int, "i32"), (float, "f32"), (bool, "bool")):
+        # Not by `==`: NumPy's dtypes are equal to the type of Python that they read as.
+        if value is kind:
+            return means
+    name = value if isinstance(value, str) else getattr(value, "__name__", None) if isinstance(value, type) else str(value)
+    return str(name) if name in NAMES else _DTYPES.get(str(name), "")
+
+
+def unknown_field(layout: Any) -> str:
+    """The NumPy dtype in a struct that numba has no type for, such as one of the other byte order; empty where it has all."""
+    from numba.cuda.core.errors import NumbaNotImplementedError
+    from numba.cuda.np.numpy_support import from_dtype
+
+    try:
+        from_dtype(layout)
+    except NumbaNotImplementedError as exc:
+        return str(exc)
+    return ""
+
+
+def value(held: Any) -> Any:
+    """The value of an axis as numba sees it: dtypes become its types."""
+    return numba_type(held) if isinstance(held, str) and held in NAMES else held
+
+
+def compile_ptx(asked: Asked) -> Made:
+    """Run numba's compiler up to PTX. Its cache, its driver and its linker are not used.
+
+    Raises:
+        Exception: whatever numba raises about a kernel.
+    """
+    with (
+        environment(),
+        warnings.catch_warnings(record=True) as told,
+        _bound(asked.values),
+        replaced(capability=asked.capability, lineinfo=asked.lineinfo, optimize=asked.optimize, bounds=asked.bounds),
+    ):
+        warnings.simplefilter("always")
+        library = _lowered(asked)
+        irs = canonical(library.llvm_strs)
+        ptx = _nvvm(irs, asked)
+        log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
+        sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
+        if "numba_attempt_nocopy_reshape" in ptx:
+            sources += (_reshape(),)
+        return Made(ptx=ptx, modules=tuple(irs), sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
+
+
+def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
+    """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
+    from numba.cuda.cudadrv import nvvm
+
+    with environment(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
+        return made
+
+
+def declared_name(modules: Iterable[ModuleType], address: int) -> str:
+    """The symbol of a function that `cuda.declare_device` made, by the address that its text has; empty where no module has it."""
+    found = (value for module in modules for value in vars(module).values() if id(value) == address)
+    return next((str(value.name) for value in found if hasattr(value, "name")), "")
+
+
+def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
+    """(file, line) of every place that an error of numba has, innermost first; those that it lost are found where it was raised."""
+    frames = [frame for frame, _ in traceback.walk_tb(exc.__traceback__)]
+    held = [exc, *(frame.f_locals.get(name) for frame in reversed(frames) for name in ("inst", "constraint", "self"))]
+    for value in held:
+        at = getattr(value, "loc", None)
+        file, line = getattr(at, "filename", None), getattr(at, "line", None)
+        if isinstance(file, str) and isinstance(line, int) and line > 0:
+            yield file, line
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------------------------
+
+
+def _lowered(asked: Asked) -> Any:
+    """The library of LLVM modules: the entry, the kernel's function, and what that calls."""
+    from numba import cuda
+    from numba.cuda import compiler, types
+    from numba.cuda.cudadrv import nvvm
+
+    options = {"fastmath": asked.options.fastmath, "lineinfo": asked.lineinfo, "opt": asked.optimize}
+    device = cuda.jit(device=True, **options)(asked.function)
+    # On its own first: an error of the kernel is then told as one of the kernel, and not of the entry that calls it.
+    made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
+    if made.signature.return_type != types.none:
+        raise ReturnsError(str(made.signature.return_type))
+    launched, arguments = entry(asked.function, asked.arguments, asked.line, device)
+    compiled = compiler.compile_cuda(
+        launched,
+        types.void,
+        arguments,
+        debug=False,
+        lineinfo=asked.lineinfo,
+        fastmath=asked.options.fastmath,
+        nvvm_options={},
+        cc=asked.capability,
+        abi_info={"abi_name": asked.symbol},
+    )
+    library = compiled.library
+    kernel = library.get_function(compiled.fndesc.llvm_func_name)
+    if asked.bounds:
+        stop_on_error(kernel)
+    compiler.kernel_fixup(kernel, False)
+    nvvm.set_launch_bounds(kernel, asked.options.launch_bounds or None)
+    return library
+
+
+class ReturnsError(Exception):
+    """The kernel returns something."""
+
+
+def _nvvm(irs: Sequence[str], asked: Asked) -> str:
+    from numba.cuda.cudadrv import nvvm
+
+    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath)
+    return made.decode().strip("\0").strip() + "\n"
+
+
+def _linked(files: Iterable[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(texts of CUDA C++, names of everything else) of what numba would link."""
+    from numba.cuda.cudadrv.linkable_code import CUSource
+
+    texts, others = [], []
+    for file in files:
+        if isinstance(file, CUSource) and not getattr(file, "nrt", False):
+            data = file.data
+            texts.append(data.decode() if isinstance(data, bytes) else str(data))
+        else:
+            others.append(str(getattr(file, "name", file)))
+    return tuple(sorted(texts)), tuple(sorted(others))
+
+
+def _reshape() -> str:
+    """numba's CUDA C++ for `reshape`, which it links by its file's name."""
+    from numba.cuda import dispatcher
+
+    return Path(dispatcher.__file__).with_name("reshape_funcs.cu").read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _bound(values: Sequence[tuple[dict[str, Any], str, Any]]) -> Iterator[None]:
+    """While it lasts, the variables have these values: numba reads globals when it compiles."""
+    kept = [(scope, name, scope[name]) for scope, name, _ in values]
+    try:
+        for scope, name, value in values:
+            scope[name] = value
+        yield
+    finally:
+        for scope, name, value in kept:
+            scope[name] = value

@@ -1,0 +1,168 @@
+"""What the manifest says of a SIMT kernel's parameters, as arguments of its function and as slots for a launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from tilec.frontends.simt.declare import HELP, Declared, alignment_of
+from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
+from tilec.simt import ByValue, Constant
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+
+_ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
+_MOST_RANK = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """A kernel's parameters, bound for one variant.
+
+    Attributes:
+        arguments: of its function, constants left out. constants: values of the others, by name.
+        abi: what a launch packs: of an array its address, its extents, and the strides that are not known.
+    """
+
+    arguments: tuple[Argument, ...]
+    constants: dict[str, AxisValue]
+    abi: tuple[AbiSlot, ...]
+
+
+class _MismatchError(Exception):
+    """One problem, told by `bind` at the parameter's place."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+def bind(job: Job, kernel: Declared) -> Bound:
+    """Bind every parameter of a kernel's function for one variant.
+
+    Raises:
+        CompileError: kernel and manifest do not fit together; names every parameter that is concerned.
+    """
+    binder = _Binder(job, kernel)
+    problems = []
+    for decl in kernel.decl.params:
+        try:
+            binder.parameter(decl)
+        except _MismatchError as exc:
+            problems.append(Diagnostic(message=exc.what, location=decl.location or kernel.decl.location, hint=exc.hint))
+    if problems:
+        raise CompileError(
+            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {problems[0].message}",
+            diagnostics=tuple(problems),
+            fix=problems[0].hint,
+        )
+    return Bound(arguments=tuple(binder.arguments), constants=binder.constants, abi=tuple(binder.slots))
+
+
+class _Binder:
+    def __init__(self, job: Job, kernel: Declared) -> None:
+        self._job, self._said = job, kernel.said
+        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._params = {p.name: p for p in job.spec.params}
+        self._given = list(job.spec.abi)
+        self._taken = 0
+        self.arguments: list[Argument] = []
+        self.constants: dict[str, AxisValue] = {}
+        self.slots: list[AbiSlot] = []
+
+    def parameter(self, decl: ParamDecl) -> None:
+        """Bind one parameter.
+
+        Raises:
+            _MismatchError: it cannot be.
+        """
+        said = self._said[decl.name]
+        if isinstance(said, Constant) or (said is None and decl.name in self._axes and decl.name not in self._params):
+            self.constants[decl.name] = self._constant(decl, said)
+            return
+        given = self._next()
+        address = _ADDRESS.fullmatch(given.expr) if given is not None and given.type == "ptr" else None
+        if given is not None and given.type not in ("ptr", "struct"):
+            self._scalar(decl, given.expr, given.type)
+            return
+        stated = self._params.get(address[1] if address else given.expr.strip() if given is not None else decl.name)
+        if stated is None:
+            close = did_you_mean(decl.name, [*self._params, *self._axes]).removeprefix("; ")
+            what = f"neither params nor an axis of the matrix says what parameter {decl.name!r} is"
+            raise _MismatchError(what, close or f"annotate it ({HELP}), or say it in [kernel.{self._job.spec.name}.params]")
+        match stated.kind:
+            case ParamKind.TENSOR:
+                self._array(decl, stated)
+            case ParamKind.STRUCT:
+                self._struct(decl, stated, said)
+            case ParamKind.SCALAR:
+                self._scalar(decl, stated.name, self._dtype(decl, stated.dtype))
+            case ParamKind.PTR:
+                what = f"parameter {decl.name!r} is a bare address in the manifest, and SIMT Python indexes arrays"
+                raise _MismatchError(what, "pass it as a tensor, which brings its extents along")
+
+    def _next(self) -> AbiSlot | None:
+        """The next of the manifest's `args`; None where it has none."""
+        if not self._given:
+            return None
+        self._taken += 1
+        return self._given[self._taken - 1]
+
+    def _constant(self, decl: ParamDecl, said: Any) -> AxisValue:
+        if decl.name in self._params:
+            what = f"{decl.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            raise _MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+        value = self._axes.get(decl.name, decl.default)
+        kind = said.kind if isinstance(said, Constant) else None
+        fits = kind is None or type(value) is kind or (kind is float and type(value) is int)
+        if value is None or not fits:
+            what = f"constant {decl.name!r} is {decl.type}, and the matrix gives it {value!r}"
+            raise _MismatchError(what, f"matrix.{decl.name} = [128]")
+        return float(value) if kind is float else value
+
+    def _array(self, decl: ParamDecl, stated: Param) -> None:
+        rank = stated.rank if stated.rank >= 0 else decl.rank
+        if not 1 <= rank <= _MOST_RANK:
+            raise _MismatchError(f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions")
+        dtype = self._dtype(decl, stated.dtype or decl.dtype)
+        self.arguments.append(View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride))
+        self.slots.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
+        self.slots += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]
+        free = [axis for axis, fixed in enumerate(stated.stride or ()) if fixed is None]
+        self.slots += [_wide(f"{stated.name}.stride[{axis}]") for axis in free]
+
+    def _scalar(self, decl: ParamDecl, expr: str, dtype: str) -> None:
+        self._known(decl, dtype)
+        size = DTYPES[dtype].bytes
+        self.arguments.append(Scalar(dtype=dtype))
+        self.slots.append(AbiSlot(type=dtype, expr=expr, size=size, align=size))
+
+    def _struct(self, decl: ParamDecl, stated: Param, said: Any) -> None:
+        if not isinstance(said, ByValue):
+            what = f"nothing says what is in the struct {decl.name!r}"
+            raise _MismatchError(what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]")
+        if stated.size and stated.size != said.layout.itemsize:
+            what = f"struct {decl.name!r} has {said.layout.itemsize} bytes, and the manifest says {stated.size}"
+            raise _MismatchError(what, f"leave params.{stated.name}.size out")
+        self.arguments.append(Struct(layout=said.layout, align=alignment_of(said.layout)))
+        self.slots.append(AbiSlot(type="struct", expr=stated.name, size=said.layout.itemsize, align=alignment_of(said.layout)))
+
+    def _dtype(self, decl: ParamDecl, name: str) -> str:
+        found = str(self._axes.get(name, name))
+        self._known(decl, found)
+        return found
+
+    def _known(self, decl: ParamDecl, dtype: str) -> None:
+        if dtype not in NAMES:
+            what = f"parameter {decl.name!r}: numba has no dtype {dtype}" if dtype in DTYPES else f"parameter {decl.name!r} has no dtype"
+            raise _MismatchError(what, f"it has {', '.join(NAMES)}")
+
+
+def _wide(expr: str) -> AbiSlot:
+    return AbiSlot(type="i64", expr=expr, size=8, align=8)

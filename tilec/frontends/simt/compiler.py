@@ -1,0 +1,156 @@
+"""Compiles jobs of the simt frontend: bind, PTX by numba and libNVVM, link what the kernel calls; machine code is `machine_code`'s."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tilec.frontends.simt import api
+from tilec.frontends.simt.bind import Bound, bind
+from tilec.frontends.simt.declare import Declared
+from tilec.frontends.simt.errors import kernel_error
+from tilec.frontends.simt.function import capturing, with_constants
+from tilec.frontends.simt.link import Library, misdeclared, undefined
+from tilec.frontends.simt.names import symbol_of
+from tilec.frontends.simt.toolchain import LINKER
+from tilec.frontends.tools import ltoir, ptx
+from tilec.frontends.tools.kernels import Subject
+from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
+from tilec.frontends.tools.modules import LoadedModule
+from tilec.frontends.tools.nvjitlink import Piece
+from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.search import Tool
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.arch import TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import Job
+
+
+class JobCompiler:
+    """Compiles one job."""
+
+    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool], library: Library) -> None:
+        self._job, self._module, self._kernel, self._tools, self._library = job, module, kernel, tools, library
+        self._is_lto = job.target.kind is TargetKind.LTOIR
+        # LTO-IR would name files by directories of this machine.
+        self._lineinfo = (job.spec.lineinfo or job.spec.debug) and not self._is_lto
+        self._opt = 0 if job.spec.debug else job.spec.opt
+        self._symbol = symbol_of(kernel.decl.name)
+        self._subject = Subject(job=job, decl=kernel.decl, texts=module.texts)
+
+    def run(self) -> Image:
+        """Return the image.
+
+        Raises:
+            CompileError: with located diagnostics, log and command.
+            ToolchainError: a tool does not start.
+        """
+        if self._kernel.linked:
+            what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
+            raise self._subject.error(what, fix="call functions of Python only")
+        bound = bind(self._job, self._kernel)
+        made = self._ptx(bound)
+        text, code = self._linked(made)
+        job, options = self._job, self._kernel.kernel.options
+        # numba makes names of files absolute by the working directory, NVRTC by the project's.
+        folders = sorted({os.getcwd(), job.spec.source.root}, key=len, reverse=True)  # noqa: PTH109 - text, not a path
+        text = ptx.relative_files(text, [(folder, "") for folder in folders])
+        lowered = Lowered(
+            text=ptx.with_isa(text, shipped_isa(job, ptx.isa(text))),
+            maker="numba",
+            symbol=self._symbol,
+            abi=bound.abi,
+            arch=f"sm_{job.target.number}",
+            opt=self._opt,
+            lineinfo=self._lineinfo,
+            flags=(f"--maxrregcount={options.max_registers}",) if options.max_registers else (),
+            warnings=self._warnings(made),
+            ltoir=code,
+            ltoir_release=self._tools["libnvvm"].release if self._is_lto else None,
+            linking=self._linking() if self._is_lto else (),
+            max_threads=self._kernel.decl.max_threads,
+            shared_fix="make cuda.shared.array smaller, or take its size from launch.shared: cuda.shared.array(0, dtype)",
+        )
+        return image(self._subject, lowered, self._tools["ptxas"])
+
+    def _ptx(self, bound: Bound) -> api.Made:
+        job, kernel = self._job, self._kernel
+        function, axes = kernel.kernel.function, dict(self._job.variant.axes)
+        held = {name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes}
+        if held:
+            function = capturing(function, held)
+        if bound.constants:
+            if kernel.node is None:
+                raise self._subject.error("its source is in no file of the project, which is what constants are bound in")
+            function = with_constants(function, kernel.node, bound.constants)
+        values = [
+            (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
+            for module, name, axis in kernel.variables
+            if axis.name in axes
+        ]
+        options = kernel.kernel.options
+        asked = api.Asked(
+            function=function,
+            symbol=self._symbol,
+            arguments=bound.arguments,
+            line=kernel.decl.location.line,
+            arch=f"compute_{job.target.number}",
+            capability=job.target.cc,
+            optimize=self._opt > 0,
+            lineinfo=self._lineinfo,
+            bounds=job.spec.bounds if options.bounds is None else options.bounds,
+            options=options,
+            values=values,
+        )
+        what = f"{job.spec.source.path}: kernel {kernel.decl.name!r} does not compile for {job.target}"
+        try:
+            with self._module.active():
+                return api.compile_ptx(asked)
+        except Exception as exc:
+            error = kernel_error(exc, module=self._module, kernel=kernel, what=what)
+            error.kernel, error.target = job.variant.id, str(job.target)
+            raise error from exc
+
+    def _linked(self, made: api.Made) -> tuple[str, bytes]:
+        """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one module."""
+        job, called = self._job, undefined(made.ptx)
+        if made.needs:
+            what = f"numba links {', '.join(made.needs)} into it when it is launched, which an image cannot hold"
+            fix = "do without the function that needs it (reshape, memory that the kernel allocates, @cuda.jit(link=…))"
+            raise self._subject.error(what, fix=fix)
+        if not called and not self._is_lto:
+            return made.ptx, b""
+        arch = f"compute_{job.target.number}"
+        pieces = [Piece(name=job.spec.source.path, kind="LTOIR", data=api.ltoir(made.modules, arch, optimize=self._opt > 0))]
+        if called:
+            pieces += self._library.pieces(job, called, made.sources, self._tools, portable=self._is_lto)
+        options = (*self._linking(), *(["-lineinfo"] if self._lineinfo else []))
+        done = ltoir.as_one(self._tools[LINKER], pieces, f"sm_{job.target.number}", options, whole=self._is_lto)
+        if missing := sorted(undefined(done.text)):
+            what = f"it calls {', '.join(missing)}, which is defined nowhere"
+            fix = f'define it in CUDA C++, extern "C" __device__, and link that: [kernel.{job.spec.name}] link = ["act.cu"]'
+            raise self._subject.error(what, fix=fix)
+        if not done.text:
+            what = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
+            raise self._subject.error(what, log=done.log)
+        if names := misdeclared(done.text, called):
+            what = f"{names[0]} takes or gives back parameters of other sizes than Python declares"
+            fix = f'declare it as it is: cuda.declare_device("{names[0]}", "float32(float32)", abi="c") is float {names[0]}(float)'
+            raise self._subject.error(what, fix=fix)
+        return done.text, done.ltoir
+
+    def _linking(self) -> tuple[str, ...]:
+        """Return what a linker has to be told, beside the architecture."""
+        options = self._kernel.kernel.options
+        fast = ("--use_fast_math",) if options.fastmath else ()
+        return ltoir.linking(opt=self._opt, flags=fast, registers=options.max_registers)
+
+    def _warnings(self, made: api.Made) -> tuple[Diagnostic, ...]:
+        """Return libNVVM's words, and one of a grid that waits for itself in launches that do not promise that all of it is there."""
+        words = tuple(Diagnostic(message=line, severity="warning") for line in made.log.splitlines() if line.strip())
+        if not made.cooperative or self._job.spec.cooperative:
+            return words
+        at = self._kernel.decl.location
+        what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
+        excerpt, hint = line_of(self._module.texts, at.file, at.line), "say launch.cooperative = true"
+        return (*words, Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint))

@@ -1,0 +1,288 @@
+"""Reads the SIMT kernels of an executed module: names, parameters as their annotations say, what they write, axes, docstrings."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+from tilec.frontends.simt import api as api
+from tilec.frontends.simt.entry import NAMES
+from tilec.frontends.simt.function import captured
+from tilec.frontends.tools.modules import LoadedModule
+from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
+from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
+from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
+
+HELP = "simt.Ref[T], simt.Mut[T, 2], simt.Struct[…], simt.Const[int], or the dtype of a scalar (float32, T)"
+_FORMS = {Access.READ: False, Access.WRITE: True}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A kernel of a module: function and options, what each parameter is annotated with (None for nothing), and the declaration.
+
+    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or what it calls, may name; `captured` are
+    axes that it captures of the function which made it, by name.
+    """
+
+    kernel: Kernel
+    said: Mapping[str, Any]
+    decl: KernelDecl
+    node: ast.FunctionDef | None
+    variables: tuple[tuple[str, str, Axis], ...]
+    linked: tuple[str, ...] = ()
+    captured: tuple[tuple[str, Axis], ...] = ()
+
+
+def declared(module: LoadedModule) -> dict[str, Declared]:
+    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance.
+
+    Raises:
+        CompileError: an annotation cannot be read.
+    """
+    found: dict[str, Declared] = {}
+    problems: list[Diagnostic] = []
+    with module.active():
+        for name, value in list(vars(module.main).items()):
+            kernel = api.kernel_of(value)
+            if kernel is not None:
+                found[name] = _Reader(module, name, kernel, problems).read(api.linked_by(value))
+    if problems:
+        raise CompileError(f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems))
+    return found
+
+
+class _Reader:
+    """Reads one kernel."""
+
+    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]) -> None:
+        self._texts, self._module, self._name, self._kernel, self._problems = module.texts, module, name, kernel, problems
+        code = kernel.function.__code__
+        self._file = code.co_filename
+        self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
+
+    def read(self, linked: tuple[str, ...]) -> Declared:
+        """The declaration, with what it was read from."""
+        function = self._kernel.function
+        said = {}
+        params = []
+        written = _written(self._node) if self._node is not None else set()
+        for name, parameter in inspect.signature(function).parameters.items():
+            at, text = self._place(name)
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
+                self._refuse(f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place", at)
+            said[name] = annotation = self._annotation(name, at)
+            params.append(self._param(name, annotation, text, at, parameter.default, name in written))
+            if name in written and params[-1].out is False:
+                self._refuse(
+                    f"{name} is only read ({text}), and the kernel stores to it",
+                    at,
+                    f"annotate it with simt.Mut: {name}: {text.replace('Ref', 'Mut')}",
+                )
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            self._refuse("a kernel runs to its end: it cannot yield or await", self._definition())
+        variables, axes = tuple(self._variables()), tuple(self._captured())
+        decl = KernelDecl(
+            name=self._name,
+            qualified=self._name,
+            location=self._definition(),
+            doc=inspect.cleandoc(function.__doc__ or ""),
+            params=tuple(params),
+            max_threads=(self._kernel.options.launch_bounds or (0,))[0],
+            reads=self._module.reads,
+            axes=tuple(self._axes(params, said, variables, axes)),
+        )
+        return Declared(kernel=self._kernel, said=said, decl=decl, node=self._node, variables=variables, linked=linked, captured=axes)
+
+    # --- parts --------------------------------------------------------------------------------------------------------------------
+
+    def _definition(self) -> Location:
+        if self._node is None:
+            return Location(file=self._module.source.path, line=1)
+        line = line_of(self._texts, self._file, self._node.lineno)
+        return Location(file=self._file, line=self._node.lineno, column=characters(line, self._node.col_offset) + len("def ") + 1)
+
+    def _place(self, name: str) -> tuple[Location, str]:
+        """Place and annotation (as written) of a parameter."""
+        for arg in _args(self._node):
+            if arg.arg == name:
+                column = characters(line_of(self._texts, self._file, arg.lineno), arg.col_offset) + 1
+                written = ast.unparse(arg.annotation) if arg.annotation else ""
+                return Location(file=self._file, line=arg.lineno, column=column), written
+        return self._definition(), ""
+
+    def _annotation(self, name: str, at: Location) -> Any:
+        """What a parameter is annotated with; text, as `from __future__ import annotations` leaves it, is read in the module."""
+        function = self._kernel.function
+        value = function.__annotations__.get(name)
+        if isinstance(value, str) and not api.dtype_named(value):
+            try:
+                return eval(value, function.__globals__, captured(function))  # noqa: S307 - text of the module that was executed
+            except TilecError as exc:
+                self._refuse(f"{name}: {exc.what}", at, exc.fix)
+            except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
+                self._refuse(f"{name}: its annotation {value!r} cannot be read: {type(exc).__name__}: {exc}", at, HELP)
+            return None
+        return value
+
+    def _param(self, name: str, said: Any, text: str, at: Location, default: Any, written: bool) -> ParamDecl:
+        plain = default if isinstance(default, bool | int | float | str) else None
+        match said:
+            case None:
+                # The manifest says what it is.
+                return ParamDecl(name=name, kind="tensor", out=True if written else None, default=plain, location=at)
+            case Array(access=access, dtype=dtype, rank=rank):
+                return ParamDecl(
+                    name=name, type=text, kind="tensor", dtype=self._dtype(name, dtype, at), out=_FORMS[access], rank=rank, location=at
+                )
+            case Constant():
+                return ParamDecl(name=name, type=text, kind="constant", default=plain, location=at)
+            case ByValue(layout=layout):
+                return ParamDecl(name=name, type=text, kind="struct", size=self._size(name, layout, at), location=at)
+        return ParamDecl(name=name, type=text, kind="scalar", dtype=self._dtype(name, said, at), default=plain, location=at)
+
+    def _dtype(self, name: str, said: Any, at: Location) -> str:
+        if isinstance(said, DTypeAxis):
+            return said.name
+        found = api.dtype_named(said)
+        if not found:
+            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP)
+        return found
+
+    def _size(self, name: str, layout: Any, at: Location) -> int:
+        """Bytes of a struct.
+
+        Its fields lie where C puts them: a layout without room for their alignment is one that launches and C code would read otherwise.
+        """
+        if getattr(layout, "fields", None) is None or layout.subdtype is not None:
+            self._refuse(f'{name}: simt.Struct takes a structured NumPy dtype, such as numpy.dtype([("low", "f4")], align=True)', at)
+            return 1
+        if not _aligned(layout):
+            self._refuse(
+                f"{name}: a field of {layout} is not aligned, as it would be in C",
+                at,
+                "make the dtype with align=True, and the structs in it",
+            )
+        if layout.hasobject:
+            self._refuse(f"{name}: {layout} has a field of Python objects, which no GPU reads", at)
+        elif not layout.itemsize:
+            self._refuse(f"{name}: {layout} has no fields: C has no such struct", at)
+        elif unknown := api.unknown_field(layout):
+            self._refuse(f"{name}: numba has no type for a field of {layout}: {unknown}", at)
+        return int(layout.itemsize)
+
+    def _variables(self) -> Iterator[tuple[str, str, Axis]]:
+        """(module, variable, axis) for every axis of the project's modules whose variable the kernel, or what it calls, may name."""
+        named = _named(self._kernel.function, self._module)
+        for module, loaded in self._module.modules.items():
+            for variable, value in vars(loaded).items():
+                if isinstance(value, Axis) and variable in named:
+                    yield module, variable, value
+
+    def _captured(self) -> Iterator[tuple[str, Axis]]:
+        """(name, axis) of what the kernel captures. Other captured values are constants of it; what cannot be one is refused."""
+        for name, value in captured(self._kernel.function).items():
+            if isinstance(value, Axis):
+                yield name, value
+            elif isinstance(value, list | dict | set | bytearray):
+                what = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
+                self._refuse(what, self._definition(), "capture a number, a tuple or an array of NumPy; or make it a parameter")
+            elif isinstance(value, Kernel) or (isinstance(value, FunctionType) and value.__module__ in self._module.modules):
+                what = f"it captures {name!r}, which is no device function"
+                self._refuse(what, self._definition(), "put @cuda.jit(device=True) on what it calls")
+
+    def _axes(
+        self,
+        params: list[ParamDecl],
+        said: Mapping[str, Any],
+        variables: tuple[tuple[str, str, Axis], ...],
+        captured: tuple[tuple[str, Axis], ...],
+    ) -> Iterator[AxisUse]:
+        uses: dict[str, AxisUse] = {}
+        for param in params:
+            held = said[param.name]
+            axis = held.dtype if isinstance(held, Array) else held
+            if isinstance(axis, DTypeAxis):
+                uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=True, where=f"{param.name}: {param.type}"))
+        for name, axis in captured:
+            uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=f"{name}, which it captures"))
+        for module, variable, axis in variables:
+            where = f"{variable} of {module.rpartition('.')[2]}"
+            uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where))
+        yield from uses.values()
+
+    def _refuse(self, what: str, at: Location, hint: str = "") -> None:
+        message = f"kernel {self._name!r}: {what}"
+        self._problems.append(Diagnostic(message=message, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=hint))
+
+
+def _alignment(layout: Any) -> int:
+    """Alignment of a field as C has it, whether or not its dtype was made with `align=True`."""
+    if layout.subdtype is not None:
+        return _alignment(layout.subdtype[0])
+    if layout.fields is not None:
+        return max((_alignment(field) for field, *_ in layout.fields.values()), default=1)
+    return int(layout.alignment)
+
+
+def _aligned(layout: Any) -> bool:
+    """Whether every field lies where C puts it, those of structs inside too: `align=True` leaves these as they are."""
+    if layout.subdtype is not None:
+        return _aligned(layout.subdtype[0])
+    inside = (layout.fields or {}).values()
+    fits = all(offset % _alignment(field) == 0 and _aligned(field) for field, offset, *_ in inside)
+    return fits and layout.itemsize % _alignment(layout) == 0
+
+
+def alignment_of(layout: Any) -> int:
+    """Alignment of a struct in bytes."""
+    return _alignment(layout)
+
+
+def _args(node: ast.FunctionDef | None) -> tuple[ast.arg, ...]:
+    return (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
+
+
+def _named(function: FunctionType, module: LoadedModule) -> set[str]:
+    """Every name in the code of a kernel and of the project's device functions that it may call, attributes too."""
+    helpers: dict[str, list[FunctionType]] = {}
+    for loaded in module.modules.values():
+        for name, value in vars(loaded).items():
+            made = api.dispatcher_of(value)
+            if made is not None:
+                helpers.setdefault(name, []).append(made.py_func)
+    names: set[str] = set()
+    waiting = [function]
+    seen = {id(function)}
+    while waiting:
+        new = _names_of(waiting.pop().__code__) - names
+        names |= new
+        for name in new:
+            for helper in helpers.get(name, ()):
+                if id(helper) not in seen:
+                    seen.add(id(helper))
+                    waiting.append(helper)
+    return names
+
+
+def _names_of(code: CodeType) -> set[str]:
+    inner = [_names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(code.co_freevars, *inner)
+
+
+def _written(node: ast.FunctionDef) -> set[str]:
+    """Parameters that the body stores to, by an index or an atomic; what helper functions store cannot be seen here."""
+    names = {arg.arg for arg in _args(node)}
+    found = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)):
+                found.add(name)
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="atomic") | ast.Name(id="atomic")), args=[ast.Name(id=name), *_]):
+                found.add(name)
+    return found & names

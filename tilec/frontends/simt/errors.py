@@ -1,0 +1,115 @@
+"""Turns what numba refuses into located compile errors: the user's file and line, the words that matter, and the calls that lead there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tilec.frontends.simt import api as api
+from tilec.frontends.simt.declare import Declared
+from tilec.frontends.tools.modules import LoadedModule
+from tilec.frontends.tools.python_errors import line_of
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_PLACES = re.compile(r'File "([^"\n]+)", line (\d+)|\bat ([^\s()]+) \((\d+)\)')
+# Around what is wrong, numba tells of the passes that it was in.
+_FRAMES = re.compile(
+    r"^(Failed in .* mode pipeline|During: |There are \d+ candidate|Overload |Of which \d+ did not match|- Of which|Rejected as|"
+    r"with error|raised from|File |Enable logging|In definition|All templates|No match\.|>>>|<source|-+$|\^+$|\*)"
+)
+# What numba calls by the names of its own inside.
+_SPELLED = (
+    (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
+    (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
+    (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
+    (re.compile(r"\.?\. Raised from .*"), ""),
+    (re.compile(r"<ufunc '(\w+)'>"), r"numba-cuda does not compile numpy.\1 in kernels"),
+    (
+        re.compile(r"Cannot bind 'args=\((.*)\) kws=\{.*\}' to signature '(\(.*?\))' due to \"TypeError: (.*?)\"\.?"),
+        r"a function of \2 is called with (\1): \3",
+    ),
+    (re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)' from '[^']*'>\)"), r"kernels have no \2.\1"),
+    (re.compile(r"'CUDATargetContext' object has no attribute 'build_(\w+)'"), r"kernels have no \1"),
+    (re.compile(r"\('wrong tuple length for \S+: ', '(.*)'\)"), r"wrong tuple length: \1"),
+    (re.compile(r"^'([A-Za-z_]\w*)'$"), r"\1 is not known: the struct has no such field"),  # all that it says
+    (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
+)
+# A function that `cuda.declare_device` made, what it is called with, and what it was declared with.
+_FOREIGN = re.compile(r"<numba\S*ExternFunction object at (0x[0-9a-f]+)>")
+_CALLED = re.compile(r"With argument\(s\): '\((.*)\)'")
+_DECLARED = re.compile(r"\* \((.*)\) -> (\S+)")
+_MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
+_HINTS = (
+    (re.compile(r"(?i)setitem\(readonly|cannot modify readonly|read-?only array"), _MUT),
+    (
+        re.compile(r"(?:shared|local)\.array"),
+        "extents are constants: a number, simt.Const[int], simt.size(…); 0 takes them from launch.shared",
+    ),
+    (re.compile(r"Untyped global name.*simt\.\w+Axis"), "give the axis values in the kernel's matrix"),
+    (re.compile(r"Untyped global name"), "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)"),
+    (re.compile(r"function (?:zeros|empty|ones|full)\b"), "a kernel makes arrays with cuda.shared.array and cuda.local.array"),
+    (re.compile(r"^<ufunc '"), "take the function of the module math, or of numba.cuda.libdevice; abs, min and max are Python's own"),
+    (_FOREIGN, "call it as cuda.declare_device has it; and that has to be as CUDA C++ defines it"),
+    (re.compile(r"exception_match|not supported"), "numba-cuda's documentation lists what Python it compiles"),
+)
+
+
+def kernel_error(exc: Exception, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
+    """The error of a kernel that numba refused; `what` starts its first line."""
+    at = kernel.decl.location
+    if isinstance(exc, api.ReturnsError):
+        first = f"a kernel returns nothing, and this one returns {exc}"
+        place = Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint="store results in a simt.Mut")
+        return CompileError(f"{what}: {first}", diagnostics=(place,))
+    said = _COLOR.sub("", str(exc))
+    first = _foreign(said, module) or _first(said) or type(exc).__name__
+    places = list(dict.fromkeys(_places(exc, said, module)))
+    hint = next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
+    diagnostics = tuple(_diagnostics(places or [at], first, hint, module))
+    return CompileError(f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {said}")
+
+
+def _diagnostics(places: Sequence[Location], first: str, hint: str, module: LoadedModule) -> Iterator[Diagnostic]:
+    for index, place in enumerate(places):
+        excerpt = line_of(module.texts, place.file, place.line)
+        if index == 0:
+            yield Diagnostic(message=first, location=place, excerpt=excerpt, hint=hint)
+        else:
+            yield Diagnostic(message="called from here", location=place, severity="note", excerpt=excerpt)
+
+
+def _places(exc: Exception, said: str, module: LoadedModule) -> Iterator[Location]:
+    """The user's places that an error names, innermost first: numba's texts go from there to the call in the kernel."""
+    for match in _PLACES.finditer(said):
+        file, line = match[1] or match[3], int(match[2] or match[4])
+        if file in module.texts:
+            yield Location(file=file, line=line)
+    found = next((place for place in api.places_of(exc) if place[0] in module.texts), None)
+    if found is not None:
+        yield Location(file=found[0], line=found[1])
+
+
+def _foreign(said: str, module: LoadedModule) -> str:
+    """What is wrong with a call of a declared function of CUDA C++; empty where it is something else."""
+    found, called, declared = _FOREIGN.search(said), _CALLED.search(said), _DECLARED.search(said)
+    if found is None or called is None or declared is None:
+        return ""
+    name = api.declared_name(module.modules.values(), int(found[1], 16)) or "a function of cuda.declare_device"
+    return f"{name} is declared as {declared[2]}({_types(declared[1])}), and is called with ({_types(called[1])})"
+
+
+def _types(text: str) -> str:
+    return text.strip().removesuffix(",")
+
+
+def _first(said: str) -> str:
+    """What is wrong, in one line; of an operation that there is none for, its signature too."""
+    lines = [line.strip() for line in said.splitlines()]
+    kept = [line for line in lines if line and not _FRAMES.match(line)]
+    first = kept[0] if kept else ""
+    signature = next((line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")), "")
+    told = f"{first} {signature}" if first.endswith("for signature:") and signature else first
+    for pattern, instead in _SPELLED:
+        told = pattern.sub(instead, told)
+    return told

@@ -1,0 +1,105 @@
+"""The frontend of SIMT Python: numba-cuda device code to cubins, PTX and LTO-IR, with no GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.simt import api
+from tilec.frontends.simt.compiler import JobCompiler
+from tilec.frontends.simt.declare import declared
+from tilec.frontends.simt.link import Library, linked_inputs
+from tilec.frontends.simt.toolchain import TOOLS, toolchain
+from tilec.frontends.tools.inputs import closure
+from tilec.frontends.tools.kernels import Kernels
+from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tools.search import Tool, require
+from tilec_runtime.errors import CompileError, Diagnostic
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+
+
+class SimtFrontend:
+    """Reads SIMT Python. Modules are executed once per process and state of their files; numba's own cache is neither read nor written."""
+
+    name = "simt"
+    # Python files are those of tile kernels where the manifest does not say another language.
+    suffixes: tuple[str, ...] = ()
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR)
+    simt: bool = True
+    hints: tuple[str, ...] = ()
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._kernels = Kernels("SIMT kernel", "@simt.kernel or @cuda.jit", _loaded, declared)
+        self._library = Library()
+        self._tools: Mapping[str, Tool] = {}
+
+    def refuse(self, target: Target) -> str:
+        """Why a target cannot be compiled for, with what would do; empty where it can."""
+        if target.kind is TargetKind.TILEIR:
+            return "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
+        return ""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """numba-cuda with what it stands on, Python, libNVVM, NVRTC, nvJitLink and ptxas.
+
+        Raises:
+            ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not written against.
+        """
+        return toolchain(self._search)
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source and every project module it may import, transitively; read from import statements, nothing is executed.
+
+        Raises:
+            CompileError: a file cannot be read or lies outside of the project.
+        """
+        own = {file.name: file for file in (*closure(source), *linked_inputs(source))}
+        return [own[name] for name in sorted(own)]
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The kernels among the module's attributes, in order of appearance; the module is executed.
+
+        Raises:
+            CompileError: it cannot be, or an annotation cannot be read; with the user's line.
+            ToolchainError: numba-cuda is missing.
+        """
+        return self._kernels.declare(source)
+
+    def compile(self, job: Job) -> Image:
+        """Compile one variant for one target.
+
+        Raises:
+            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            ToolchainError: a tool is missing.
+        """
+        if refused := self.refuse(job.target):
+            raise CompileError(refused)
+        module, kernel = self._kernels.find(job)
+        self._tools = self._tools or require(TOOLS, self._search, digest=False)
+        return JobCompiler(job, module, kernel, self._tools, self._library).run()
+
+
+def _loaded(source: Source, *, again: bool) -> LoadedModule:
+    api.load()
+    try:
+        with api.environment():
+            return load(source, again=again)
+    except CompileError as exc:
+        raise _without_driver(exc) from exc
+
+
+def _without_driver(exc: CompileError) -> CompileError:
+    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a signature does; others as they are."""
+    if "CudaSupportError" not in exc.what:
+        return exc
+    what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
+    hint = "take the signature out, and annotate the parameters or say in the manifest what they are"
+    place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
+    told = dataclasses.replace(place, message=what, hint=hint)
+    return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)

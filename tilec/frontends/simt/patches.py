@@ -1,0 +1,183 @@
+"""Functions of numba-cuda that are replaced while a kernel is compiled, where it has no hook; checked against numba-cuda 0.30.
+
+- Device functions are compiled for the target, anew for each kernel, and no driver is asked for a device.
+- Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
+- Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilec_runtime.model.arch import Version
+
+
+@contextlib.contextmanager
+def replaced(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> Iterator[None]:
+    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no driver is asked for a device."""
+    from numba.cuda import dispatcher
+
+    class Device:
+        compute_capability = capability
+
+    made: list[tuple[Any, Any]] = []
+    own: Callable[..., Any] = dispatcher.CUDADispatcher.compile_device
+    asks = dispatcher.get_current_device
+
+    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
+        made.append((self, args))
+        said = self.targetoptions
+        self.targetoptions = {**said, "lineinfo": lineinfo, "debug": False, "opt": optimize}
+        try:
+            return own(self, args, return_type)
+        finally:
+            self.targetoptions = said
+
+    dispatcher.CUDADispatcher.compile_device = compile_device
+    dispatcher.get_current_device = Device
+    try:
+        with _readonly_atomics_refused(), _checked() if bounds else contextlib.nullcontext():
+            yield
+    finally:
+        dispatcher.CUDADispatcher.compile_device = own
+        dispatcher.get_current_device = asks
+        # What is kept would be taken by the next compile, which may be for other values of globals, or with checks.
+        for function, args in made:
+            function.overloads.pop(args, None)
+
+
+@contextlib.contextmanager
+def _readonly_atomics_refused() -> Iterator[None]:
+    """While it lasts, a call of `cuda.atomic` on a read-only array is an error of typing, in kernels and in what they call."""
+    from numba import cuda
+    from numba.cuda import types
+    from numba.cuda.core.errors import TypingError
+    from numba.cuda.typing.context import BaseContext
+
+    atomics = {held: name for name, held in vars(cuda.atomic).items() if isinstance(held, type)}
+    own = BaseContext.resolve_function_type
+
+    def resolve(self: Any, func: Any, args: Any, kws: Any) -> Any:
+        name = atomics.get(func.typing_key) if isinstance(func, types.Function) else None
+        if name and args and isinstance(args[0], types.Array) and not args[0].mutable:
+            raise TypingError(f"cuda.atomic.{name} of a read-only array")
+        return own(self, func, args, kws)
+
+    BaseContext.resolve_function_type = resolve
+    try:
+        yield
+    finally:
+        BaseContext.resolve_function_type = own
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    """While it lasts, code is made that tells of an index out of bounds and stops the kernel."""
+    from numba.cuda import cache_hints, cgutils, cudaimpl, target
+
+    class Checked:
+        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks the index, which numba leaves out."""
+
+        get_item_pointer = staticmethod(functools.partial(cgutils.get_item_pointer, boundscheck=True))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cgutils, name)
+
+    context: Any = target.CUDATargetContext
+    enabled, check = context.enable_boundscheck, cgutils.do_boundscheck
+    context.enable_boundscheck = property(lambda _self: True)
+    cgutils.do_boundscheck = _check
+    cudaimpl.cgutils = cache_hints.cgutils = Checked()
+    try:
+        yield
+    finally:
+        context.enable_boundscheck = enabled
+        cgutils.do_boundscheck = check
+        cudaimpl.cgutils = cache_hints.cgutils = cgutils
+
+
+def stop_on_error(kernel: Any) -> None:
+    """Make an entry (an LLVM function) stop the kernel where it would return an exception's code (`raise`, `assert`)."""
+    from llvmlite import ir
+
+    for block in kernel.blocks:
+        if isinstance(block.terminator, ir.Ret):
+            code = block.terminator.operands[0]
+            if isinstance(code, ir.Constant):
+                continue
+            builder = ir.IRBuilder(block)
+            builder.position_before(block.terminator)
+            stop = "{ .reg .pred %raised; setp.gt.s32 %raised, $0, 0; @%raised trap; }"
+            builder.asm(ir.FunctionType(ir.VoidType(), [code.type]), stop, "r", [code], side_effect=True)
+
+
+def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None = None) -> None:
+    """Code for one index: numba calls this with the index (a negative one counted from the end already) and the extent."""
+    from numba.cuda import cgutils
+
+    # As numbers without a sign, those below zero are above every extent.
+    outside = builder.icmp_unsigned(">=", ind, dimlen)
+    with cgutils.if_unlikely(builder, outside):
+        file, line = _place(builder)
+        _tell(context, builder, (ind, dimlen), axis, f"{file}:{line}" if line else f"in {context.fndesc.qualname}")
+        _fail(context, builder, f"index{_of(axis)} is in bounds", file, line)
+
+
+def _of(axis: int | None) -> str:
+    return "" if axis is None else f" of axis {axis}"
+
+
+def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> None:
+    """Code that ends the kernel as a failed `assert` of CUDA C++ does: the driver tells condition, place, block and thread."""
+    from llvmlite import ir
+    from numba.cuda import cgutils
+
+    text, i32, i64 = ir.PointerType(ir.IntType(8)), ir.IntType(32), ir.IntType(64)
+    kind = ir.FunctionType(ir.VoidType(), [text, text, i32, text, i64])
+    function = cgutils.get_or_insert_function(builder.module, kind, "__assertfail")
+    said, place, name = (_text(builder, word) for word in (condition, file, context.fndesc.qualname))
+    builder.call(function, (said, place, i32(line), name, i64(1)))
+
+
+def _text(builder: Any, words: str) -> Any:
+    """The address of a text in global memory, which is where CUDA C++ has those of its assertions."""
+    from llvmlite import ir
+    from numba.cuda import cgutils
+
+    data = cgutils.make_bytearray(words.encode() + b"\0")
+    held = cgutils.add_global_variable(builder.module, data.type, "tilec_text", addrspace=1)
+    held.linkage, held.global_constant, held.initializer = "internal", True, data
+    return builder.addrspacecast(builder.bitcast(held, ir.PointerType(ir.IntType(8), addrspace=1)), ir.PointerType(ir.IntType(8)))
+
+
+def _tell(context: Any, builder: Any, numbers: tuple[Any, Any], axis: int | None, where: str) -> None:
+    """Code that prints what a failed assertion cannot say: index and extent, with place, block and thread."""
+    from llvmlite import ir
+    from numba.cuda import cgutils, nvvmutils
+
+    wide = ir.IntType(64)
+    registers = nvvmutils.SRegBuilder(builder)
+    blocks, threads = ([read(xyz) for xyz in "xyz"] for read in (registers.ctaid, registers.tid))
+    values = [builder.sext(v, wide) if v.type.width < 64 else v for v in (*numbers, *blocks, *threads)]
+    said = f"{where}: index %lld{_of(axis)} is out of bounds, the extent is %lld; block (%lld, %lld, %lld), thread (%lld, %lld, %lld)\n"
+    packed = cgutils.alloca_once_value(builder, cgutils.make_anonymous_struct(builder, values))
+    format_ = context.insert_string_const_addrspace(builder, said)
+    builder.call(nvvmutils.declare_vprint(builder.module), (format_, builder.bitcast(packed, ir.PointerType(ir.IntType(8)))))
+
+
+def _place(builder: Any) -> tuple[str, int]:
+    """(file, line) of the code that is being made, where line information is kept; else an empty name and 0."""
+    at = builder.debug_metadata
+    facts = dict(at.operands) if at is not None else {}
+    line, scope = facts.get("line"), facts.get("scope")
+    while scope is not None and hasattr(scope, "operands"):
+        inner = dict(scope.operands)
+        if "filename" in inner and isinstance(line, int):
+            # numba makes names of files absolute by the working directory.
+            return os.path.relpath(os.path.join(inner["directory"], inner["filename"])), line  # noqa: PTH118
+        scope = inner.get("file") or inner.get("scope")
+    return "", 0

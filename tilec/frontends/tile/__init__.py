@@ -1,0 +1,1 @@
+"""Tile kernels: cuTile Python and CUDA Tile C++."""

@@ -1,0 +1,57 @@
+"""Which extents a launch has to have equal: those of arrays whose tiles meet element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
+from tilec.frontends.tile.values import Below, Nearest, Within
+from tilec_runtime.model.alike import Alike
+
+
+def of_access(param: SafeParam, places: Sequence[tuple[Any, str | None]], params: Sequence[SafeParam], *, like: bool) -> Iterator[Alike]:
+    """Extents that are equal because of one access.
+
+    Args:
+        param: the array.
+        places: for each axis the tile's index and extent, as far as they are known.
+        params: all parameters of the kernel.
+        like: the tile is that of an output's region. Elsewhere, tiles of one element are look-ups by number.
+    """
+    for axis, (index, size) in enumerate(places):
+        if size is None or (size == "1" and not like):
+            continue
+        one = (param.name, axis)
+        match index:
+            case Within(count=count) | Nearest(count=count):
+                unless = _other_extent(size, count.size)
+                if one != (count.param, count.axis) and unless is not None:
+                    yield Alike(one=one, other=(count.param, count.axis), unless=unless)
+            case int() | Below() if param.access is Access.REF:
+                end = index.limit if isinstance(index, Below) else index + 1
+                unless = f"{param.name}.shape[{axis}] >= {size if end == 1 else f'{end} * {size}'}"
+                for output in params:
+                    for k, extent in enumerate(output.tile):
+                        if output.access in OUTPUTS and extent == size:
+                            yield Alike(one=one, other=(output.name, k), unless=unless, fixed=True)
+
+
+def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
+    """Extents of outputs that one grid cuts into equal tiles."""
+    owned = [param for param in params if param.access in OWNED]
+    first = max(owned, key=lambda param: param.rank, default=None)
+    for param in owned:
+        for axis in range(param.rank):
+            if first is None or param is first or axis in (param.axis, first.axis):
+                continue
+            unless = _other_extent(param.tile[axis], first.tile[axis])
+            if unless is not None:
+                yield Alike(one=(param.name, axis), other=(first.name, axis), unless=unless)
+
+
+def _other_extent(one: str, other: str) -> str | None:
+    """The condition under which two extents of tiles differ; None where they always do, empty where they never do."""
+    if one == other:
+        return ""
+    return None if one.isdigit() and other.isdigit() else f"{one} != {other}"

@@ -1,0 +1,262 @@
+"""Compiles jobs of the tile frontend: bind, export to bytecode, assemble, read back, check."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile import api as api
+from tilec.frontends.tile.declare import Declared, declared
+from tilec.frontends.tile.entry import entry
+from tilec.frontends.tile.errors import export_error
+from tilec.frontends.tile.signature import Bound, bind, did_you_mean, symbol_of
+from tilec.frontends.tile.toolchain import find
+from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.sass import resources
+from tilec.frontends.tools.search import Tool
+from tilec.frontends.tools.tileiras import assemble
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import TargetKind, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
+
+# The oldest CUDA release whose driver launches tile cubins.
+OLDEST_CUDA: Version = (13, 0)
+# Bytecode from here on can say that a tile lies in its array whole.
+_UNMASKED: Version = (13, 4)
+_ALIASES = {"opt": "opt_level"}
+
+
+class Compiler:
+    """Declares and compiles. Modules are executed once per process and state of their files."""
+
+    def __init__(self, search: ToolSearch) -> None:
+        self._search = search
+        self._found: dict[str, Tool] = {}
+        self._declared: dict[tuple[str, str], tuple[LoadedModule, dict[str, Declared]]] = {}
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The kernels among the module's attributes, in order of appearance; the module is executed.
+
+        Raises:
+            CompileError: it cannot be; with the user's line.
+            ToolchainError: cuda-tile is missing.
+        """
+        return tuple(d.decl for d in self._kernels(source, again=True)[1].values())
+
+    def compile(self, job: Job) -> Image:
+        """Compile one variant for one target.
+
+        Raises:
+            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            ToolchainError: a tool is missing.
+        """
+        module, kernels = self._kernels(job.spec.source, again=False)
+        kernel = _pick(job, module, kernels)
+        at = kernel.decl.location
+        bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
+        portable = job.target.kind is TargetKind.TILEIR
+        symbol = symbol_of(job.spec.name)
+        # Drivers read versions up to their own: portable bytecode has the oldest in which the kernel can be said.
+        versions = api.PORTABLE if portable else (self.bytecode_version(),)
+        exported, version = self._export_oldest(job, module, kernel, bound, symbol=symbol, versions=versions)
+        warned = _warnings(exported, module.texts, at)
+        if portable:
+            info = ImageInfo(
+                target=job.target,
+                digest=sha256(exported.bytecode),
+                size=len(exported.bytecode),
+                symbol=symbol,
+                ptx_isa=version,
+                cuda=version,
+            )
+            return Image(info=info, data=exported.bytecode, abi=bound.abi, warnings=warned)
+        return self._cubin(job, module, exported, bound, symbol=symbol, warned=warned)
+
+    def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
+        api.cuda_tile()
+        module = load(source, again=again)
+        key = (source.root, source.path)
+        known = self._declared.get(key)
+        if known is None or known[0] is not module:
+            known = self._declared[key] = (module, declared(module))
+        return known
+
+    def tools(self) -> dict[str, Tool]:
+        """tileiras and what it uses, looked for once."""
+        if not self._found:
+            self._found = find(self._search, digest=False)
+        return self._found
+
+    def bytecode_version(self) -> Version:
+        """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the versions up to its own release."""
+        release = self.tools()["tileiras"].release
+        return max((v for v in api.BYTECODES if v <= release), default=api.BYTECODES[-1 if release == (0, 0) else 0])
+
+    def _export_oldest(
+        self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, versions: Sequence[Version]
+    ) -> tuple[api.Exported, Version]:
+        for version in versions[:-1]:
+            try:
+                return self._export(job, module, kernel, bound, symbol=symbol, version=version), version
+            except CompileError as exc:
+                if not api.wants_newer(exc.__cause__):
+                    raise
+        return self._export(job, module, kernel, bound, symbol=symbol, version=versions[-1]), versions[-1]
+
+    def _export(self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, version: Version) -> api.Exported:
+        target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
+        name, at = kernel.decl.name, kernel.decl.location
+        hints = _hints(job, kernel)
+        with module.active(), _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain:
+            # Without a hint, the lower of the author's level and the profile's counts.
+            hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(plain, target)))
+            try:
+                hinted = api.with_hints(plain, hints)
+            except (TypeError, ValueError) as exc:
+                raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
+            try:
+                exported = api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
+            except CompileError:
+                raise
+            except Exception as exc:
+                raise export_error(exc, source=job.spec.source, texts=module.texts, kernel=name, at=at) from exc
+        _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
+        return exported
+
+    def _cubin(
+        self, job: Job, module: LoadedModule, exported: api.Exported, bound: Bound, *, symbol: str, warned: tuple[Diagnostic, ...]
+    ) -> Image:
+        assembled = assemble(
+            exported.bytecode,
+            tileiras=self.tools()["tileiras"].path,
+            target=str(job.target),
+            opt=exported.opt,
+            lineinfo=job.spec.lineinfo,
+            debug=job.spec.debug,
+            timeout=job.spec.timeout,
+            texts=module.texts,
+            kernel=job.spec.name,
+        )
+        try:
+            entry = read_cubin(assembled.cubin).kernel(symbol)
+            used = resources(assembled.cubin, entry)  # tileiras does not report spills
+        except BundleError as exc:
+            raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
+        _check_abi(job, bound.abi, entry)
+        info = ImageInfo(
+            target=job.target,
+            digest=sha256(assembled.cubin),
+            size=len(assembled.cubin),
+            symbol=symbol,
+            exact=True,
+            cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
+            resources=used,
+            # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
+            max_threads=entry.max_threads,
+            required_block=entry.required_block,
+            cluster=entry.cluster,
+            reproducible=assembled.reproducible,
+        )
+        return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
+
+
+@contextlib.contextmanager
+def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mapping[str, tuple[int, ...]] | None) -> Iterator[Any]:
+    """The kernel as cuda.tile has it."""
+    if kernel.safe is None:
+        yield kernel.kernel
+        return
+    values = {**{p.name: p.default for p in kernel.safe.params if p.default is not None}, **dict(job.variant.axes)}
+    modules = list(module.modules.values())
+    with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks, divisors=divisors) as made:
+        yield made
+
+
+def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
+    """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode at no place of the source."""
+    from tilec_runtime.tileir.read import too_large_tile
+    from tilec_runtime.tileir.types import MAX_ELEMENTS
+
+    extents = too_large_tile(bytecode)
+    if not extents:
+        return
+    what = f"a tile of {' x '.join(map(str, extents))} elements is too large: the most is {MAX_ELEMENTS}"
+    hint = "give the axes of the matrix that its extents come from smaller values"
+    raise CompileError(
+        f"kernel {kernel!r} does not compile: {what}",
+        diagnostics=(Diagnostic(message=what, location=at, excerpt=line, hint=hint),),
+    )
+
+
+def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, tuple[int, ...]] | None:
+    """Divisors of the extents of each array, an extent that is known being its own; None where bytecode cannot say what lies inside."""
+    if version < _UNMASKED:
+        return None
+    found = {}
+    for param, array in zip(kernel.params, bound.bindings, strict=True):
+        if isinstance(array, api.Array):
+            extents = array.extents or (None,) * len(array.shape_divisible)
+            known = zip(extents, array.shape_divisible, strict=True)
+            found[param.name] = tuple(divisor if extent is None else extent for extent, divisor in known)
+    return found
+
+
+def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:
+    name = job.spec.decl.name
+    found = kernels.get(name)
+    if found is None:
+        have = ", ".join(kernels) or "no kernels"
+        what = f"{module.source.path} has no kernel {name!r}; it has {have}"
+        hint = did_you_mean(name, kernels) or "kernels are functions with the decorator @tl.kernel, or @ct.kernel"
+        place = Location(file=module.source.path)
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
+    return found
+
+
+def _hints(job: Job, kernel: Declared) -> dict[str, int]:
+    hints: dict[str, int] = {}
+    for given, value in job.hints:
+        name = _ALIASES.get(given, given)
+        if name not in api.HINTS:
+            raise CompileError(
+                f"kernel {kernel.decl.name!r}: unknown hint {given!r} for {job.target}",
+                fix=did_you_mean(given, api.HINTS) or f"the hints of tile kernels are {', '.join(api.HINTS)}",
+            )
+        hints[name] = value
+    return hints
+
+
+def _warnings(exported: api.Exported, texts: Mapping[str, str], at: Location) -> tuple[Diagnostic, ...]:
+    found = []
+    for warned in exported.warnings:
+        place = Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
+        excerpt = line_of(texts, place.file, place.line)
+        found.append(Diagnostic(message=str(warned.message), location=place, severity="warning", excerpt=excerpt))
+    return tuple(dict.fromkeys(found))
+
+
+def _check_abi(job: Job, abi: Sequence[AbiSlot], entry: CubinKernel) -> None:
+    """Hold the slots that tilec works out against the compiled image's own table."""
+    expected, offset = [], 0
+    for slot in abi:
+        offset = -(-offset // slot.align) * slot.align
+        expected.append((offset, slot.size))
+        offset += slot.size
+    actual = [(p.offset, p.size) for p in entry.params]
+    if expected != actual:
+        rows = [f"    {s.expr}: {s.size} bytes at {o}" for s, (o, _) in zip(abi, expected, strict=True)]
+        have = [f"    {size} bytes at {at}" for at, size in actual]
+        raise CompileError(
+            f"the entry point of kernel {job.spec.decl.name!r} takes other arguments than tilec would pass\n"
+            + "\n".join(["  tilec would pass", *rows, "  the image takes", *have]),
+            cause="a cuda-tile or tileiras with another calling convention than cutile_python_v2",
+            fix="install the versions of tilec[build], and report this",
+        )

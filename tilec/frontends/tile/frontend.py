@@ -1,0 +1,112 @@
+"""The frontend of tile kernels, cuTile Python and CUDA Tile C++: to cubins and portable Tile IR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile.toolchain import toolchain
+from tilec.frontends.tools.inputs import closure, language
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target, TargetKind
+from tilec_runtime.model.image import Image
+from tilec_runtime.model.job import InputFile, Job, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+
+if TYPE_CHECKING:
+    from tilec.frontends.tile.compiler import Compiler
+    from tilec.frontends.tile.cpp import CppCompiler
+
+
+class TileFrontend:
+    """Reads cuTile Python, and CUDA Tile C++ where a source ends in `.cu` and `language = "tile"` says so.
+
+    Python modules are executed once per process and state of their files; nothing is written next to them.
+    """
+
+    name = "tile"
+    suffixes: tuple[str, ...] = (".py",)
+    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.TILEIR)
+    simt: bool = False
+    hints: tuple[str, ...] = ("num_ctas", "occupancy", "num_worker_warps", "opt_level", "opt")
+
+    def __init__(self, search: ToolSearch) -> None:
+        """Keep where to look for tools."""
+        self._search = search
+        self._made: Compiler | None = None
+        self._cpp: CppCompiler | None = None
+
+    def refuse(self, target: Target) -> str:
+        """Why a target cannot be compiled for, with what would do; empty where it can."""
+        if target.kind is TargetKind.TILEIR:
+            return ""
+        if target.kind is TargetKind.PTX:
+            return f"tile kernels become cubins or Tile IR, not PTX: use {str(target).replace('compute', 'sm')} or tileir"
+        plain = Target(TargetKind.CUBIN, target.cc)
+        if not target.arch.tile:
+            return f"tile kernels cannot be compiled for {plain}: the oldest architecture of Tile IR is sm_80"
+        if target.suffix:
+            same = " (tileiras makes an sm_90a image of it)" if target.cc == (9, 0) else ""
+            return f"tile targets take plain names: use {plain}{same}"
+        return ""
+
+    def toolchain(self) -> Sequence[ToolInfo]:
+        """cuda-tile, Python, tileiras and what tileiras uses.
+
+        Raises:
+            ToolchainError: something is missing, too old or half installed.
+        """
+        return toolchain(self._search)
+
+    def inputs(self, source: Source) -> Sequence[InputFile]:
+        """The source and every project module (or header) it may pull in, transitively, and the safe tile language if they do.
+
+        Raises:
+            CompileError: a file cannot be read or lies outside of the project.
+        """
+        if _is_cpp(source):
+            return self._cpp_compiler().inputs(source)
+        files = closure(source)
+        return (*language(source.root, files), *files)
+
+    def declare(self, source: Source) -> Sequence[KernelDecl]:
+        """The kernels of a source in order of appearance; a Python module is executed for it.
+
+        Raises:
+            CompileError: it cannot be read; with the user's line.
+            ToolchainError: cuda-tile is missing.
+            UsageError: an option is wrong.
+        """
+        return self._cpp_compiler().declare(source) if _is_cpp(source) else self._compiler().declare(source)
+
+    def compile(self, job: Job) -> Image:
+        """Compile one variant for one target.
+
+        Raises:
+            CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
+            ToolchainError: a tool is missing.
+        """
+        refused = self.refuse(job.target)
+        if refused:
+            raise CompileError(refused)
+        return self._cpp_compiler().compile(job) if _is_cpp(job.spec.source) else self._compiler().compile(job)
+
+    def _compiler(self) -> Compiler:
+        # What is up to date is never compiled: a build without work does not pay for this import.
+        if self._made is None:
+            from tilec.frontends.tile.compiler import Compiler
+
+            self._made = Compiler(self._search)
+        return self._made
+
+    def _cpp_compiler(self) -> CppCompiler:
+        if self._cpp is None:
+            from tilec.frontends.tile.cpp import CppCompiler
+
+            self._cpp = CppCompiler(self._search)
+        return self._cpp
+
+
+def _is_cpp(source: Source) -> bool:
+    return source.path.endswith((".cu", ".cuh"))

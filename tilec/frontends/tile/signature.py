@@ -1,0 +1,243 @@
+"""Binds a job's parameters, axes and assumptions to a kernel function: what cuda.tile is told, and the entry point's ABI."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilec.frontends.tile import api as api
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.dtype import DTYPES, DType
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
+from tilec_runtime.model.suggest import nearest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class FunctionParam:
+    """One parameter of the kernel function: name, annotation as an object, default, place and source line."""
+
+    name: str
+    annotation: api.Annotation
+    default: AxisValue | None
+    location: Location
+    excerpt: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """A kernel's signature for one job: one binding per parameter of the function, and the slots of the compiled entry point."""
+
+    bindings: tuple[api.Binding, ...]
+    abi: tuple[AbiSlot, ...]
+
+
+def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str = "") -> Bound:
+    """Work out what each parameter of the function is in this job; `at` is where the kernel is defined.
+
+    Raises:
+        CompileError: function, manifest and axes do not fit together; every problem found, at the parameter it concerns.
+    """
+    binder = _Binder(job)
+    bindings: list[api.Binding] = []
+    slots: list[AbiSlot] = []
+    for item in params:
+        try:
+            binding, abi = binder.parameter(item)
+        except _MismatchError as exc:
+            binder.problems.append(
+                Diagnostic(message=exc.what, location=item.location, excerpt=item.excerpt, hint=exc.hint),
+            )
+            continue
+        bindings.append(binding)
+        slots.extend(abi)
+    names = [p.name for p in params]
+    for extra in job.spec.params:
+        if extra.name not in names:
+            binder.problems.append(
+                Diagnostic(
+                    message=f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take",
+                    location=at,
+                    excerpt=excerpt,
+                    hint=did_you_mean(extra.name, names) or f"the kernel takes {', '.join(names) or 'no parameters'}",
+                )
+            )
+    if binder.problems:
+        first = binder.problems[0].message
+        raise CompileError(
+            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first}", diagnostics=tuple(binder.problems)
+        )
+    return Bound(bindings=tuple(bindings), abi=tuple(slots))
+
+
+def symbol_of(name: str) -> str:
+    """The entry point's name: a C identifier made from the kernel's name, which no function of a library has."""
+    text = re.sub(r"[^A-Za-z0-9_]", lambda m: "_" if ord(m[0]) < 128 else f"_u{ord(m[0]):x}", name)
+    return f"{'_' if text[:1].isdigit() else ''}{text}_tile"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the closest of the known names, or nothing."""
+    close = nearest(name, known)
+    return f"did you mean {close!r}?" if close else ""
+
+
+class _MismatchError(Exception):
+    """One problem, told by `bind` at the parameter's place."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
+    """Divisors, with those added that every tensor has whose elements share bytes: it has whole ones."""
+    return tuple(math.lcm(divisor, dtype.per_byte) if here else divisor for divisor, here in zip(divisors, where, strict=True))
+
+
+class _Binder:
+    def __init__(self, job: Job) -> None:
+        self._kernel = job.spec.decl.name
+        self._table = f"kernel.{job.spec.name}"
+        self._axes: Mapping[str, AxisValue] = dict(job.variant.axes)
+        self._params: Mapping[str, Param] = {p.name: p for p in job.spec.params}
+        self._assume: Mapping[str, Assumption] = {a.param: a for a in job.variant.assume}
+        read = [p for p in job.spec.params if p.kind is ParamKind.TENSOR and not p.out]
+        # One array alone has nothing to overlap with: cuda.tile refuses a group of one.
+        self._inputs_share = len(read) > 1
+        self.problems: list[Diagnostic] = []
+
+    def parameter(self, item: FunctionParam) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+        """Binding and slots of one parameter of the function."""
+        if item.annotation.unsupported:
+            raise _MismatchError(f"parameter {item.name!r}: {item.annotation.unsupported}")
+        param = self._params.get(item.name)
+        if item.annotation.constant or (param is None and item.name in self._axes):
+            return self._constant(item), ()
+        if param is None:
+            close = did_you_mean(item.name, [*self._params, *self._axes])
+            raise _MismatchError(
+                f"kernel {self._kernel!r} takes {item.name!r}, and neither params nor an axis of the matrix says what it is",
+                close or f"add it to [{self._table}.params], or annotate it with ct.Constant and add an axis to [{self._table}.matrix]",
+            )
+        if param.kind is ParamKind.SCALAR:
+            return self._scalar(item, param)
+        if param.kind is ParamKind.TENSOR:
+            return self._array(item, param)
+        raise _MismatchError(f"parameter {item.name!r} is a {param.kind.value} in the manifest: tile kernels take tensors and scalars")
+
+    def _constant(self, item: FunctionParam) -> api.Constant:
+        if item.name in self._params:
+            what = f"{item.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            raise _MismatchError(what, f"take it out of [{self._table}.params] and make it an axis of [{self._table}.matrix]")
+        value = self._axes.get(item.name, item.default)
+        if value is None:
+            close = did_you_mean(item.name, self._axes)
+            raise _MismatchError(
+                f"constant {item.name!r} has no value in this variant",
+                close or f"add an axis to [{self._table}.matrix], such as {item.name} = [128], or give it a default in the source",
+            )
+        inner = item.annotation.inner
+        if isinstance(value, str):
+            hint = "dtypes are taken from the tensors: use x.dtype in the kernel" if value in DTYPES else ""
+            raise _MismatchError(f"constant {item.name!r} is {value!r}, a text: constants are integers, floats and booleans", hint)
+        if inner is float and type(value) is int:
+            return api.Constant(float(value))
+        if inner in (int, float, bool) and type(value) is not inner:
+            raise _MismatchError(f"constant {item.name!r} is declared as {inner.__name__}, and its value is {value!r}")
+        return api.Constant(value)
+
+    def _scalar(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+        dtype = self._dtype(param)
+        wanted = item.annotation.scalar
+        if wanted and wanted != dtype.name:
+            raise _MismatchError(f"scalar {item.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest")
+        if item.annotation.index != "i32":
+            raise _MismatchError(f"{item.name!r} is annotated as an array in the kernel, and is a scalar in the manifest")
+        return api.Scalar(dtype.tile), (AbiSlot(type=dtype.name, expr=item.name, size=dtype.bytes, align=dtype.bytes),)
+
+    def _array(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
+        if item.annotation.scalar:
+            raise _MismatchError(f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest")
+        rank = param.rank
+        if rank < 0:
+            raise _MismatchError(f"tensor {item.name!r} has no rank: a tile kernel is compiled for one", f"give {self._path(param)}.rank")
+        dtype = self._dtype(param)
+        assume = self._assume.get(param.name, Assumption(param=param.name))
+        if param.stride is None:
+            assume = dataclasses.replace(assume, contiguous=True)
+        strides = assume.strides(self._strides(param))
+        extents = assume.extents(rank)
+        inner = [k == rank - 1 for k in range(rank)]
+        array = api.Array(
+            dtype=dtype.tile,
+            index=item.annotation.index,
+            strides=strides,
+            shape_divisible=_whole_bytes(dtype, self._shape_divisors(param, extents, assume), inner),
+            stride_divisible=_whole_bytes(dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]),
+            align=self._positive(param, "align", math.lcm(param.align, assume.align)),
+            shared=self._inputs_share and not param.out,
+            overlaps_itself=0 in strides,
+            extents=assume.extent,
+        )
+        index = DTYPES[item.annotation.index]
+        slots = [AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)]
+        for what in ("shape", "stride"):
+            slots += [AbiSlot(type=index.name, expr=f"{param.name}.{what}[{k}]", size=index.bytes, align=index.bytes) for k in range(rank)]
+        return array, tuple(slots)
+
+    def _dtype(self, param: Param) -> DType:
+        name = param.dtype
+        if not name:
+            raise _MismatchError(f"parameter {param.name!r} has no dtype", f'give {self._path(param)}.dtype, such as "f32" or an axis')
+        if name in self._axes and name not in DTYPES:
+            name = str(self._axes[name])
+        dtype = DTYPES.get(name)
+        if dtype is None:
+            raise _MismatchError(
+                f"parameter {param.name!r} has an unknown dtype {name!r}",
+                did_you_mean(name, [*DTYPES, *self._axes]) or f"known are {', '.join(DTYPES)}",
+            )
+        if not dtype.tile:
+            raise _MismatchError(f"parameter {param.name!r}: cuda.tile has no dtype {name}")
+        return dtype
+
+    def _strides(self, param: Param) -> tuple[int | None, ...]:
+        if param.stride is None:
+            # C-contiguous: the launcher checks it, and only the last stride is the same for every shape.
+            return (*(None,) * (param.rank - 1), 1)[: param.rank]
+        if len(param.stride) != param.rank:
+            raise _MismatchError(f"tensor {param.name!r} has rank {param.rank}, and {len(param.stride)} strides in the manifest")
+        if any(s is not None and s < 0 for s in param.stride):
+            raise _MismatchError(f"tensor {param.name!r} has a negative stride: tile kernels take none")
+        return param.stride
+
+    def _divisors(self, param: Param, what: str, fixed: tuple[int, ...], assumed: tuple[int, ...]) -> tuple[int, ...]:
+        for facts in (fixed, assumed):
+            if facts and len(facts) != param.rank:
+                raise _MismatchError(f"tensor {param.name!r} has rank {param.rank}, and {len(facts)} divisors of its {what} are given")
+        ones = (1,) * param.rank
+        return tuple(self._positive(param, what, math.lcm(a, b)) for a, b in zip(fixed or ones, assumed or ones, strict=True))
+
+    def _shape_divisors(self, param: Param, extents: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
+        divisors = self._divisors(param, "shape", param.shape_divisible, assume.shape)
+        return tuple(1 if extent is not None else divisor for extent, divisor in zip(extents, divisors, strict=True))
+
+    def _stride_divisors(self, param: Param, strides: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
+        divisors = self._divisors(param, "stride", param.stride_divisible, assume.stride)
+        for k, (stride, divisor) in enumerate(zip(strides, divisors, strict=True)):
+            if stride is not None and stride % divisor:
+                raise _MismatchError(f"stride {k} of tensor {param.name!r} is {stride}, and is assumed to be divisible by {divisor}")
+        return tuple(1 if s is not None else d for s, d in zip(strides, divisors, strict=True))
+
+    def _positive(self, param: Param, what: str, value: int) -> int:
+        if value < 1:
+            raise _MismatchError(f"tensor {param.name!r}: a divisor of its {what} is not positive")
+        return value
+
+    def _path(self, param: Param) -> str:
+        return f"{self._table}.params.{param.name}"

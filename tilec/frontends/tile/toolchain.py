@@ -1,0 +1,42 @@
+"""What takes part in compiling a tile kernel, with versions and digests; cuda.tile is not imported for it."""
+
+from __future__ import annotations
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.packages import FIX, interpreter, package
+from tilec.frontends.tools.search import Tool, require
+from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.kernel import ToolInfo
+
+# tileiras loads libnvvm and starts ptxas, both from its own toolkit.
+TOOLS = ("tileiras", "ptxas", "libnvvm")
+OLDEST: Version = (13, 2)
+
+
+def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
+    """Every tool of a tile compile.
+
+    Python is one of them: it executes the module that a kernel stands in, and parses its source.
+
+    Raises:
+        ToolchainError: something is missing, too old or half installed.
+    """
+    found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py", verify=search.verify)
+    return (found, interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
+
+
+def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
+    """tileiras and what it uses, as one set.
+
+    Raises:
+        ToolchainError: something is missing, too old or half installed.
+    """
+    tools = require(TOOLS, search, digest=digest)
+    assembler = tools["tileiras"]
+    if assembler.release != (0, 0) and assembler.release < OLDEST:
+        raise ToolchainError(
+            f"tileiras is of version {assembler.version}, and tile kernels need {OLDEST[0]}.{OLDEST[1]} or newer ({assembler.path})",
+            fix=FIX,
+        )
+    return tools

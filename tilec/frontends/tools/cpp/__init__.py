@@ -1,0 +1,1 @@
+"""Reading and compiling C++ text."""

@@ -1,0 +1,176 @@
+"""The options of [frontend.cuda] and of a kernel, checked, and what a compiler is told because of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import PurePosixPath
+
+from tilec.frontends.tools.cpp.flags import OptionError, read_flags
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.job import Option, Options
+from tilec_runtime.model.link import LinkEntry, entries
+
+_COMPILERS = ("nvrtc", "nvcc")
+_STANDARDS = ("c++14", "c++17", "c++20", "c++23")
+_KEYS = ("compiler", "std", "include", "define", "flags", "unchecked-flags", "group", "link")
+_MOST = 64
+
+# nvcc starts its parts through a shell, which expands these in spite of nvcc's quotes.
+_EXPANDED = "$`\\"
+# In names of directories nvcc gives these a meaning, too.
+_PARTED = f'{_EXPANDED},"'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CudaOptions:
+    """What the manifest says of a CUDA source.
+
+    Attributes:
+        compiler: `nvrtc` or `nvcc`.
+        std: C++ dialect.
+        include: directories, relative to the project.
+        define: macros; an empty value defines it as 1.
+        flags: further flags, ptxas' own taken out.
+        ptxas: flags of ptxas.
+        unchecked: whether the flags may be such that tilec does not know; no cache key covers what they read.
+        group: most variants of the source that are compiled in one go; None leaves that to what the source includes.
+        link: files of device functions that the kernel is linked with.
+    """
+
+    compiler: str = "nvrtc"
+    std: str = "c++17"
+    include: tuple[str, ...] = ()
+    define: tuple[tuple[str, str], ...] = ()
+    flags: tuple[str, ...] = ()
+    ptxas: tuple[str, ...] = ()
+    unchecked: bool = False
+    group: int | None = None
+    link: tuple[LinkEntry, ...] = ()
+
+    def arguments(self) -> list[str]:
+        """Dialect, include directories, defines and flags as the compiler takes them."""
+        define = [(name, _one_value(value) if self.compiler == "nvcc" else value) for name, value in self.define]
+        return [
+            f"-std={self.std}",
+            *(f"-I{path}" for path in self.include),
+            *(f"-D{name}={value}" if value else f"-D{name}" for name, value in define),
+            *self.flags,
+        ]
+
+
+def unspeakable(path: str) -> str:
+    """The first character of a directory's name that nvcc cannot be given, or an empty text."""
+    return next((character for character in path if character in _PARTED), "")
+
+
+def read_options(options: Options) -> CudaOptions:
+    """Check and type the options.
+
+    Raises:
+        UsageError: an unknown key, a value of the wrong kind, or a flag or text that could do more than change the code.
+    """
+    values = dict(options)
+    for key in values:
+        if key not in _KEYS:
+            raise UsageError(f"unknown option {key!r} of the cuda frontend", fix=f"known are {', '.join(_KEYS)}")
+    compiler = _choice("compiler", values.get("compiler", "nvrtc"), _COMPILERS)
+    unchecked = values.get("unchecked-flags", False)
+    if not isinstance(unchecked, bool):
+        raise UsageError(f"unchecked-flags = {unchecked!r} must be true or false")
+    flags = read_flags(_texts("flags", values.get("flags", ())), compiler=compiler, unchecked=unchecked)
+    read = CudaOptions(
+        compiler=compiler,
+        std=_choice("std", values.get("std", "c++17"), _STANDARDS),
+        include=tuple(_directory(path) for path in _texts("include", values.get("include", ()))),
+        define=_pairs(values.get("define", ())),
+        flags=flags.compiler,
+        ptxas=flags.ptxas,
+        unchecked=unchecked,
+        group=_count("group", values["group"]) if "group" in values else None,
+        link=_linked(_texts("link", values.get("link", ()))),
+    )
+    if compiler == "nvcc":
+        _refuse_expanded(read)
+    return read
+
+
+def of_tiles(options: Options) -> Options:
+    """The options of a source of CUDA Tile C++, with what differs there.
+
+    Raises:
+        UsageError: a compiler is named that compiles none.
+    """
+    given = dict(options)
+    if given.get("compiler", "nvcc") != "nvcc":
+        raise UsageError("CUDA Tile C++ is compiled by nvcc alone", fix="leave `compiler` out")
+    return tuple(sorted({"std": "c++20", **given, "compiler": "nvcc"}.items()))
+
+
+def _refuse_expanded(options: CudaOptions) -> None:
+    """Refuse what the shell between nvcc and its parts would carry out: `$(…)` in a macro's value runs a program."""
+    for name, value in options.define:
+        for character in value:
+            if character in _EXPANDED:
+                what = f"the value of {name} has {character!r}, which nvcc hands to a shell: {value!r}"
+                raise OptionError(what, path=("define", name), fix='define the macro in a header, or take compiler = "nvrtc"')
+    for index, folder in enumerate(options.include):
+        if character := unspeakable(folder):
+            what = f"the directory {folder!r} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
+            raise OptionError(what, path=("include", index), fix="rename the directory")
+
+
+def _one_value(value: str) -> str:
+    """A macro's value for nvcc, which takes several definitions by comma: `1,Y=2` would define Y."""
+    parts = value.split('"')
+    parts[::2] = [part.replace(",", "\\,") for part in parts[::2]]  # not in texts, where nvcc leaves it
+    return '"'.join(parts)
+
+
+def _count(key: str, value: Option) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise UsageError(f"{key} = {value!r} must be a number from 1 to {_MOST}")
+    return value
+
+
+def _choice(key: str, value: Option, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise UsageError(f"{key} = {value!r} is not known to the cuda frontend", fix=f"one of {', '.join(known)}")
+    return str(value)
+
+
+def _texts(key: str, value: Option) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
+        raise UsageError(f"{key} must be a list of texts, not {value!r}")
+    return tuple(str(v) for v in value)
+
+
+def _linked(texts: tuple[str, ...]) -> tuple[LinkEntry, ...]:
+    try:
+        return entries(texts)
+    except ValueError as exc:
+        raise UsageError(f"link: {exc}") from exc
+
+
+def _pairs(value: Option) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, tuple):
+        raise UsageError(f"define must be a table of names and values, not {value!r}")
+    pairs = []
+    for entry in value:
+        name, text = (entry, "") if isinstance(entry, str) else entry
+        if not name.replace("_", "a").isalnum() or name[:1].isdigit():
+            raise UsageError(f"define: {name!r} is no macro name")
+        if "\n" in text:
+            raise UsageError(f"define: the value of {name} has more than one line")
+        pairs.append((name, text))
+    return tuple(pairs)
+
+
+def _directory(path: str) -> str:
+    pure = PurePosixPath(path)
+    if pure.is_absolute():
+        raise UsageError(
+            f"include directory {path!r} is absolute", fix="give it relative to the project, so that every checkout builds the same"
+        )
+    return str(pure)

@@ -1,0 +1,249 @@
+"""Reads parameter lists of kernels and templates: names, types, what is written, defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from tilec.frontends.tools.cpp import types
+from tilec.frontends.tools.cpp.tokens import Token
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.kernel import AxisValue, ParamDecl
+
+_DROPPED = {
+    "volatile",
+    "__restrict__",
+    "__restrict",
+    "restrict",
+    "__grid_constant__",
+    "struct",
+    "class",
+    "union",
+    "typename",
+    "register",
+    "__const__",
+}
+_OPEN = {"(": ")", "[": "]", "{": "}", "<": ">", "[[": "]]"}
+_MAX_ALIASES = 8
+
+
+@dataclasses.dataclass(slots=True)
+class Scope:
+    """What names mean in a file: aliases (`using T = float;`), and the file's name for messages."""
+
+    file: str
+    aliases: dict[str, list[Token]] = dataclasses.field(default_factory=dict)
+    enums: set[str] = dataclasses.field(default_factory=set)
+
+    def learn(self, tokens: Sequence[Token]) -> None:
+        """Remember a simple `using A = …` or `typedef … A`."""
+        texts = [t.text for t in tokens]
+        if texts[:1] == ["using"] and len(texts) >= 4 and texts[2] == "=":
+            self.aliases[texts[1]] = list(tokens[3:])
+        elif texts[:1] == ["typedef"] and len(texts) >= 3 and tokens[-1].kind == "name" and not {"(", "{", "["} & set(texts):
+            self.aliases[texts[-1]] = list(tokens[1:-1])
+
+    def resolve(self, tokens: Sequence[Token]) -> list[Token]:
+        """`tokens` with aliases replaced by what they stand for."""
+        out = list(tokens)
+        for _ in range(_MAX_ALIASES):
+            hit = next((i for i, t in enumerate(out) if t.text in self.aliases and not (i and out[i - 1].text == "::")), None)
+            if hit is None:
+                return out
+            out[hit : hit + 1] = self.aliases[out[hit].text]
+        return out
+
+
+def split(tokens: Iterable[Token]) -> list[list[Token]]:
+    """Tokens cut at their commas outside of all brackets."""
+    parts: list[list[Token]] = [[]]
+    closers: list[str] = []
+    for token in tokens:
+        if token.text in _OPEN:
+            closers.append(_OPEN[token.text])
+        elif closers and token.text == closers[-1]:
+            closers.pop()
+        elif token.text == "," and not closers:
+            parts.append([])
+            continue
+        parts[-1].append(token)
+    return parts if parts != [[]] else []
+
+
+def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
+    """(name, has a default, is a pack) of a template parameter; the name is empty where it has none."""
+    texts = [t.text for t in tokens]
+    head = tokens[: texts.index("=")] if "=" in texts else tokens
+    pack = any(t.text == "..." for t in head)
+    last = head[-1] if head else None
+    named = last is not None and last.kind == "name" and len(head) > 1 and last.text not in ("typename", "class")
+    return (last.text if named and last else "", "=" in texts, pack)
+
+
+def parameters(tokens: Sequence[Token], scope: Scope, template: tuple[str, ...]) -> tuple[ParamDecl, ...]:
+    """The parameters of a kernel in order.
+
+    Raises:
+        CompileError: one is a reference.
+    """
+    parts = split(tokens)
+    if len(parts) == 1 and [t.text for t in parts[0]] == ["void"]:
+        return ()
+    return tuple(_parameter(part, index, scope, template) for index, part in enumerate(parts) if part)
+
+
+def _parameter(tokens: list[Token], index: int, scope: Scope, template: tuple[str, ...]) -> ParamDecl:
+    place = Location(file=scope.file, line=tokens[0].line, column=tokens[0].column)
+    body, default = _cut_default(tokens)
+    body = _without_attributes(body)
+    if any(t.text in ("&", "&&") for t in _outside(body)):
+        raise CompileError(
+            f"{place}: a kernel cannot take a reference",
+            diagnostics=(Diagnostic(message=f"a kernel cannot take a reference: {spell(body)}", location=place, hint=_REFERENCE),),
+            fix=_REFERENCE,
+        )
+    written, name, arrays = _cut_name(body)
+    resolved = scope.resolve(written)
+    outer = _outside(resolved)
+    stars = sum(t.text == "*" for t in outer) + arrays
+    kind, dtype, out, size = _meaning(resolved, stars, template)
+    return ParamDecl(
+        name=name.text if name else f"arg{index}",
+        type=spell(written) + "[]" * arrays,
+        kind=kind,
+        dtype=dtype,
+        out=out,
+        size=size,
+        default=_literal(default) if kind == "scalar" else None,
+        location=Location(file=scope.file, line=name.line, column=name.column) if name else place,
+    )
+
+
+_REFERENCE = "take it by value, or as a pointer; large structs go as `const __grid_constant__ T x`"
+
+
+def _meaning(tokens: list[Token], stars: int, template: tuple[str, ...]) -> tuple[str, str, bool | None, int]:
+    """(kind, dtype, out, size) of a type."""
+    outer = _outside(tokens)
+    first = next((i for i, t in enumerate(outer) if t.text == "*"), len(outer))
+    base = spell([t for t in _before_star(tokens) if t.text != "const"])
+    if stars:
+        written = not any(t.text == "const" for t in outer[:first])
+        if stars > 1:
+            # An array of pointers: its elements are addresses.
+            return "tensor", "u64", written, 0
+        dtype = base if base in template else types.element(base)
+        return "tensor", dtype, written, 0
+    if base in template:
+        return "scalar", base, None, 0
+    dtype = types.scalar(base)
+    if dtype:
+        return "scalar", dtype, None, 0
+    return "struct", "", None, types.struct_size(base)
+
+
+def _before_star(tokens: list[Token]) -> list[Token]:
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text == "<") - (token.text == ">")
+        if token.text in ("*", "(") and depth == 0:
+            return tokens[:index]
+    return tokens
+
+
+def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.text in _OPEN) - (token.text in _OPEN.values())
+        if token.text == "=" and depth == 0:
+            return tokens[:index], tokens[index + 1 :]
+    return tokens, []
+
+
+def _without_attributes(tokens: list[Token]) -> list[Token]:
+    """Tokens without qualifiers that do not change the type, `[[…]]`, `alignas(…)` and `__align__(…)`."""
+    out: list[Token] = []
+    skip: list[str] = []
+    for index, token in enumerate(tokens):
+        if skip:
+            if token.text in _OPEN:
+                skip.append(_OPEN[token.text])
+            elif token.text == skip[-1]:
+                skip.pop()
+            continue
+        before = tokens[index - 1].text if index else ""
+        if token.text == "[[":
+            skip.append("]]")
+        elif token.text == "(" and before in ("alignas", "__align__", "__attribute__"):
+            skip.append(")")
+        elif token.text not in _DROPPED and token.text not in ("alignas", "__align__", "__attribute__"):
+            out.append(token)
+    return out
+
+
+def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
+    """(type, name, array levels) of a declarator."""
+    body = list(tokens)
+    arrays = 0
+    while body and body[-1].text == "]":
+        open_ = max(i for i, t in enumerate(body) if t.text == "[") if any(t.text == "[" for t in body) else 0
+        body, arrays = body[:open_], arrays + 1
+    if body and body[-1].text == ")":
+        # `float (*x)[4]`, `void (*f)(int)`: a pointer in any case.
+        inner = next((t for t in body if t.kind == "name" and body[body.index(t) - 1].text == "*"), None)
+        open_ = next((i for i, t in enumerate(body) if t.text == "("), len(body))
+        star = next((t for t in body if t.text == "*"), body[-1])
+        return [*body[:open_], star], inner, 0
+    names = [i for i, t in enumerate(body) if t.kind == "name"]
+    if names and names[-1] == len(body) - 1 and _has_type(body[:-1]):
+        return body[:-1], body[-1], min(arrays, 1)
+    return body, None, min(arrays, 1)
+
+
+def _has_type(tokens: list[Token]) -> bool:
+    """Whether a type stands in front of a name (`unsigned x` has one, `unsigned` or `std::size_t` alone are one)."""
+    if not tokens or tokens[-1].text == "::":
+        return False
+    return any(t.text != "const" for t in tokens)
+
+
+def _outside(tokens: Sequence[Token]) -> list[Token]:
+    """Tokens outside of template arguments."""
+    out: list[Token] = []
+    depth = 0
+    for token in tokens:
+        if token.text == "<":
+            depth += 1
+        elif token.text == ">" and depth:
+            depth -= 1
+        elif depth == 0:
+            out.append(token)
+    return out
+
+
+def spell(tokens: Sequence[Token]) -> str:
+    """Tokens as C++ text: a space between words, none around punctuation."""
+    text = ""
+    for token in tokens:
+        if (text and (text[-1].isalnum() or text[-1] in "_*>") and (token.text[0].isalnum() or token.text[0] == "_")) or text.endswith(","):
+            text += " "
+        text += token.text
+    return text
+
+
+def _literal(tokens: list[Token]) -> AxisValue | None:
+    sign = -1 if tokens and tokens[0].text == "-" else 1
+    rest = tokens[1:] if sign < 0 else tokens
+    if len(rest) != 1:
+        return None
+    text = rest[0].text.replace("'", "")
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return sign * int(text.rstrip("uUlL"), 0)
+    except ValueError:
+        pass
+    try:
+        return sign * float(text.rstrip("fFlL"))
+    except ValueError:
+        return None

@@ -1,0 +1,243 @@
+"""Finds every project module that a Python source can import, by reading import statements; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import importlib.util
+import os
+import posixpath
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tilec.frontends.tools.reads import OWN, is_environment
+from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.job import InputFile, Source
+
+# Packages that kernels themselves stand on: they stay loaded whatever a project's directories are called.
+KEPT = {"cuda", "cutile_cache", "llvmlite", "ml_dtypes", "numba", "numba_cuda", "numpy", "tilec", "tilec_runtime", "triton"}
+# In a larger package outside of the project only what lies in it counts, not what it imports of others.
+_MOST_FOLLOWED = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Import:
+    """One name that a statement may import; `level` counts the dots of a relative import, `star` asks for every module of a package."""
+
+    name: str
+    level: int = 0
+    star: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Scan:
+    """What is known of one file: time and size, digest, imports."""
+
+    stamp: tuple[int, int, int]
+    digest: str
+    imports: tuple[_Import, ...]
+
+
+_scans: dict[str, _Scan] = {}
+
+
+def closure(source: Source) -> tuple[InputFile, ...]:
+    """The source and every project module that it may import, transitively, sorted by name.
+
+    Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too. A module
+    that is found outside of the project, and is no installed one (PYTHONPATH leads there, say), is listed with all of its package.
+
+    Raises:
+        CompileError: a file cannot be read, or lies outside of the project.
+    """
+    real_root = Path(source.root).resolve()
+    start = within(source.root, source.path)
+    bases = search_bases(source)
+    found: dict[str, str] = {}
+    queue = [start]
+    elsewhere: dict[str, tuple[str, ...]] = {}
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        scan = _scan(source.root, name)
+        found[name] = scan.digest
+        for item in scan.imports:
+            if item.level and name.startswith("../"):
+                continue  # all of its package is there
+            inner = [within(source.root, n) for n in _resolve(item, name, source.root, bases)]
+            queue.extend(inner)
+            top = item.name.partition(".")[0]
+            if inner or item.level or top in elsewhere:
+                continue
+            outer = elsewhere[top] = _outside(top, real_root)
+            if len(outer) <= _MOST_FOLLOWED:
+                queue.extend(outer)
+            else:
+                found.update((n, _scan(source.root, n).digest) for n in outer)
+    return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
+
+
+def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
+    """The safe tile language's own code, as an input of sources that import it: what is compiled into kernels, and what proves them.
+
+    A declaration or an image that was kept before another tilec learned what it had missed must not be taken for one of its own.
+    """
+    imported = (item.name for file in files for item in _scan(root, file.name).imports)
+    if not any(name == "tilec" or name.startswith("tilec.") for name in imported):
+        return ()
+    return (InputFile(name=f"{OWN}lang", digest=_language_digest()),)
+
+
+@functools.cache
+def _language_digest() -> str:
+    here = Path(__file__).resolve().parents[2]
+    files = (*here.joinpath("lang").glob("*.py"), *here.joinpath("frontends/tile").glob("*.py"))
+    return sha256(b"".join(path.read_bytes() for path in sorted(files)))
+
+
+def is_unchanged(root: str, item: InputFile) -> bool:
+    """Whether an input still has the time and size at which its digest was taken."""
+    known = _scans.get(f"{root}/{item.name}")
+    return known is not None and known.digest == item.digest and known.stamp == _stamp(f"{root}/{item.name}")
+
+
+def search_bases(source: Source) -> tuple[str, ...]:
+    """Directories in which project modules are found, relative to the root: the source's own, then the root (empty)."""
+    own = source.path.rpartition("/")[0]
+    return (own, "") if own else ("",)
+
+
+def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
+    """The files that `dotted` names under `base`, relative to the root: the package's or else the module's; empty where there is none."""
+    stem = "/".join(filter(None, (base, *dotted.split("."))))
+    return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
+
+
+def within(root: str, name: str) -> str:
+    """Return `name` normalised, if it stays in the project with all links followed.
+
+    Raises:
+        CompileError: it does not.
+    """
+    try:
+        contained(root, name)
+    except LinkError as error:
+        what = f"{name} lies outside of the project"
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
+            cause=error.what,
+            fix="copy the file into the project: a build depends on files of the project only",
+        ) from error
+    return posixpath.normpath(name)
+
+
+def read(root: str, name: str) -> bytes:
+    """The bytes of a project file.
+
+    Raises:
+        CompileError: it cannot be read.
+    """
+    try:
+        return Path(root, name).read_bytes()
+    except OSError as exc:
+        what = f"cannot read {name}: {exc.strerror or exc}"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),)) from exc
+
+
+def _scan(root: str, name: str) -> _Scan:
+    path = f"{root}/{name}"
+    stamp = _stamp(path)
+    known = _scans.get(path)
+    if known is not None and known.stamp == stamp:
+        return known
+    data = read(root, name)
+    try:
+        imports = tuple(dict.fromkeys(_imports(ast.parse(importlib.util.decode_source(data)))))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        imports = ()  # the error is told, with its place, when the module is loaded
+    _scans[path] = scan = _Scan(stamp=stamp, digest=sha256(data), imports=imports)
+    return scan
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return (0, 0, 0)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def _imports(tree: ast.AST) -> Iterator[_Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield _Import(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            yield _Import(base, node.level, star=any(a.name == "*" for a in node.names))
+            for alias in node.names:
+                if alias.name != "*":
+                    yield _Import(f"{base}.{alias.name}" if base else alias.name, node.level)
+        elif isinstance(node, ast.Call) and node.args:
+            # A name that is handed to import_module or __import__ as a literal.
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            first = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                name = first.value.lstrip(".")
+                yield _Import(name, len(first.value) - len(name))
+
+
+def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) -> Iterator[str]:
+    """Every project file that the import can execute: the module, the packages it is in, and all of a package that is imported by `*`."""
+    package = importer.rpartition("/")[0]
+    if item.level:
+        above = package.split("/") if package else []
+        if item.level - 1 > len(above):
+            return
+        places: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
+    else:
+        # The importer's own directory is added: whoever put it on the path by hand is heard as well.
+        places = tuple(dict.fromkeys((*bases, package)))
+    for base in places:
+        # A relative import runs the packages around it; so does a name that is looked up from further up.
+        yield from _packages(root, base) if item.level else ()
+        parts = item.name.split(".") if item.name else []
+        for end in range(1, len(parts) + 1):
+            yield from module_files(root, base, ".".join(parts[:end]))
+        if item.star:
+            folder = Path(root, base, *parts)
+            if (folder / "__init__.py").is_file():
+                yield from (p.relative_to(root).as_posix() for p in sorted(folder.glob("*.py")))
+
+
+def _outside(top: str, real_root: Path) -> tuple[str, ...]:
+    """The files of a module or package that lies outside of the project and of the environment, relative to the project's root."""
+    if top in sys.stdlib_module_names or top in KEPT:
+        return ()
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError, AttributeError):  # a module that is loaded may have no spec, or one of another kind
+        return ()
+    if spec is None:
+        return ()
+    places = [*((spec.origin,) if spec.origin and spec.has_location else ()), *(spec.submodule_search_locations or ())]
+    # Looked at before anything in them is: an installed package may be large.
+    outside = [
+        place for name in places if not is_environment(str(place := Path(os.path.realpath(name)))) and not place.is_relative_to(real_root)
+    ]
+    files = [file for place in outside for file in (sorted(place.rglob("*.py")) if place.is_dir() else (place,)) if file.is_file()]
+    return tuple(dict.fromkeys(Path(os.path.relpath(file, real_root)).as_posix() for file in files))
+
+
+def _packages(root: str, folder: str) -> Iterator[str]:
+    parts = folder.split("/") if folder else []
+    for end in range(1, len(parts) + 1):
+        name = "/".join((*parts[:end], "__init__.py"))
+        if Path(root, name).is_file():
+            yield name

@@ -1,0 +1,95 @@
+"""The kernels of executed Python modules, and errors that name a kernel and its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from tilec.frontends.tools.modules import LoadedModule
+from tilec.frontends.tools.python_errors import line_of
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.job import Job, Source
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.suggest import did_you_mean
+
+
+class Declared(Protocol):
+    """A kernel as its frontend read it."""
+
+    @property
+    def decl(self) -> KernelDecl:
+        """The declaration."""
+
+
+K = TypeVar("K", bound=Declared)
+
+
+class Kernels(Generic[K]):
+    """The kernels of a language in executed modules; each module is read once per process and state of its files."""
+
+    def __init__(
+        self, word: str, decorators: str, load: Callable[..., LoadedModule], declared: Callable[[LoadedModule], dict[str, K]]
+    ) -> None:
+        """Take what the language calls its kernels and their decorators, and what loads a module and reads its kernels."""
+        self._word, self._decorators = word, decorators
+        self._load, self._declared = load, declared
+        self._known: dict[tuple[str, str], tuple[LoadedModule, dict[str, K]]] = {}
+
+    def declare(self, source: Source) -> tuple[KernelDecl, ...]:
+        """Execute a module, and return its kernels in order of appearance.
+
+        Raises:
+            CompileError: it cannot be executed, or a kernel cannot be read; with the user's line.
+            ToolchainError: the language's compiler is missing.
+        """
+        return tuple(kernel.decl for kernel in self._read(source, again=True)[1].values())
+
+    def find(self, job: Job) -> tuple[LoadedModule, K]:
+        """Return the job's kernel and its module.
+
+        Raises:
+            CompileError: the module cannot be executed, or has no such kernel.
+            ToolchainError: the language's compiler is missing.
+        """
+        module, kernels = self._read(job.spec.source, again=False)
+        name = job.spec.decl.name
+        if name in kernels:
+            return module, kernels[name]
+        what = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
+        hint = did_you_mean(name, kernels).removeprefix("; ") or f"kernels are functions with the decorator {self._decorators}"
+        place = Location(file=module.source.path)
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
+
+    def _read(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, K]]:
+        module = self._load(source, again=again)
+        key = (source.root, source.path)
+        known = self._known.get(key)
+        if known is None or known[0] is not module:
+            known = self._known[key] = (module, self._declared(module))
+        return known
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """A job with its kernel's declaration and the texts of the project, for errors at the kernel's place."""
+
+    job: Job
+    decl: KernelDecl
+    texts: Mapping[str, str]
+
+    def error(self, what: str, *, cause: str = "", fix: str = "", log: str = "", command: str = "", overtime: bool = False) -> CompileError:
+        """Return an error at the kernel's definition."""
+        at = self.decl.location
+        place = Diagnostic(message=what, location=at, excerpt=line_of(self.texts, at.file, at.line), hint=fix)
+        return CompileError(
+            f"kernel {self.job.spec.decl.name!r}: {what}",
+            diagnostics=(place,),
+            cause=cause,
+            fix=fix,
+            log=log,
+            command=command,
+            kernel=self.job.variant.id,
+            target=str(self.job.target),
+            overtime=overtime,
+        )

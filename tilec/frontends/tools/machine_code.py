@@ -1,0 +1,150 @@
+"""From the PTX of one kernel to its image: assemble, read back, check. Triton and SIMT Python share it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilec.frontends.tools import abi, ptx, ptxas
+from tilec.frontends.tools.kernels import Subject
+from tilec.frontends.tools.search import Tool
+from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic
+from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.signature import AbiSlot
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Lowered:
+    """A kernel as PTX.
+
+    Attributes:
+        text: the PTX; of an `lto_NN` target, what a linker makes of `ltoir`.
+        maker: the compiler that made it, for messages.
+        symbol: of the entry point.
+        abi: what a launch packs.
+        arch: what ptxas assembles for (`sm_90a`).
+        opt, lineinfo, debug: for ptxas.
+        flags: further flags of ptxas.
+        warnings: of the compiler.
+        ltoir: LTO-IR, where that is what is wanted; `ltoir_release` is the toolkit that wrote it, `linking` what a linker is told.
+        exact: machine code runs on exactly this architecture.
+        max_threads: of a block, where the code does not say.
+        block: threads that the compiler chose. cluster: blocks that it chose.
+        shared: dynamic shared memory in bytes. shared_cause, shared_fix: for a block that needs too much.
+    """
+
+    text: str
+    maker: str
+    symbol: str
+    abi: tuple[AbiSlot, ...]
+    arch: str
+    opt: int
+    lineinfo: bool
+    debug: bool = False
+    flags: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    ltoir: bytes = b""
+    ltoir_release: Version | None = None
+    linking: tuple[str, ...] = ()
+    exact: bool = False
+    max_threads: int = 0
+    block: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
+    shared: int = 0
+    shared_cause: str = ""
+    shared_fix: str
+
+
+def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
+    """Assemble a kernel with ptxas (`tool`), and return its image.
+
+    Raises:
+        CompileError: ptxas refuses the code, or it takes other arguments than a launch passes; with log and command.
+        ToolchainError: ptxas does not start.
+    """
+    job, target = subject.job, subject.job.target
+    done = _assembled(subject, lowered, tool)
+    try:
+        entry = read_cubin(done.cubin).kernel(lowered.symbol)
+    except BundleError as exc:
+        raise subject.error(f"the image that ptxas made cannot be read: {exc.what}", log=done.log) from exc
+    try:
+        abi.check(lowered.abi, entry.params, subject.decl, stated=bool(job.spec.abi))
+    except CompileError as exc:
+        raise subject.error(exc.what, fix=exc.fix) from exc
+    is_ptx = target.kind is TargetKind.PTX
+    if not is_ptx:
+        _check_shared(subject, lowered, entry)
+    isa = ptx.isa(lowered.text) if is_ptx else None
+    spills = ptxas.spills(done.log, lowered.symbol, ptx.calls(lowered.text, lowered.symbol))
+    data = lowered.text.encode() if is_ptx else lowered.ltoir or done.cubin
+    info = ImageInfo(
+        target=target,
+        digest=sha256(data),
+        size=len(data),
+        symbol=lowered.symbol,
+        exact=lowered.exact,
+        ptx_isa=lowered.ltoir_release or isa,
+        cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(job, tool.release),
+        resources=dataclasses.replace(entry.resources(spills), shared=entry.shared + lowered.shared),
+        max_threads=entry.max_threads or lowered.max_threads,
+        required_block=entry.required_block,
+        cluster=lowered.cluster or entry.cluster,
+        block=lowered.block,
+        dynamic_shared=lowered.shared,
+        linking=lowered.linking,
+    )
+    return Image(info=info, data=data, abi=lowered.abi, warnings=lowered.warnings)
+
+
+def oldest_cuda(job: Job, release: Version) -> Version:
+    """Return the oldest CUDA release whose driver loads what a toolkit's ptxas makes: drivers read cubins of their major version."""
+    family = (12, 9) if job.target.suffix == "f" else (0, 0)
+    return max(job.target.arch.toolkit, (release[0], 0), family)
+
+
+def shipped_isa(job: Job, own: Version) -> Version:
+    """Return the PTX ISA to ship: the text's own, or the newest that the oldest driver reads.
+
+    Raises:
+        CompileError: that driver reads no PTX for the target; without a place.
+    """
+    bound, need = job.spec.max_isa, job.target.ptx_isa
+    if job.target.kind is not TargetKind.PTX or bound is None or own <= bound:
+        return own
+    if bound < need:
+        what = f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(need)}"
+        fix = f"raise min-driver to {driver_of_ptx_isa(need)}, or take {job.target} out of the targets"
+        raise CompileError(what, cause=f"{job.target} came with CUDA {dotted(cuda_of_ptx_isa(need))}", fix=fix)
+    return bound
+
+
+def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assembled:
+    limit = subject.job.spec.timeout
+    done = ptxas.assemble(
+        tool.path,
+        lowered.text,
+        arch=lowered.arch,
+        opt=lowered.opt,
+        lineinfo=lowered.lineinfo,
+        debug=lowered.debug,
+        extra=lowered.flags,
+        timeout=limit,
+    )
+    if done.timed_out:
+        raise subject.error(f"ptxas took longer than {limit:g} s and was ended", fix="raise timeout in [toolchain]", overtime=True)
+    if not done.cubin:
+        first = ptx.first_complaint(done.log)
+        raise subject.error(f"ptxas refuses the PTX that {lowered.maker} made: {first}", log=done.log, command=done.command)
+    return done
+
+
+def _check_shared(subject: Subject, lowered: Lowered, entry: CubinKernel) -> None:
+    needed, most = entry.shared + lowered.shared, subject.job.target.arch.shared_block
+    if needed > most:
+        what = f"a block needs {needed} bytes of shared memory, and {subject.job.target} has {most}"
+        raise subject.error(what, cause=lowered.shared_cause, fix=lowered.shared_fix)

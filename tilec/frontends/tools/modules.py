@@ -1,0 +1,308 @@
+"""Executes a project's Python module, and what it imports of the project, under names relative to the project's directory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import io
+import linecache
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
+from tilec.frontends.tools.python_errors import ImportFailure, import_error
+from tilec.frontends.tools.reading import watched
+from tilec.frontends.tools.reads import digests, is_installed
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.job import InputFile, Source
+
+_lock = threading.RLock()
+_loaded: dict[tuple[str, str], LoadedModule] = {}
+_MOST = 256
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class LoadedModule:
+    """A source that was executed, with the project modules it imported.
+
+    Attributes:
+        source: where it is.
+        inputs: every file that it could import, with digests.
+        reads: every other file that it opened, and directory that it listed, by name and digest.
+        main: the module object.
+        modules: project modules by name, `main` included.
+        texts: text of every executed project file by its relative name.
+    """
+
+    source: Source
+    inputs: tuple[InputFile, ...]
+    reads: tuple[tuple[str, str], ...]
+    main: ModuleType
+    modules: dict[str, ModuleType]
+    texts: dict[str, str]
+    names: _TopNames
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """While it lasts, imports find the project's modules, and tracebacks and cuda.tile find their source lines."""
+        with _activated(self.source, self.modules, self.texts, self.names):
+            yield
+
+    @property
+    def is_current(self) -> bool:
+        """Whether every file is still as it was when it was executed."""
+        return all(is_unchanged(self.source.root, item) for item in self.inputs) and self.reads_the_same
+
+    @property
+    def reads_the_same(self) -> bool:
+        """Whether every file that it opened is as it was then."""
+        return digests(self.source.root, (name for name, _ in self.reads)) == self.reads
+
+
+def load(source: Source, *, again: bool = True) -> LoadedModule:
+    """Execute a source, once per process and state of its files.
+
+    `again` looks for new files as well; without it a module is taken as loaded while the files it has are unchanged.
+
+    Raises:
+        CompileError: it cannot be read, is no Python, or raises when it is imported; with the user's lines.
+    """
+    key = (source.root, source.path)
+    with _lock:
+        known = _loaded.get(key)
+        if known is not None and not again and known.is_current:
+            return known
+        inputs = closure(source)
+        if known is not None and known.inputs == inputs and known.reads_the_same:
+            return known
+        loaded = _execute(source, inputs)
+        while len(_loaded) >= _MOST:
+            del _loaded[next(iter(_loaded))]
+        _loaded[key] = loaded
+        return loaded
+
+
+def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
+    path = within(source.root, source.path)
+    name = _module_name(path)
+    modules: dict[str, ModuleType] = {}
+    texts: dict[str, str] = {}
+    output = io.StringIO()
+    names = _top_names(source)
+    with _activated(source, modules, texts, names):
+        finder = _Finder(source, texts)
+        spec = finder.spec_of(name, path)
+        main = importlib.util.module_from_spec(spec)
+        sys.modules[name] = main
+        # What a module prints when it is imported is no part of a build's output.
+        try:
+            with contextlib.redirect_stdout(output), watched(source.root, texts) as opened:
+                finder.exec_module(main)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
+            raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
+        _check_known(source, inputs, texts)
+    reads = digests(source.root, opened - {item.name for item in inputs})
+    return LoadedModule(source=source, inputs=inputs, reads=reads, main=main, modules=modules, texts=texts, names=names)
+
+
+def _module_name(path: str) -> str:
+    """The dotted name of a file in the root, made unlike any module of the standard library."""
+    parts = [p.replace(".", "_") for p in path.removesuffix(".py").split("/")]
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    if parts[0] in sys.stdlib_module_names or parts[0] in KEPT:
+        parts[0] = f"_project_{parts[0]}"
+    return ".".join(parts)
+
+
+def _check_known(source: Source, inputs: Sequence[InputFile], texts: dict[str, str]) -> None:
+    """What was executed must be among the inputs, or an edit of it would go unseen."""
+    unseen = sorted(set(texts) - {i.name for i in inputs})
+    if unseen:
+        what = f"{source.path} imports {unseen[0]} by a name that is computed"
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=Location(file=source.path)),),
+            cause="what a build depends on is read from import statements, without executing them",
+            fix="import it with an import statement (an unused one under `if False:` is enough)",
+        )
+    root = Path(source.root).resolve()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not _is_new(name) or not isinstance(file, str) or isinstance(getattr(module, "__loader__", None), _Finder):
+            continue
+        if Path(file).is_relative_to(root) and name.partition(".")[0] not in KEPT and not is_installed(file):
+            inner = Path(file).resolve().relative_to(root).as_posix()
+            what = f"{source.path} imports {name} from {inner} through a changed sys.path"
+            raise CompileError(
+                what,
+                diagnostics=(Diagnostic(message=what, location=Location(file=source.path)),),
+                cause="project modules are found next to the source and in the project's directory only",
+                fix=f"import it as {inner.removesuffix('.py').replace('/', '.')}",
+            )
+
+
+_before: list[set[str]] = []
+
+
+def _is_new(name: str) -> bool:
+    return bool(_before) and name not in _before[-1]
+
+
+def _is_ours(name: str, module: ModuleType, root: str) -> bool:
+    """Whether a module is the project's: executed here, or a directory that another finder came upon through sys.path."""
+    if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder):
+        return True
+    if getattr(module, "__file__", None) is not None or not _is_new(name):
+        return False
+    return any(Path(p).is_relative_to(root) and not is_installed(p) for p in getattr(module, "__path__", ()))
+
+
+@contextlib.contextmanager
+def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames) -> Iterator[None]:
+    """Put the project's modules and texts in place; afterwards take them away again and collect what was added."""
+    front, back = _Finder(source, texts), _FolderFinder(source)
+    with _lock:
+        own = names.project | {n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None}
+        stashed = {n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in own}
+        for name in stashed:
+            del sys.modules[name]
+        _before.append(set(sys.modules))
+        sys.modules.update(modules)
+        lines = {name: linecache.cache.pop(name, None) for name in texts}
+        for name, text in texts.items():
+            _register(name, text)
+        path, write = list(sys.path), sys.dont_write_bytecode
+        sys.dont_write_bytecode = True
+        sys.meta_path.insert(0, front)
+        sys.meta_path.append(back)
+        try:
+            yield
+        finally:
+            sys.meta_path[:] = [f for f in sys.meta_path if f is not front and f is not back]
+            sys.path[:], sys.dont_write_bytecode = path, write
+            # All are found before the first is taken away: a directory's path asks for the package it is in.
+            for name in [n for n, m in list(sys.modules.items()) if _is_ours(n, m, source.root)]:
+                modules[name] = sys.modules.pop(name)
+            sys.modules.update(stashed)
+            _before.pop()
+            for name in texts:
+                linecache.cache.pop(name, None)
+            linecache.cache.update({name: entry for name, entry in lines.items() if entry is not None})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _TopNames:
+    """Top-level names that mean something of the project while it is active.
+
+    `project` are modules and packages; `folders` are directories without `__init__.py`, which give way to a real package.
+    """
+
+    project: frozenset[str]
+    folders: frozenset[str]
+
+
+def _top_names(source: Source) -> _TopNames:
+    names, folders = set[str](), set[str]()
+    for base in search_bases(source):
+        with contextlib.suppress(OSError):
+            for entry in Path(source.root, base).iterdir():
+                if entry.suffix == ".py":
+                    names.add(entry.stem)
+                elif entry.is_dir():
+                    (names if (entry / "__init__.py").is_file() else folders).add(entry.name)
+    kept = KEPT | sys.stdlib_module_names
+    return _TopNames(frozenset(names - kept), frozenset(folders - kept))
+
+
+def _register(name: str, text: str) -> None:
+    linecache.cache[name] = (len(text), None, io.StringIO(text).readlines(), name)
+
+
+class _Finder(Loader):
+    """Finds and executes project modules: next to the source, then in the root; never a name of the standard library.
+
+    A module's code has the file's relative name, so that what is compiled from it does not know where the project lies; `__file__` is
+    absolute. Nothing is written next to the sources.
+    """
+
+    def __init__(self, source: Source, texts: dict[str, str]) -> None:
+        self._source = source
+        self._bases = search_bases(source)
+        self._root = Path(source.root).resolve()
+        self._texts = texts
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """The import system's question: the module's spec if it is one of the project."""
+        del target
+        top = fullname.partition(".")[0]
+        # Whoever calls a directory `cuda` can still import from it: the package of that name has no file of its own.
+        if top in sys.stdlib_module_names or (top in KEPT and top != "cuda"):
+            return None
+        bases = [(base, fullname) for base in self._bases]
+        if path is not None:
+            last = fullname.rpartition(".")[2]
+            inside = [Path(p).resolve() for p in path if not is_installed(p)]
+            bases = [(p.relative_to(self._root).as_posix(), last) for p in inside if p.is_relative_to(self._root)] + bases
+        for base, dotted in bases:
+            for file in module_files(self._source.root, "" if base == "." else base, dotted):
+                return self.spec_of(fullname, file)
+        return None
+
+    def spec_of(self, fullname: str, file: str) -> ModuleSpec:
+        """The spec of a project file (relative name)."""
+        file = within(self._source.root, file)
+        absolute = Path(self._source.root, file)
+        package = absolute.name == "__init__.py"
+        spec = ModuleSpec(fullname, self, origin=str(absolute), is_package=package)
+        spec.loader_state = file
+        spec.has_location = True
+        if package:
+            spec.submodule_search_locations = [str(absolute.parent)]
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the file under its relative name, with its lines where tracebacks and cuda.tile look for them."""
+        assert module.__spec__ is not None
+        file: str = module.__spec__.loader_state
+        text = importlib.util.decode_source(read(self._source.root, file))
+        self._texts[file] = text
+        _register(file, text)
+        exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - running the user's module is the job
+
+    def get_source(self, fullname: str) -> str | None:
+        """Source of a loaded module, for `inspect`."""
+        module = sys.modules.get(fullname)
+        spec = module.__spec__ if module else None
+        return self._texts.get(spec.loader_state) if spec else None
+
+
+class _FolderFinder(Loader):
+    """Finds directories without `__init__.py` as packages, after every other finder had its turn."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._bases = search_bases(source)
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """The import system's question: a spec if such a directory is in the project."""
+        del path, target
+        folders = [p for base in self._bases if (p := Path(self._source.root, base, *fullname.split("."))).is_dir()]
+        if not folders:
+            return None
+        spec = ModuleSpec(fullname, self, is_package=True)
+        spec.submodule_search_locations = [str(p) for p in folders]
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """A directory has no code."""
+        del module

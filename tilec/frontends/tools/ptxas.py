@@ -1,0 +1,76 @@
+"""Assembles PTX with ptxas, and reads what it reports."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from tilec.frontends.tools.run import command_line, run_tool
+
+_PROPERTIES = re.compile(
+    r"Function properties for (\S+)[^\n]*\n[^\n]*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
+)
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """What ptxas made: a cubin (empty where it refused), its words, and the command."""
+
+    cubin: bytes
+    log: str
+    command: str
+    timed_out: bool = False
+
+
+def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
+    """Flags of ptxas for an optimisation level (3 is its own default), with those of the manifest behind."""
+    return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
+
+
+def information(*, lineinfo: bool, debug: bool) -> list[str]:
+    """Flags of ptxas for what the code is to tell of its source; for a debugger it is not optimized, and ptxas refuses to be told so."""
+    return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
+
+
+def assemble(
+    ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, debug: bool = False, extra: Sequence[str], timeout: float
+) -> Assembled:
+    """Run ptxas on a text for `arch` (`sm_90a`); `debug` makes code for a debugger, whatever `opt` says.
+
+    Raises:
+        ToolchainError: ptxas cannot be started.
+    """
+    # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
+    told = [*information(lineinfo=lineinfo, debug=debug), *flags(opt=3 if debug else opt, extra=extra)]
+    arguments = [f"-arch={arch}", "-v", *told, "k.ptx", "-o", "k.cubin"]
+    with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
+        Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
+        done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)
+        made = Path(folder, "k.cubin")
+        cubin = made.read_bytes() if done.rc == 0 and made.is_file() else b""
+    return Assembled(cubin=cubin, log=done.stderr + done.stdout, command=command_line(["ptxas", *arguments]), timed_out=done.timed_out)
+
+
+def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple[int, int] | None:
+    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included; None where ptxas did not say.
+
+    `calls` are those functions; None where it may be any.
+    """
+    # A function is told of behind each entry that calls it, with what it spills there, or once for all of them.
+    parts = _ENTRY.split(log)
+    told: dict[str, dict[str, tuple[int, int]]] = {}
+    anywhere: dict[str, tuple[int, int]] = {}
+    for entry, words in zip(["", *parts[1::2]], parts[::2], strict=True):
+        told[entry] = {m[1]: (int(m[3]), int(m[4])) for m in _PROPERTIES.finditer(words)}
+        for name, row in told[entry].items():
+            anywhere[name] = max(row, anywhere.get(name, row))
+    own = told.get(symbol, {})
+    if symbol not in own:
+        return None
+    functions = (anywhere.keys() - told.keys()) & (anywhere.keys() if calls is None else set(calls))
+    rows = [own[symbol], *(own.get(name, anywhere[name]) for name in functions)]
+    return sum(row[0] for row in rows), sum(row[1] for row in rows)

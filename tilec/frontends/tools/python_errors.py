@@ -1,0 +1,127 @@
+"""Located compile errors of a user's Python module, and places in its source."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import pkgutil
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
+from tilec_runtime.model.job import Source
+from tilec_runtime.model.suggest import did_you_mean
+
+IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ImportFailure:
+    """Where an exception came up: the source, the texts of the project files read so far, and what the module had printed."""
+
+    source: Source
+    texts: Mapping[str, str]
+    output: str = ""
+
+
+def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
+    """The error of a module that could not be executed: the user's own place, frames and words, no frame of anything else."""
+    if isinstance(exc, CompileError):
+        return exc
+    frames = _user_frames(exc.__traceback__, where.texts)
+    own = isinstance(exc, SyntaxError) and (exc.filename in where.texts or not frames)
+    location, excerpt = _syntax_place(where, exc) if own and isinstance(exc, SyntaxError) else _frame_place(where, frames)
+    name = type(exc).__name__
+    text = (exc.msg if isinstance(exc, SyntaxError) else str(exc)) or "no message"
+    message = f"{name}: {text}"
+    if isinstance(exc, SystemExit):
+        message = f"the module calls exit ({exc.code!r}) when it is imported"
+    hint = ""
+    if isinstance(exc, ModuleNotFoundError):
+        hint = _missing(exc.name or "")
+    elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
+        hint = "save the file as UTF-8, or name its encoding in its first line"
+    elif not isinstance(exc, SyntaxError | TilecError):  # what tilec itself refuses in a module, it says
+        hint = IMPORTS
+    log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
+    return CompileError(
+        f"{where.source.path} cannot be {'read' if own else 'imported'}: {message}",
+        diagnostics=(Diagnostic(message=message, location=location, excerpt=excerpt, hint=hint),),
+        log=log + (f"--- printed before ---\n{where.output}" if where.output else ""),
+    )
+
+
+def _missing(name: str) -> str:
+    """What to do about a module that is not there: install its package, or spell it as the package does."""
+    parent = name.rpartition(".")[0]
+    package = sys.modules.get(parent)
+    if package is None:
+        return f"install {name.partition('.')[0]} where you build, or: {IMPORTS}"
+    known = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{parent}.")]
+    return f"the package {parent} is installed, and has no such module{did_you_mean(name, known)}"
+
+
+def _user_frames(trace: TracebackType | None, texts: Mapping[str, str]) -> list[traceback.FrameSummary]:
+    return [f for f in traceback.extract_tb(trace) if f.filename in texts]
+
+
+def _frame_place(where: ImportFailure, frames: Sequence[traceback.FrameSummary]) -> tuple[Location, str]:
+    if not frames:
+        return Location(file=where.source.path), ""
+    last = frames[-1]
+    line = line_of(where.texts, last.filename, last.lineno or 0)
+    # Python tells columns from 3.11 on; before that the statement's first character will do.
+    offset = getattr(last, "colno", None)
+    column = len(line) - len(line.lstrip()) if offset is None else characters(line, offset)
+    return Location(file=last.filename, line=last.lineno or 0, column=column + 1), line
+
+
+def _syntax_place(where: ImportFailure, exc: SyntaxError) -> tuple[Location, str]:
+    file = exc.filename if exc.filename and exc.filename in where.texts else where.source.path
+    line = line_of(where.texts, file, exc.lineno or 0) or (exc.text or "").rstrip("\n")
+    return Location(file=file, line=exc.lineno or 0, column=max(exc.offset or 0, 0)), line
+
+
+def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Location:
+    """Where parameter `name` of the function defined at `at` stands, or `at`."""
+    function = function_node(texts.get(at.file, ""), at.line)
+    if function is not None:
+        for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+            if arg.arg == name:
+                line = line_of(texts, at.file, arg.lineno)
+                return Location(file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1)
+    return at
+
+
+def function_node(text: str, line: int) -> ast.FunctionDef | None:
+    """The function whose `def`, or first decorator, stands on a line."""
+    return _functions(text).get(line)
+
+
+@functools.lru_cache(maxsize=32)
+def _functions(text: str) -> dict[int, ast.FunctionDef]:
+    """Functions by the lines of their `def` and decorators: of several on one line, the outermost."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[int, ast.FunctionDef] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            for line in (node.lineno, *(d.lineno for d in node.decorator_list)):
+                found.setdefault(line, node)
+    return found
+
+
+def line_of(texts: Mapping[str, str], file: str, number: int) -> str:
+    """Line `number` (from 1) of a project file, empty where there is none."""
+    lines = texts.get(file, "").split("\n")
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def characters(line: str, offset: int) -> int:
+    """A column in UTF-8 bytes as one in characters."""
+    return len(line.encode()[:offset].decode("utf-8", "ignore"))

@@ -1,0 +1,454 @@
+"""Finds compilers, libraries and headers: in the installed wheels, in CUDA_HOME, on PATH; no compiler is imported or loaded."""
+
+from __future__ import annotations
+
+import binascii
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tilec.frontends.base import ToolSearch
+from tilec.frontends.tools.digests import DigestTable, actual_rows
+from tilec_runtime.errors import TilecError, ToolchainError, UsageError
+
+used: set[str] = set()
+"""Every tool that this process was given: a build remembers their file status."""
+
+FIX = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """A tool, library or directory that was found.
+
+    Attributes:
+        name: as in `find_tool`.
+        path: where it is (absolute).
+        version: such as `13.4.92`; empty where nothing says it.
+        digest: SHA-256 of its bytes (of the file list for headers); empty where it was not asked for.
+        origin: `wheel`, `CUDA_HOME` or `PATH`.
+    """
+
+    name: str
+    path: str
+    version: str = ""
+    digest: str = ""
+    origin: str
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Toolkit release (major, minor) it belongs to; (0, 0) where the version is unknown."""
+        numbers = _numbers(self.version)
+        return (numbers[0], numbers[1]) if len(numbers) >= 2 else (0, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ToolReport:
+    """One row of `survey`: the tool if it was found, every place that was looked at, what is wrong with it, and what needs it."""
+
+    name: str
+    use: str
+    tool: Tool | None
+    looked: tuple[str, ...]
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Root:
+    """A toolkit's directory; `site` is the site-packages directory of wheels."""
+
+    origin: str
+    path: Path
+    site: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    """One row of the tool table: what kind of thing it is, what needs it, and for headers a file that must be there."""
+
+    kind: str
+    use: str
+    sentinel: str = ""
+
+
+_TABLE: dict[str, _Row] = {
+    "libnvrtc": _Row(kind="lib", use="compiles CUDA C++"),
+    "libnvrtc-builtins": _Row(kind="lib", use="part of NVRTC"),
+    "ptxas": _Row(kind="bin", use="verifies PTX"),
+    "headers": _Row(kind="include", use="CUDA headers", sentinel="cuda_fp16.h"),
+    "crt-headers": _Row(kind="include", use="CUDA headers", sentinel="crt/host_defines.h"),
+    "cccl-headers": _Row(kind="include", use="CUB, Thrust, libcu++", sentinel="cccl/cuda/std/cstdint"),
+    "nvcc": _Row(kind="bin", use='CUDA C++ with compiler = "nvcc"'),
+    "cudafe++": _Row(kind="bin", use="part of nvcc"),
+    "cicc": _Row(kind="bin", use="part of nvcc"),
+    "fatbinary": _Row(kind="bin", use="part of nvcc"),
+    "tileiras": _Row(kind="bin", use="compiles Tile IR"),
+    "tileirdisasm": _Row(kind="bin", use="tilec inspect --tileir --raw"),
+    "libnvfatbin": _Row(kind="lib", use="--emit fatbin"),
+    "libnvJitLink": _Row(kind="lib", use="links device code"),
+    "libnvvm": _Row(kind="lib", use="compiles NVVM IR"),
+    "cuobjdump": _Row(kind="bin", use="tilec inspect"),
+    "nvdisasm": _Row(kind="bin", use="tilec inspect --sass"),
+}
+
+
+def find_tool(name: str, search: ToolSearch) -> Tool:
+    """A tool (`ptxas`), library (`libnvrtc`) or include directory (`headers`), with version and digest.
+
+    Raises:
+        ToolchainError: it is nowhere, or outside of the range `search.cuda`; the message lists every place that was looked at.
+        UsageError: `search.cuda` is no version range.
+    """
+    return require((name,), search)[name]
+
+
+def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:
+    """Several tools as one set: all there, of one toolkit release, in the range `search.cuda`.
+
+    Raises:
+        ToolchainError: one names everything that is missing or does not fit.
+        UsageError: `search.cuda` is no version range.
+    """
+    found: dict[str, Tool] = {}
+    missing: list[str] = []
+    places: list[str] = []
+    for name in names:
+        tool, looked = locate(name, search)
+        if tool is None:
+            missing.append(name)
+            places.extend(p for p in looked if p not in places)
+        else:
+            found[name] = tool
+            used.add(tool.path)
+    if missing:
+        have = ", ".join(f"{t.name} {t.version} ({t.origin})" for t in found.values())
+        half = f"the toolchain is half installed (there is {have}): " if found else ""
+        listing = "".join(f"\n    {place}" for place in places)
+        raise ToolchainError(f"{half}{_listed(missing)} not found; looked for:{listing}", fix=FIX)
+    _check_release(found.values(), search)
+    if digest:
+        table = DigestTable(search.state_dir)
+        # The three header rows are one directory.
+        digests = {path: _digest(tool, table, verify=search.verify) for path, tool in {t.path: t for t in found.values()}.items()}
+        found = {name: dataclasses.replace(tool, digest=digests[tool.path]) for name, tool in found.items()}
+    return found
+
+
+def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]:
+    """The first place of a tool in search order, without its digest, and every path that was looked at up to there."""
+    row = _TABLE[name]
+    looked: list[str] = []
+    for root in _roots(search):
+        for path in _candidates(name, row, root):
+            looked.append(str(path))
+            hit = _existing(path, row)
+            if hit is not None:
+                return Tool(name=name, path=str(hit), version=_version(name, hit, root, search), origin=root.origin), tuple(looked)
+    if not looked:
+        looked.append("site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)")
+    return None, tuple(looked)
+
+
+def survey(search: ToolSearch) -> list[ToolReport]:
+    """Every tool that tilec can use: where it is, or where it was looked for; what is wrong is a field, never an exception."""
+    reports = []
+    for name, row in _TABLE.items():
+        try:
+            tool, looked = locate(name, search)
+            problem = "" if tool else "not found"
+            if tool and search.cuda and tool.release != (0, 0) and not check_range(tool.version, search.cuda):
+                problem = f"version {tool.version} is outside of the range {search.cuda}"
+        except (TilecError, OSError) as exc:
+            tool, looked, problem = None, (), str(exc)
+        reports.append(ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem))
+    releases = {r.tool.release for r in reports if r.tool and r.tool.release != (0, 0) and r.name != "cccl-headers"}
+    if len(releases) > 1:
+        newest = max(releases)
+        reports = [
+            dataclasses.replace(r, problem=f"of release {r.tool.release[0]}.{r.tool.release[1]}, others are of {newest[0]}.{newest[1]}")
+            if r.tool and not r.problem and r.name != "cccl-headers" and r.tool.release not in {newest, (0, 0)}
+            else r
+            for r in reports
+        ]
+    return reports
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------------------
+
+_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
+
+
+def check_range(version: str, wanted: str) -> bool:
+    """Whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`; an empty range takes any.
+
+    Raises:
+        UsageError: `wanted` is no range.
+    """
+    have = _numbers(version)
+    for clause in filter(None, (c.strip() for c in wanted.split(","))):
+        match = _CLAUSE.fullmatch(clause)
+        if match is None or (match[3] and match[1] not in ("==", "!=")):
+            raise UsageError(f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"')
+        bound = _numbers(match[2])
+        width = max(len(have), len(bound))
+        left, right = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
+        prefix = have[: len(bound)] == bound
+        holds = {
+            ">=": left >= right,
+            "<=": left <= right or prefix,
+            ">": left > right,
+            "<": left < right,
+            # A toolkit has three numbers; `==13.4` means the release.
+            "==": prefix,
+            "!=": not prefix,
+            "~=": left >= right and have[: len(bound) - 1] == bound[:-1],
+        }[match[1]]
+        if not holds:
+            return False
+    return True
+
+
+def _check_release(tools: Iterable[Tool], search: ToolSearch) -> None:
+    # CCCL has a version line of its own.
+    known = [t for t in tools if t.release != (0, 0) and t.name != "cccl-headers"]
+    if len({t.release for t in known}) > 1:
+        listing = "".join(f"\n    {t.name} {t.version} ({t.origin}: {t.path})" for t in known)
+        raise ToolchainError(
+            f"the toolchain is mixed, its parts are of different CUDA releases:{listing}",
+            cause="some of the wheels were upgraded alone, or only part of a toolkit is installed",
+            fix=f'{FIX}; or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")',
+        )
+    for tool in known:
+        if search.cuda and not check_range(tool.version, search.cuda):
+            raise ToolchainError(
+                f"{tool.name} is of version {tool.version}, the manifest wants cuda {search.cuda} ({tool.origin}: {tool.path})",
+                fix="change the range in [toolchain], or install a toolkit in it: " + FIX,
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in re.findall(r"\d+", version)[:4])
+
+
+def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
+    if root.site is not None:
+        owner = _owner(root.site, path if _TABLE[name].kind != "include" else path / _TABLE[name].sentinel)
+        if owner is not None:
+            return owner[0]
+    if _TABLE[name].kind == "bin":
+        try:
+            return DigestTable(search.state_dir).fact("version", path.resolve(), lambda: _ask_version(path, search))
+        except OSError:
+            return ""
+    suffix = re.search(r"\.so\.(\d+\.\d+[\d.]*)$", path.resolve().name)
+    return suffix[1] if suffix else _root_version(root.path)
+
+
+def _ask_version(path: Path, search: ToolSearch) -> str:
+    try:
+        from tilec.frontends.tools.run import run_tool  # versions are asked for once per state of a tool's file
+
+        done = run_tool([str(path), "--version"], timeout=20, env={"PATH": search.path})
+    except ToolchainError:
+        return ""
+    match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout) or re.search(r"release (\d+\.\d+)", done.stdout)
+    return match[1] if match else ""
+
+
+def _root_version(root: Path) -> str:
+    try:
+        return str(json.loads((root / "version.json").read_bytes())["cuda"]["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    for include in _include_dirs(root):
+        try:
+            match = re.search(rb"#define\s+CUDA_VERSION\s+(\d+)", (include / "cuda.h").read_bytes())
+        except OSError:
+            continue
+        if match:
+            return f"{int(match[1]) // 1000}.{int(match[1]) % 1000 // 10}"
+    return ""
+
+
+# --- places -----------------------------------------------------------------------------------------------------------------------
+
+
+def _roots(search: ToolSearch) -> Iterator[_Root]:
+    wheels, system = _wheel_roots(), _system_roots(search)
+    yield from (system + wheels) if search.prefer == "system" else (wheels + system)
+
+
+def wheel_programs(name: str) -> list[Path]:
+    """Where the installed wheels have a program, the newest toolkit first; whether it is there is not looked at."""
+    return [root.path / "bin" / name for root in _wheel_roots()]
+
+
+def _wheel_roots() -> list[_Root]:
+    # A top-level find_spec imports nothing.
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        spec = None
+    roots = []
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        base = Path(location)
+        try:
+            names = [e.name for e in os.scandir(base) if re.fullmatch(r"cu\d+", e.name)]
+        except OSError:
+            continue
+        roots += [
+            _Root(origin="wheel", path=base / n, site=base.parent) for n in sorted(names, key=lambda n: -int(n[2:])) if int(n[2:]) >= 13
+        ]
+    return roots
+
+
+def _system_roots(search: ToolSearch) -> list[_Root]:
+    roots = []
+    if search.cuda_home:
+        roots.append(_Root(origin="CUDA_HOME", path=Path(search.cuda_home)))
+    for entry in search.path.split(os.pathsep):
+        folder = Path(entry)
+        if not entry or not folder.is_absolute():
+            continue
+        driver = next((folder / n for n in ("nvcc", "ptxas") if (folder / n).is_file()), None)
+        if driver is None:
+            continue
+        home = driver.resolve().parent.parent
+        if any((include / "cuda.h").is_file() for include in _include_dirs(home)):
+            roots.append(_Root(origin="PATH", path=home))
+        else:
+            roots.append(_Root(origin="PATH", path=folder))
+    return roots
+
+
+def _include_dirs(root: Path) -> tuple[Path, ...]:
+    return (root / "include", root / "targets" / "x86_64-linux" / "include", root / "targets" / "sbsa-linux" / "include")
+
+
+def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
+    base = root.path
+    if row.kind == "include":
+        return _include_dirs(base)[: 1 if root.site else 3]
+    if row.kind == "bin":
+        inside = (base / "nvvm" / "bin" / name,) if name == "cicc" else (base / "bin" / name,)
+        return (*inside, base / name) if root.origin == "PATH" else inside
+    folders: tuple[str, ...] = ("lib",) if root.site else ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    if name == "libnvvm" and not root.site:
+        folders = ("nvvm/lib64", "nvvm/lib", *folders)  # a toolkit keeps it apart from its other libraries
+    return tuple(base / folder / f"{name}.so" for folder in folders)
+
+
+def _existing(path: Path, row: _Row) -> Path | None:
+    if row.kind == "include":
+        return path if (path / row.sentinel).is_file() else None
+    if row.kind == "bin":
+        return path if path.is_file() and os.access(path, os.X_OK) else None
+    try:
+        names = [e.name for e in os.scandir(path.parent) if e.name == path.name or e.name.startswith(path.name + ".")]
+    except OSError:
+        return None
+    # `libnvrtc.so` and `libnvrtc.so.13` are links to one file where both are there.
+    hits = [path.parent / n for n in sorted(names, key=lambda n: (len(n), n)) if re.fullmatch(r".*\.so[\d.]*", n)]
+    return next((h for h in hits if h.is_file()), None)
+
+
+# --- wheels' file lists -----------------------------------------------------------------------------------------------------------
+
+
+def _owner(site: Path, path: Path) -> tuple[str, str, int] | None:
+    """Version, SHA-256 and size that the wheel of a file states for it."""
+    try:
+        key = path.relative_to(site).as_posix() + ","
+    except ValueError:
+        return None
+    for info, record in _records(site):
+        start = record.find(key) if record.startswith(key) else record.find("\n" + key) + 1
+        if start == 0 and not record.startswith(key):
+            continue
+        fields = record[start:].split("\n", 1)[0].strip().split(",")
+        digest, size = fields[-2], fields[-1]
+        return info, _hex(digest), int(size) if size.isdigit() else -1
+    return None
+
+
+def _hex(field: str) -> str:
+    kind, _, text = field.partition("=")
+    if kind != "sha256":
+        return ""
+    try:
+        return binascii.a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)).hex()
+    except ValueError:
+        return ""
+
+
+def _records(site: Path) -> tuple[tuple[str, str], ...]:
+    """(version, RECORD) of every NVIDIA wheel of a site-packages directory."""
+    try:
+        # Installing, upgrading or removing a wheel changes the directory's time.
+        return _read_records(str(site), site.stat().st_mtime_ns)
+    except OSError:
+        return ()
+
+
+@functools.lru_cache(maxsize=8)
+def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
+    del mtime  # part of the key only
+    found = []
+    for name in sorted(e.name for e in os.scandir(site) if e.name.startswith("nvidia_") and e.name.endswith(".dist-info")):
+        try:
+            text = Path(site, name, "RECORD").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found.append((name[: -len(".dist-info")].rpartition("-")[2], text))
+    return tuple(found)
+
+
+# --- digests ----------------------------------------------------------------------------------------------------------------------
+
+
+def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
+    path = Path(tool.path)
+    site = _site(tool)
+    try:
+        if _TABLE[tool.name].kind == "include":
+            return _headers_digest(path, site, table, verify=verify)
+        owner = _owner(site, path) if site and not verify else None
+        if owner and owner[1] and owner[2] == path.stat().st_size:
+            return owner[1]
+        return table.sha256(path.resolve())
+    except OSError as exc:
+        raise ToolchainError(f"cannot read {tool.name}: {exc}", fix=FIX) from exc
+
+
+def _site(tool: Tool) -> Path | None:
+    if tool.origin != "wheel":
+        return None
+    return next((p.parent for p in Path(tool.path).parents if p.name == "nvidia"), None)
+
+
+def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, verify: bool) -> str:
+    """Digest of the toolkit's headers: the wheels' file lists, or the files that state a system toolkit's versions."""
+    if site is not None:
+        prefix = include.relative_to(site).as_posix() + "/"
+        lines = sorted(
+            line.strip() for _, record in _records(site) if prefix in record for line in record.splitlines() if line.startswith(prefix)
+        )
+        if verify:
+            lines = sorted(actual_rows(site, lines))
+        if lines:
+            return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    state = hashlib.sha256()
+    for name in ("../version.json", "cuda.h", "cuda_fp16.hpp", "crt/host_config.h", "cccl/cuda/std/__cccl/version.h"):
+        path = include / name
+        state.update(f"{name}:{table.sha256(path) if path.is_file() else ''}\n".encode())
+    return state.hexdigest()

@@ -1,0 +1,125 @@
+"""Runs tileiras: Tile IR bytecode in, a cubin out; one private directory per run, a time limit, no environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilec.frontends.tools.python_errors import line_of
+from tilec.frontends.tools.run import Completed, command_line, run_tool
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target
+
+# Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4 under address-space randomization: an
+# f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16 matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of
+# these majors, whose tensor cores are of the same kind, count as they do. That matmul and a layer norm gave 1 output in 5 runs for each
+# of sm_80 to sm_90, sm_120 and sm_121.
+_VARYING_MAJORS = (10, 11)
+_INPUT, _OUTPUT = "kernel.tileirbc", "kernel.cubin"
+_TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
+_PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """A cubin, whether another run gives the same bytes, and what tileiras warned of."""
+
+    cubin: bytes
+    reproducible: bool
+    warnings: tuple[Diagnostic, ...]
+
+
+def assemble(
+    bytecode: bytes,
+    *,
+    tileiras: str,
+    target: str,
+    opt: int,
+    lineinfo: bool,
+    debug: bool = False,
+    timeout: float,
+    texts: Mapping[str, str],
+    kernel: str,
+) -> Assembled:
+    """Assemble bytecode for `target` (`sm_90`).
+
+    Args:
+        bytecode: Tile IR of one kernel.
+        tileiras: path of the assembler; it finds ptxas and libnvvm next to itself.
+        target: plain architecture name.
+        opt: optimisation level, 0 to 3.
+        lineinfo: keep source lines, and with them the PTX text, in the cubin: about twice its size.
+        debug: make code for a debugger, whatever `opt` says: it knows its functions and lines, for Tile IR has no variables.
+        timeout: seconds it may take.
+        texts: the project's source files, for places in messages.
+        kernel: name, for messages.
+
+    Raises:
+        CompileError: tileiras refuses the code, crashes or runs out of time.
+        ToolchainError: it cannot be started.
+    """
+    told = ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *told]
+    # At the time limit, the ptxas of tileiras may write there until the worker ends.
+    with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
+        Path(folder, _INPUT).write_bytes(bytecode)
+        # ptxas and the intermediate files of tileiras go to TMPDIR.
+        done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
+        output = Path(folder, _OUTPUT)
+        cubin = output.read_bytes() if done.rc == 0 and not done.timed_out and output.is_file() else b""
+    if not cubin:
+        command = command_line(["tileiras", *argv[1:]])
+        raise _failure(done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel)
+    reproducible = done.fixed or Target.parse(target).cc[0] not in _VARYING_MAJORS
+    return Assembled(cubin=cubin, reproducible=reproducible, warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"))
+
+
+def _failure(done: Completed, *, command: str, target: str, timeout: float, texts: Mapping[str, str], kernel: str) -> CompileError:
+    log = (done.stderr + done.stdout).strip()
+    diagnostics = tileiras_diagnostics(done.stderr, texts)
+    cause, fix = "", ""
+    if done.timed_out:
+        what = f"tileiras took more than {timeout:g} s for kernel {kernel!r} on {target}, and was stopped"
+        cause = "large tiles take long to compile, most of all for sm_80"
+        fix = "use a smaller tile size, or raise [toolchain] timeout"
+    elif done.rc < 0:
+        what = f"tileiras crashed ({_signal_name(-done.rc)}) on kernel {kernel!r} for {target}"
+        cause = "a bug of tileiras, or not enough memory for it"
+        fix = "try a smaller tile size or another opt_level, and report the kernel to NVIDIA"
+    elif done.rc == 0:
+        what = f"tileiras wrote nothing for kernel {kernel!r} on {target}"
+        cause = "the disk of the temporary directory is full, or the toolchain is half installed"
+    else:
+        first = diagnostics[0].message if diagnostics else (log.splitlines() or [f"exit status {done.rc}"])[-1]
+        what = f"tileiras refuses kernel {kernel!r} for {target}: {first}"
+    return CompileError(what, diagnostics=diagnostics, log=log, command=command, cause=cause, fix=fix, overtime=done.timed_out)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def tileiras_diagnostics(stderr: str, texts: Mapping[str, str], *, severity: str = "error") -> tuple[Diagnostic, ...]:
+    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where they are in a project file."""
+    found: list[Diagnostic] = []
+    for raw in stderr.splitlines():
+        located, plain = _TILEIRAS.search(raw), _PLAIN.match(raw)
+        if located:
+            kind, message = located[4].lower(), located[5].strip()
+            line = int(located[2] or 0)
+            place = Location(file=located[1], line=line, column=int(located[3] or 0)) if located[1] in texts else None
+            excerpt = line_of(texts, located[1], line)
+        elif plain:
+            kind, message, place, excerpt = plain[1].lower(), plain[2].strip(), None, ""
+        else:
+            continue
+        if kind.replace("fatal", "error") == severity and message:
+            found.append(Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt))
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,245 @@
+"""What the manifest says of a Triton kernel's parameters, as types, constants and facts for its compiler, and as slots for a launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tilec.frontends.triton import api as api
+from tilec.frontends.triton.declare import DESCRIPTOR, HOW, Declared
+from tilec.frontends.triton.facts import Facts
+from tilec_runtime.errors import CompileError, Diagnostic, ExpressionError, Location
+from tilec_runtime.model import expr
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
+from tilec_runtime.model.suggest import did_you_mean
+from tilec_runtime.model.tensormap import GRANULE, MOST_RANK, TensorMap
+
+_ADDRESS = re.compile(r"\s*(\w+)\.ptr\s*")
+_INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+_ALIGNED = 16
+# The first architecture with an engine that copies by tensor maps.
+OLDEST_MAPS = (9, 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """A kernel's parameters, bound for one variant.
+
+    Attributes:
+        types: Triton's type of each parameter, `constexpr` for constants.
+        constants: values of constants, by place in the function.
+        divisible: places of parameters that are known to be divisible by 16.
+        abi: what a launch packs.
+    """
+
+    types: dict[str, str]
+    constants: dict[int, Any]
+    divisible: tuple[int, ...]
+    abi: tuple[AbiSlot, ...]
+
+
+def bind(job: Job, kernel: Declared) -> Bound:
+    """Bind every parameter of a kernel's function for one variant.
+
+    Raises:
+        CompileError: kernel and manifest do not fit together; names every parameter that is concerned.
+    """
+    binder = _Binder(job, kernel)
+    for index, param in enumerate(kernel.params):
+        try:
+            binder.parameter(index, param)
+        except _MismatchError as exc:
+            binder.problems.append(Diagnostic(message=exc.what, location=binder.place(param.name), hint=exc.hint))
+    if binder.problems:
+        first = binder.problems[0]
+        raise CompileError(
+            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first.message}",
+            diagnostics=tuple(binder.problems),
+            fix=first.hint,
+        )
+    # The addresses of scratch memory are null but where the compiler says that the kernel needs some.
+    hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
+    return Bound(types=binder.types, constants=binder.constants, divisible=tuple(binder.divisible), abi=(*binder.slots, *hidden))
+
+
+def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
+    """The arguments with what the compiler made of each tensor descriptor; None where it made another number of them."""
+    left = list(maps)
+    wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
+    if wanted != len(left):
+        return None
+    return tuple(dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot for slot in abi)
+
+
+def read_by(slot: AbiSlot) -> frozenset[str]:
+    """Names that an argument's expression reads."""
+    return frozenset((expr.parse_box(slot.expr)[0],)) if slot.type == expr.DESCRIPTOR else expr.parse(slot.expr).names
+
+
+class _MismatchError(Exception):
+    """One problem, told by `bind` at the parameter's place."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+
+class _Binder:
+    def __init__(self, job: Job, kernel: Declared) -> None:
+        self._job = job
+        self._decl = kernel.decl
+        self._described = kernel.described
+        self._axes: dict[str, AxisValue] = dict(job.variant.axes)
+        self._params = {p.name: p for p in job.spec.params}
+        self._facts = Facts(job.spec.params, job.variant)
+        self._absent = frozenset(fact.param for fact in job.variant.assume if fact.absent)
+        self._given: Sequence[AbiSlot] = job.spec.abi
+        self._taken = 0
+        self.types: dict[str, str] = {}
+        self.constants: dict[int, Any] = {}
+        self.divisible: list[int] = []
+        self.slots: list[AbiSlot] = []
+        self.problems: list[Diagnostic] = []
+
+    def place(self, name: str) -> Location:
+        """Where a parameter stands."""
+        found = next((p.location for p in self._decl.params if p.name == name), None)
+        return found or self._decl.location
+
+    def parameter(self, index: int, param: api.Parameter) -> None:
+        """Bind one parameter of the function.
+
+        Raises:
+            _MismatchError: it cannot be.
+        """
+        if param.constant:
+            self._constant(index, param)
+            return
+        slot = self._slot(param)
+        if slot is not None and slot.type in ("ptr", expr.DESCRIPTOR) and self._absent & read_by(slot):
+            # Triton passes None as a constant: what the kernel does with the tensor is not compiled.
+            self.types[param.name], self.constants[index] = "constexpr", None
+            return
+        if slot is not None and self._absent & read_by(slot):  # the extent or stride of a tensor that is not there
+            slot = dataclasses.replace(slot, expr="0")
+        if slot is not None and slot.type == expr.DESCRIPTOR:
+            self._descriptor(param, slot)
+            return
+        if param.name in self._described:
+            raise _MismatchError(DESCRIPTOR.format(param.name), HOW)
+        if slot is None:
+            self._constant(index, param)
+            return
+        if self._is_one(param, slot):
+            # Triton drops an argument that is 1 from the entry point, as it does with constants.
+            self.types[param.name], self.constants[index] = "constexpr", 1
+            return
+        self.types[param.name] = self._type(param, slot)
+        if self._is_aligned(param, slot):
+            self.divisible.append(index)
+        self.slots.append(slot)
+
+    def _slot(self, param: api.Parameter) -> AbiSlot | None:
+        """What a launch packs for a parameter; None where it is an axis of the matrix."""
+        if self._given:
+            if self._taken >= len(self._given):
+                raise _MismatchError(f"args give nothing for parameter {param.name!r}", "args list every parameter that is no tl.constexpr")
+            self._taken += 1
+            return self._given[self._taken - 1]
+        stated = self._params.get(param.name)
+        if stated is None and param.name in self._axes:
+            return None
+        if stated is None:
+            close = did_you_mean(param.name, [*self._params, *self._axes]).removeprefix("; ")
+            what = f"neither params nor an axis of the matrix says what parameter {param.name!r} is"
+            raise _MismatchError(what, close or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr")
+        if stated.kind is ParamKind.TENSOR:
+            return AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)
+        if stated.kind is ParamKind.PTR:
+            return AbiSlot(type="ptr", expr=param.name, size=8, align=8)
+        if stated.kind is ParamKind.STRUCT:
+            raise _MismatchError(f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars")
+        size = DTYPES[self._dtype(stated)].bytes
+        return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
+
+    def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
+        """A tensor that is passed as its map, its extents and its strides, which is what Triton's own launcher passes of a descriptor."""
+        name, box = expr.parse_box(slot.expr)
+        stated = self._params.get(name)
+        if stated is None or stated.kind is not ParamKind.TENSOR:
+            raise _MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
+        if self._job.target.cc < OLDEST_MAPS:
+            what = f"{param.name!r} is a tensor descriptor made on the host, which {self._job.target} has no copy engine for"
+            raise _MismatchError(what, "limit the kernel to sm_90 and newer: [[override]] with targets")
+        if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
+            raise _MismatchError(f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}")
+        if stated.align % GRANULE:
+            what = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
+            raise _MismatchError(what, f"params.{name}.aligned = {GRANULE}: launches then verify it")
+        try:
+            extents = [part.evaluate(self._axes) for part in box]
+        except ExpressionError as error:
+            raise _MismatchError(error.what, "the extents of a box are numbers and axes of the matrix") from error
+        sizes = [extent for extent in extents if type(extent) is int and extent > 0 and not extent & (extent - 1)]
+        if len(sizes) != len(extents):
+            raise _MismatchError(f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}")
+        dtype = self._dtype(stated)
+        if dtype not in api.NAMES:
+            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+        self.types[param.name] = api.descriptor_type(dtype, sizes)
+        self.slots.append(AbiSlot(type=expr.DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align))
+        self.slots += [AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4) for k in range(stated.rank)]
+        self.slots += [AbiSlot(type="i64", expr=f"{name}.stride[{k}]", size=8, align=8) for k in range(stated.rank)]
+
+    def _constant(self, index: int, param: api.Parameter) -> None:
+        if param.name in self._params:
+            what = f"{param.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
+            raise _MismatchError(what, f"make it an axis of [kernel.{self._job.spec.name}.matrix]")
+        value: Any = self._axes.get(param.name, param.default)
+        if isinstance(value, str) and value in api.NAMES:
+            value = api.dtype(value)
+        self.types[param.name], self.constants[index] = "constexpr", value
+
+    def _type(self, param: api.Parameter, slot: AbiSlot) -> str:
+        """Triton's name of a parameter's type, held against the function's annotation."""
+        address = _ADDRESS.fullmatch(slot.expr)
+        if slot.type == "ptr":
+            stated = self._params.get(address[1] if address else slot.expr.strip())
+            if stated is None or not (stated.dtype or param.dtype):
+                raise _MismatchError(f"nothing says the dtype of what {param.name!r} points to", f"write it as params.{param.name}.dtype")
+            dtype = self._dtype(stated) if stated.dtype else param.dtype
+        else:
+            dtype = slot.type
+        if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
+            said = f"a pointer to {param.dtype}" if param.pointer else param.dtype
+            packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
+            raise _MismatchError(f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}")
+        if dtype not in api.NAMES:
+            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+        if slot.type != "ptr" and DTYPES[dtype].kind == "float" and DTYPES[dtype].bits == 8:
+            raise _MismatchError(f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value")
+        name = api.NAMES[dtype]
+        return f"*{name}" if slot.type == "ptr" else {"i1": "u1"}.get(name, name)
+
+    def _dtype(self, param: Param) -> str:
+        name = str(self._axes.get(param.dtype, param.dtype))
+        if name not in DTYPES:
+            raise _MismatchError(f"parameter {param.name!r} has no dtype that tilec knows", f"write it as params.{param.name}.dtype")
+        return name
+
+    def _is_one(self, param: api.Parameter, slot: AbiSlot) -> bool:
+        return param.value and slot.type in _INTEGERS and self._facts.constant(slot.expr) == 1
+
+    def _is_aligned(self, param: api.Parameter, slot: AbiSlot) -> bool:
+        if not param.align:
+            return False
+        address = _ADDRESS.fullmatch(slot.expr)
+        if slot.type == "ptr":
+            return address is not None and self._facts.alignment(address[1]) % _ALIGNED == 0
+        return slot.type in _INTEGERS and self._facts.divisor(slot.expr) % _ALIGNED == 0
