@@ -33,7 +33,7 @@ COMMANDS = {
     "bench": "Time kernels on a GPU, against libraries and what was saved.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses: of tile kernels without a GPU, of all on one.",
-    "profile": "Profile one case with Nsight Compute, and say what holds it up.",
+    "profile": "Profile one case with Nsight Compute.",
     "debug": "Step through one case on a GPU with cuda-gdb.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
