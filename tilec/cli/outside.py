@@ -38,7 +38,7 @@ class Watched:
 
     def command(self, app: App, *options: str) -> list[str]:
         """Return the command line of the process that launches it; options as `alone.command` takes them."""
-        from tilec.runner import alone
+        from tilec.cli import alone
 
         return alone.command(app.manifest_path(), self.path, self.case.name, self.device.ordinal, *options)
 

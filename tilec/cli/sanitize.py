@@ -246,8 +246,8 @@ def _sanitize_on_gpu(
 
 def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, Any]:
     """Run one tool on one case and return how it ended, as JSON values."""
+    from tilec.cli.alone import SMALL, UNSET
     from tilec.cli.outside import report_path, run_outside
-    from tilec.runner.alone import SMALL, UNSET
 
     report = report_path(app, "sanitize", watched.case.name, f".{tool}.report")
     # After an error the kernel ends, not the context: the exit code then is the tool's own.

@@ -44,7 +44,7 @@ def test_the_debugger_starts_on_the_case(debug, folder: Path) -> None:
         "info cuda devices",
     ]
     assert words[0] == "-q"
-    launch = ["tilec.runner.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    launch = ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
     assert words[words.index("--args") + 4 :] == launch
     assert signal.getsignal(signal.SIGINT) is before
 

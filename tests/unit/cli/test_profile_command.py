@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.watched_project import IMAGE, INFO, calls, driver, write_ncu, write_project, write_tool
-from tilec.runner import alone
+from tilec.cli import alone
 from tilec_runtime import _driver
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import DriverError, NoDeviceError
@@ -50,7 +50,7 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     at = {word: run[number + 1] for number, word in enumerate(run[:-1])}
     assert (at["--clock-control"], at["--set"], at["--export"]) == ("none", "basic", str(folder / "a.ncu-rep"))
     assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == ("mangled", "regex:^(scale)$", "1")
-    assert run[-5:] == ["tilec.runner.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    assert run[-5:] == ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
 
 
 @pytest.mark.parametrize("by", ["rules", "table"])

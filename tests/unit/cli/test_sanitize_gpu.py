@@ -48,8 +48,8 @@ def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
     assert [one["--tool"] for one in options] == TOOLS
     assert all((one["--error-exitcode"], one["--destroy-on-device-error"]) == ("86", "kernel") for one in options)
     assert (options[0]["--padding"], options[0]["--report-api-errors"]) == ("65536", "no")
-    launch = ["tilec.runner.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "small"]
-    ends = [call[call.index("tilec.runner.alone") :] for call in called]
+    launch = ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "small"]
+    ends = [call[call.index("tilec.cli.alone") :] for call in called]
     assert ends == [launch, launch, [*launch, "unset"], launch]  # for initcheck alone nothing is written to what a case leaves empty
 
 

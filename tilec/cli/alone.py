@@ -27,7 +27,7 @@ def command(manifest: Path, bundle: Path, case: str, device: int, *options: str)
         device: the GPU's number.
         options: `SMALL`, `UNSET`.
     """
-    return own_command("tilec.runner.alone", str(manifest), str(bundle), case, f"cuda:{device}", *options)
+    return own_command("tilec.cli.alone", str(manifest), str(bundle), case, f"cuda:{device}", *options)
 
 
 def main() -> int:
