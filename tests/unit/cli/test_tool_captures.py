@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES
 from tests.unit.runner import test_run_command
 from tests.watched_project import driver, write_project, write_tool
-from tilec.cli import standby
 from tilec.cli import watch as watching
 from tilec.cli.cases import Opened
 from tilec.cli.main import COMMANDS
@@ -108,18 +106,6 @@ def watch(scene: Scene) -> str:
     manifest = root / "tilec.toml"
     manifest.write_text(manifest.read_text().replace("min-driver", "min-drivr").replace("groups.ci", "gruops.ci"))
 
-    class Here:
-        def __init__(self, words: list[str], folder: Path) -> None:
-            self.words, self.folder = words, folder
-
-        def go(self) -> None:
-            tilec(self.words, {"HOME": str(scene.folder)}, self.folder)
-
-        def prepare(self) -> None:
-            pass
-
-        close = prepare
-
     def save() -> None:
         manifest.write_text(manifest.read_text().replace("min-drivr", "min-driver"))
 
@@ -132,7 +118,7 @@ def watch(scene: Scene) -> str:
             raise KeyboardInterrupt from None
 
     patch = scene.fixture("monkeypatch")
-    patch.setattr(standby, "Standby", Here)
+    patch.setattr(watching, "carry_out", lambda words, folder: tilec(words, {"HOME": str(scene.folder)}, folder))
     patch.setattr(watching, "pause", wait)
     return scene.ran("-C", "acme", "watch", "check").replace("\r\x1b[2K", "\n")  # each line stays until something else is said
 
