@@ -90,8 +90,8 @@ STEPS = (
     Step(words="inspect {bundle} --why vector_add x=f32[1024] y=f32[1024] z=f32[1024]", shows=("sm_90",)),
     Step(words="sanitize reduce_sum --bundle {bundle} --case odd --device cuda", shows=("reduce_sum/odd", "clean")),
     Step(words="sanitize softmax --bundle {bundle} --case odd", shows=("softmax/odd", "clean")),
-    Step(words="profile reduce_sum/16m --bundle {bundle} --out {scratch}/p.ncu-rep", shows=("%", "DRAM|memory")),
-    Step(words="debug reduce_sum/odd --bundle {debug} --ex quit", codes=(0,), shows=("info locals", "stops in")),
+    Step(words="profile reduce_sum/16m --bundle {bundle} --out {scratch}/p.ncu-rep", shows=("Throughput", "report: ")),
+    Step(words="debug reduce_sum/odd --bundle {debug} --ex quit", codes=(0,), shows=("stops in",)),
     debug("reduce_sum/odd", "debug", "reduce_sum.cu:42", "backtrace", "info args", "info locals", shows=(r"n = 1", r"first = ", "sum = ")),
     debug(
         "saxpy/odd[f32]",

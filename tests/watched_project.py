@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-import json
 from pathlib import Path
 
-from tests.dwarf_samples import debug_cubin
-from tests.page_samples import SASS, SOURCE
+from tests.page_samples import SOURCE
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location
@@ -75,16 +72,6 @@ def write_project(folder: Path) -> None:
     write_bundle(folder / "acme.tilec", INFO, lambda _digest: IMAGE)
 
 
-def write_debug_bundle(folder: Path) -> None:
-    """The bundle, with an image that knows its variables."""
-    image = debug_cubin()
-    (kernel,) = INFO.kernels
-    (variant,) = kernel.variants
-    images = tuple(dataclasses.replace(one, digest=sha256(image), size=len(image)) for one in variant.images)
-    changed = dataclasses.replace(kernel, variants=(dataclasses.replace(variant, images=images),))
-    write_bundle(folder / "acme.tilec", dataclasses.replace(INFO, kernels=(changed,)), lambda _digest: image)
-
-
 def write_tool(folder: Path, name: str, script: str) -> Path:
     """A tool in folder/bin that notes in folder/calls how it is called."""
     path = folder / "bin" / name
@@ -96,20 +83,16 @@ def write_tool(folder: Path, name: str, script: str) -> Path:
     return path
 
 
-def write_ncu(folder: Path, raw: str, source: str) -> None:
-    """An ncu that writes a report, and prints these pages of it; what it runs tells what it launched, as `tilec.cli.bare` does."""
-    (folder / "raw.csv").write_text(raw)
-    (folder / "source.csv").write_text(source)
-    (folder / "told.json").write_text(json.dumps({"variant": "scale", "image": sha256(IMAGE), "symbol": "scale"}))
+def write_ncu(folder: Path) -> None:
+    """An ncu that writes a report, and prints its details."""
     write_tool(
         folder,
         "ncu",
-        f'case "$1 $*" in\n"--import "*raw*) cat {folder}/raw.csv ;;\n"--import "*) cat {folder}/source.csv ;;\n'
-        '*) while [ "$1" != --export ]; do shift; done; echo report > "$2"; for last; do :; done\n'
-        f'   cp {folder}/told.json "$last"; echo "==PROF== Disconnected" ;;\nesac',
+        'if [ "$1" = --import ]; then echo "  Speed Of Light"; exit; fi\n'
+        'while [ "$1" != --export ]; do shift; done; echo report > "$2"; echo "==PROF== Disconnected"',
     )
 
 
-def write_nvdisasm(folder: Path) -> None:
-    (folder / "sass.txt").write_text(SASS)
-    write_tool(folder, "nvdisasm", f"cat {folder}/sass.txt")
+def calls(folder: Path) -> list[list[str]]:
+    """The command lines of the tools, in order."""
+    return [text.split("\n") for text in (folder / "calls").read_text().removesuffix("\n--\n").split("\n--\n")]

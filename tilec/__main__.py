@@ -11,7 +11,6 @@ import sys
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # of Python 3.11
     del sys.path[0]  # the current directory, where a project may have a `signal.py` or a `numpy.py`
 
-import os
 import signal
 
 
@@ -19,7 +18,7 @@ def main() -> None:
     """The console script."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a caller may have it ignored
         # While nothing has begun there is nothing to say or to undo. The command takes over when it is ready, and gives back at its end.
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from tilec.cli.main import main as command
 
     command()

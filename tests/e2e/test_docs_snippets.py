@@ -19,7 +19,7 @@ import pytest
 
 import tilec
 import tilec_runtime as runtime
-from tests import bench_samples, sanitizer_samples
+from tests import bench_samples
 from tests.docs_pages import ROOT, Reader, Step, environment, steps, with_nvcc
 from tilec.cli import settings
 from tilec.cli.main import COMMANDS, cli
@@ -219,7 +219,7 @@ def test_no_block_goes_unchecked(step: Step) -> None:
         case "", "bash" | "console":
             check_commands(step)
         case "planned", "text":
-            assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER, sanitizer_samples.SHOWN)
+            assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER)
         case directive, _:
             assert directive in FOLLOWED, f"{step.place}: nothing checks a block of {step.language!r}"
 

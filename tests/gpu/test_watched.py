@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -111,60 +109,26 @@ def watched(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def profiled(folder: Path, case: str, bundle: str) -> dict[str, Any]:
+def test_a_launch_is_profiled(watched: Path) -> None:
     need("ncu")
-    done = tilec(folder, "profile", case, "--bundle", bundle, "--json")
-    if done.returncode == 3 and "ERR_NVGPUCTRPERM" in done.stderr:
+    done = tilec(watched, "profile", "copied_wide/large", "--bundle", "watched.tilec")
+    if "ERR_NVGPUCTRPERM" in done.stdout + done.stderr:
         pytest.skip("this user may not read the GPU's counters, and is told so")
     assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    assert "Memory Throughput" in done.stdout, done.stdout  # ncu's own words
+    assert (watched / ".tilec" / "profile" / "copied_wide.large.ncu-rep").stat().st_size > 0
 
 
-def test_a_copy_is_bound_by_memory(watched: Path) -> None:
-    """With 16 bytes in a thread; what a launch with 4 of them may be bound by is the wait for memory."""
-    document = profiled(watched, "copied_wide/large", "watched.tilec")
-    assert (document["case"], document["variant"]) == ("copied_wide/large", "copied_wide")
-    assert document["summary"]["bound"] == "memory", document["summary"]
-    assert document["summary"]["levels"]["DRAM"] > 60
-    assert document["summary"]["words"][0].startswith("memory bounds it, DRAM most")
-    assert document["summary"]["seconds"] > 0
-    assert document["summary"]["theoretical"] >= document["summary"]["achieved"] > 0
-    assert document["summary"]["stalls"]
-    assert document["lines"][0]["place"] == f"bounds.cu:{line_of('bounds.cu', 'with enough under way')}"
-    assert Path(document["report"]).stat().st_size > 0
-
-
-def test_a_kernel_of_ptx_is_profiled_by_its_instructions(project: Path) -> None:
-    """A copy of 4 bytes in a thread: on some GPUs memory bounds it, on faster ones it waits for memory."""
-    document = profiled(project, "twice/large", "watched.tilec")
-    assert document["summary"]["bound"] in ("memory", "memory_latency"), document["summary"]
-    assert document["summary"]["stalls"].get("long_scoreboard", 0) > 50
-    assert document["note"] == "no source lines: the launch took code that the driver compiled"
-
-
-@pytest.mark.parametrize(
-    ("case", "bound", "words"),
-    [
-        ("waiting/some", "memory_latency", "it waits for memory"),
-        ("conflicted/some", "memory", "memory bounds it, L1 and shared memory most"),
-    ],
-)
-def test_what_bounds_a_kernel(watched: Path, case: str, bound: str, words: str) -> None:
-    summary = profiled(watched, case, "watched.tilec")["summary"]
-    assert summary["bound"] == bound, summary
-    assert summary["words"][0].startswith(words)
-    assert (summary["shared_cost"] or 1) > 20 if case == "conflicted/some" else summary["theoretical"] < 25
-
-
+# Each case, the tool that finds its defect, and the source line with the defect.
 DEFECTS = [
-    ("beyond/tail", "memcheck", "out of bounds", "four elements behind the end", ("y", [300], 4)),
-    # y ends where the driver may put x: it is found because tilec keeps them apart.
-    ("beyond/neighbour", "memcheck", "out of bounds", "four elements behind the end", ("y", [512], 4)),
-    ("skewed/some", "memcheck", "misaligned address", "16 bytes at an address that 4 divides", ("y", [1], 4)),
-    ("narrow/some", "memcheck", "out of bounds", "there is no such shared memory", ("", [], 128)),
-    ("unset/some", "initcheck", "uninitialized read", "nothing has written y", ("y", None, 300)),
-    ("parted/some", "synccheck", "barrier", "the other half of the warp waits elsewhere", ("", [], None)),
+    ("beyond/tail", "memcheck", "four elements behind the end"),
+    # y ends where the driver may put x: memcheck finds it because of the padding between them.
+    ("beyond/neighbour", "memcheck", "four elements behind the end"),
+    ("skewed/some", "memcheck", "16 bytes at an address that 4 divides"),
+    ("narrow/some", "memcheck", "there is no such shared memory"),
+    ("unset/some", "initcheck", "nothing has written y"),
+    ("parted/some", "synccheck", "the other half of the warp waits elsewhere"),
+    ("turned/some", "racecheck", "no barrier in between"),
 ]
 
 
@@ -172,48 +136,26 @@ def line_of(file: str, text: str) -> int:
     return next(number for number, line in enumerate((WATCHED / file).read_text().splitlines(), 1) if text in line)
 
 
-def sanitized(folder: Path, case: str, tool: str) -> tuple[int, dict[str, Any]]:
+def sanitized(folder: Path, case: str, tool: str) -> subprocess.CompletedProcess[str]:
     need("compute-sanitizer")
     kernel, _, name = case.partition("/")
-    words = (kernel, "--case", name, "--device", "cuda", "--tool", tool, "--timeout", "120", "--bundle", "watched.tilec", "--json")
-    done = tilec(folder, "sanitize", *words)
-    if done.returncode == 3 and "cannot work on" in done.stderr:
-        pytest.skip("compute-sanitizer does not work on this machine, and that is told")
-    assert done.stdout, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    (case_found,) = document["cases"]
-    return done.returncode, case_found
+    done = tilec(folder, "sanitize", kernel, "--case", name, "--device", "cuda", "--tool", tool, "--bundle", "watched.tilec")
+    if "Device not supported" in done.stdout:
+        pytest.skip("compute-sanitizer does not work on this machine")
+    return done
 
 
-@pytest.mark.parametrize(("case", "tool", "kind", "line", "element"), DEFECTS)
-def test_planted_defects_are_found_at_their_lines(
-    watched: Path, case: str, tool: str, kind: str, line: str, element: tuple[str, list[int] | None, int | None]
-) -> None:
-    code, found = sanitized(watched, case, tool)
-    assert (code, found["status"]) == (86, "findings"), found
-    place = {"file": "planted.cu", "line": line_of("planted.cu", line), "column": 0}
-    (finding,) = [one for one in found["findings"] if one["location"] == place]
-    parameter, index, count = element
-    assert (finding["tool"], finding["kind"], finding["parameter"]) == (tool, kind, parameter)
-    assert index is None or finding["index"] == index
-    assert count is None or finding["count"] == count
-    assert (len(finding["block"]), len(finding["thread"])) == (3, 3)
-
-
-def test_a_race_in_shared_memory_is_found_with_both_its_lines(watched: Path) -> None:
-    code, found = sanitized(watched, "turned/some", "racecheck")
-    assert (code, len(found["findings"])) == (86, 1), found
-    race = found["findings"][0]
-    lines = {race["location"]["line"], race["other"]["location"]["line"]}
-    assert (race["kind"], lines) == ("read-write race", {(second := line_of("planted.cu", "no barrier in between")) - 1, second})
-    assert race["count"] > 100
-    assert sum(race["thread"]) + sum(race["other"]["thread"]) == 127  # the threads that share an element
+@pytest.mark.parametrize(("case", "tool", "line"), DEFECTS)
+def test_planted_defects_are_found_at_their_lines(watched: Path, case: str, tool: str, line: str) -> None:
+    done = sanitized(watched, case, tool)
+    assert done.returncode == 86, done.stdout + done.stderr
+    assert f"planted.cu:{line_of('planted.cu', line)}" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
 def test_a_good_kernel_is_clean(watched: Path, tool: str) -> None:
-    code, found = sanitized(watched, "fine/some", tool)
-    assert (code, found["status"], found["findings"], found["notes"]) == (0, "clean", [], []), found
+    done = sanitized(watched, "fine/some", tool)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_debugger_stops_in_the_kernel(project: Path) -> None:

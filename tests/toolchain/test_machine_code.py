@@ -43,10 +43,6 @@ def test_every_instruction_is_read(tmp_path: Path, target: str) -> None:
     # Each takes 16 bytes; the code's size says how many there are.
     assert image.info.resources.code == 16 * len(found)
     assert [one.address for one in found] == list(range(0, 16 * len(found), 16))
-    assert mix(found, image.info.target.cc).warnings == tuple(
-        f"4 {what} of 4 bytes or less at neighbouring addresses: {what} of 16 bytes would do where these are aligned"
-        for what in ("loads", "stores")
-    )
 
 
 def test_wide_accesses(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import io
 import itertools
@@ -11,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ COMMANDS = {
     "bench": "Time kernels on a GPU, against libraries and what was saved.",
     "tune": "Find the fastest variants of a kernel on a GPU.",
     "sanitize": "Find races and bad accesses: of tile kernels without a GPU, of all on one.",
-    "profile": "Profile one case with Nsight Compute, and say what holds it up.",
+    "profile": "Profile one case with Nsight Compute.",
     "debug": "Step through one case on a GPU with cuda-gdb.",
     "inspect": "Show what is inside a bundle, package or wheel.",
     "doctor": "Show the tools, driver and GPU that tilec finds.",
@@ -116,31 +115,22 @@ cli = LazyGroup(
 cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog)s %(version)s")(cli)
 
 
-def main(args: Sequence[str] | None = None, *, ended: Callable[[], None] | None = None) -> None:
-    """The whole life of the command's process, once it is imported.
-
-    Args:
-        args: the command line without the program's name, default the process's own.
-        ended: called once the command has ended.
-    """
+def main() -> None:
+    """Run the command line of this process, and end it with its exit code."""
     _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path that the terminal cannot show is no reason to fail
-    gc.set_threshold(100_000, 50, 50)  # start-up makes many objects and no garbage
     code, early = INTERRUPTED, signal.getsignal(signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):  # between the guards of `run`
         if early is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        code = run(sys.argv[1:] if args is None else args)
+        code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, early)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    if ended is not None:
-        ended()
-    # Taking the interpreter apart takes longer than an up-to-date build; nothing of tilec waits for it.
-    os._exit(code)
+    sys.exit(code)
 
 
 def _fill_streams() -> None:

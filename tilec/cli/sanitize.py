@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilec.cli.app import App, SecondsRange, examples, json_option
+from tilec.cli.app import App, examples, json_option
 from tilec.cli.chosen import bundle_options, case_options
 from tilec.cli.complete import checkers, completes, completes_list, profiles
 from tilec.cli.findings import FOUND
 from tilec.cli.style import style
 
 if TYPE_CHECKING:
-    from tilec.cli.cases import Opened
+    from tilec.cli.cases import Opened, Wish
     from tilec.cli.findings import Sources
+    from tilec.cli.outside import Watched
     from tilec.cli.unchecked import Unchecked
     from tilec.manifest.types import Manifest
+    from tilec.project import Project
     from tilec.runner.cases import BoundCase
     from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 
 NOTHING_TO_CHECK = 3
 STEPS = 1_000_000
-TIMEOUT = 300.0
+PADDING = 1 << 16  # bytes behind each allocation: drivers put small ones side by side, where an access that misses one lands in the next
 TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("skip", "yellow")}
 
 
+RUN_NAMES = {"clean": "clean", "findings": "with findings", "error": "could not check"}
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALL = "all"
 
@@ -90,7 +93,6 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
 )
 @click.option("--profile", metavar="NAME", shell_complete=completes(profiles), help="cuda: build with this profile.  [default: release]")
-@click.option("--timeout", type=SecondsRange(min=1), metavar="SECONDS", help="cuda: time limit of each tool on a case.  [default: 300]")
 @bundle_options("tileir; on a GPU its own")
 @json_option
 @click.pass_obj
@@ -106,7 +108,6 @@ def command(
     steps: int | None,
     tools: tuple[str, ...],
     profile: str | None,
-    timeout: float | None,
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
@@ -125,7 +126,7 @@ def command(
     from tilec.runner.sanitize import SanitizeOptions
     from tilec.runner.selection import parse_expression
 
-    _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile, "--timeout": timeout})
+    _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile})
     wish = Wish(
         kernels=kernels,
         select=select,
@@ -139,12 +140,7 @@ def command(
     project = open_project(app)
     check_wish(project.manifest, wish)
     if device != "cpu":
-        from tilec.cli.sanitize_gpu import GpuWish, sanitize_on_gpu
-
-        asked = GpuWish(
-            device=device, tools=tools or TOOLS, profile=profile or "release", timeout=timeout or TIMEOUT, bundle=bundle, targets=targets
-        )
-        return sanitize_on_gpu(app, project, wish, asked)
+        return _sanitize_on_gpu(app, project, wish, device, tools or TOOLS, profile or "release", bundle, targets)
     opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
@@ -201,6 +197,71 @@ def sanitize(
     else:
         app.tell(_summary(results, left))
     return code
+
+
+def _sanitize_on_gpu(
+    app: App,
+    project: Project,
+    wish: Wish,
+    device: str,
+    tools: Sequence[str],
+    profile: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+) -> int:
+    """Run each case under compute-sanitizer's tools, which say themselves what they find, and return the exit code."""
+    from tilec.cli.cases import How, absence, chosen_cases, open_bundle, package_json
+    from tilec.cli.outside import Watched, device_json, gpu_of, own_targets
+    from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
+    from tilec.runner.tools import find_outside_tool
+
+    program = find_outside_tool("compute-sanitizer", app.settings.search)
+    gpu = gpu_of(device, "checking with compute-sanitizer")
+    how = How(profile=profile, lineinfo=True)
+    targets = targets or own_targets(project.manifest, gpu)
+    opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=False, how=how)
+    cases = chosen_cases(opened, project.manifest, wish)
+    left = left_out(project.manifest, opened, wish, cases)
+    skipped = [(case.kernel, case.name, reason) for case in cases if (reason := absence(opened, case))]
+    runs = []
+    for case in cases:
+        if opened.bundle is not None and opened.path is not None and not absence(opened, case):
+            watched = Watched(case=case, bundle=opened.bundle, path=opened.path, manifest=project.manifest, device=gpu)
+            runs += [_run_tool(app, program, tool, watched) for tool in tools]
+    counts = {status: sum(run["status"] == status for run in runs) for status in ("clean", "findings", "error")}
+    if app.json:
+        unchecked = unchecked_json(left, ((name, reason) for _, name, reason in skipped))
+        body = {**package_json(opened, project.manifest), "device": device_json(gpu), "runs": runs, "counts": counts}
+        app.document("sanitize", {**body, "unchecked": unchecked})
+    else:
+        from tilec.cli.run_results import skipped_lines
+        from tilec.cli.tables import plural
+
+        parts = [f"{count} {name}" for status, count in counts.items() if count and (name := RUN_NAMES[status])]
+        rows = [f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}: {', '.join(parts) or 'nothing is built for it'}"]
+        rows += skipped_lines((kernel, reason) for kernel, _, reason in skipped)
+        app.tell("\n".join([*rows, *unchecked_lines(left)]))
+    return FOUND if counts["findings"] else 1 if counts["error"] else 0 if runs else NOTHING_TO_CHECK
+
+
+def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, Any]:
+    """Run one tool on one case and return how it ended, as JSON values."""
+    from tilec.cli.alone import SMALL, UNSET
+    from tilec.cli.outside import report_path, run_outside
+
+    report = report_path(app, "sanitize", watched.case.name, f".{tool}.report")
+    # After an error the kernel ends, not the context: the exit code then is the tool's own.
+    options = ["--error-exitcode", str(FOUND), "--destroy-on-device-error", "kernel", "--show-backtrace", "device"]
+    # Calls of the driver that fail are reported by those that make them, with a cause and a fix.
+    options += ["--report-api-errors", "no", "--padding", str(PADDING)] if tool == "memcheck" else []
+    # Reads of what nothing wrote show only where tilec wrote nothing either.
+    launch = watched.command(app, SMALL, *([UNSET] if tool == "initcheck" else []))
+    app.say(f"{style(watched.case.name, bold=True)}  {tool}")
+    report.unlink(missing_ok=True)
+    code = run_outside(app, [program, "--tool", tool, *options, "--save", str(report), *launch])
+    status = {0: "clean", FOUND: "findings"}.get(code, "error")
+    app.tell(f"report: {app.show(report)}\n")
+    return {"case": watched.case.name, "tool": tool, "status": status, "exit_code": code, "report": str(report)}
 
 
 def _ending(results: Sequence[CaseFindings]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ import click
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, project_kernels, whole_cases
 from tilec.cli.style import style
+from tilec.compiler.child import own_command
 from tilec_runtime.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
@@ -28,6 +30,7 @@ POLL = 0.1  # seconds between looks
 SHARE = 20  # a look takes at most one part in so many of the time: large projects are looked at less often
 SETTLE = 20  # looks until files that go on changing count as they are
 NAMES_SHOWN = 3
+GRACE = 10.0  # seconds that an interrupted command has to end its own processes
 
 Status = tuple[int, int, int]
 
@@ -75,18 +78,14 @@ def command(app: App, words: tuple[str, ...]) -> None:
     It watches sources and headers in the project's directory, but for outputs and hidden directories, and whatever else the last build
     read. Only what changed is compiled again.
     """
-    from tilec.cli.standby import Standby
-
     _check(words)
     manifest = app.manifest_path()
     shown = " ".join(("tilec", *(words or ("build",))))
-    # A process of its own for each round: whatever the user's modules do, and whatever was kept of them, is gone after it.
-    standby = Standby(_arguments(app, words or ("build",)), app.base)
+    arguments = _arguments(app, words or ("build",))
 
     def go() -> None:
-        standby.go()
+        carry_out(arguments, app.base)
         app.pass_by(f"watching {manifest.parent.name}; Ctrl-C ends it")
-        standby.prepare()
 
     def look() -> Snapshot:
         return snapshot(manifest.parent, app.settings.cache_dir)
@@ -96,8 +95,19 @@ def command(app: App, words: tuple[str, ...]) -> None:
 
         return is_written(manifest.parent / name)
 
-    with contextlib.closing(standby):
-        watch(go, changes(look, pause, is_output=is_output), lambda names: app.note(style(f"── {_listed(names)}: {shown}", bold=True)))
+    watch(go, changes(look, pause, is_output=is_output), lambda names: app.note(style(f"── {_listed(names)}: {shown}", bold=True)))
+
+
+def carry_out(arguments: list[str], folder: Path) -> None:
+    """Run `tilec` with these arguments in a process of its own: nothing of the user's modules outlives a round."""
+    process = subprocess.Popen(own_command("tilec.cli.main", *arguments), cwd=folder)
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)  # it was interrupted too, and ends its own processes
+        process.kill()
+        raise
 
 
 def watch(go: Callable[[], None], changed: Iterable[tuple[str, ...]], say: Callable[[tuple[str, ...]], None]) -> None:

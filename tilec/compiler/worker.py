@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
-import gc
 import hashlib
 import importlib
 import os
@@ -42,7 +41,6 @@ def main() -> None:
     requests, replies = _take_streams()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable()
-    gc.set_threshold(100_000, 50, 50)  # compilers written in Python make many objects and little garbage
     inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
     setup = pickle.loads(inbox.get())  # noqa: S301  (from the build that started this process)
@@ -240,7 +238,7 @@ def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
             inbox.put(message)
     if os.getpgrp() == os.getpid():  # not where somebody runs this module by hand: the group is the shell's then
         os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

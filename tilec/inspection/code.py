@@ -10,13 +10,13 @@ from typing import Any
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import Form, machine_code, pick
 from tilec.inspection.mix import PADDING, Mix, mix
-from tilec.inspection.occupancy import block_of, residency
+from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, image_id
 from tilec.inspection.sass import instructions
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.occupancy import WARP, Occupancy
+from tilec_runtime.model.occupancy import Occupancy
 from tilec_runtime.model.signature import ParamKind
 
 
@@ -66,9 +66,7 @@ def image_codes(bundle: Images, info: BundleInfo, search: ToolSearch) -> Iterato
 
 def cubin_mix(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo, text: str) -> Mix:
     """What the disassembly of an image consists of."""
-    block = block_of(kernel, variant, image)
-    rows = bool(block) and block[0] > 0 and block[0] % WARP == 0
-    return mix(instructions(text), image.target.cc, double=may_be_double(kernel, variant), rows=rows)
+    return mix(instructions(text), image.target.cc, double=may_be_double(kernel, variant))
 
 
 def code_difference(old: Images, new: Images, select: str, search: ToolSearch) -> CodeDifference:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from tilec.inspection.banks import conflicts
 from tilec.inspection.sass import Instruction
 from tilec_runtime.model.arch import Version
 
@@ -47,7 +45,6 @@ CLASSES: dict[str, tuple[str, ...]] = {
 }
 OTHER = "integers, moves and the rest"
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
-_ADDRESS = re.compile(r"\[(?P<base>U?R\d+(?:\.64|\.U32)?(?:\+UR\d+)?)(?:\+(?P<sign>-?)0x(?P<offset>[0-9a-f]+))?\]")
 _BY_BEGINNING = sorted(((begin, name) for name, begins in CLASSES.items() for begin in begins), key=lambda pair: -len(pair[0]))
 # Padding behind the last branch is no work.
 PADDING = {"NOP"}
@@ -73,14 +70,13 @@ class Mix:
     warnings: tuple[str, ...]
 
 
-def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True, rows: bool = False) -> Mix:
+def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True) -> Mix:
     """Count a function's instructions.
 
     Args:
         code: its instructions.
         cc: what it was compiled for.
         double: whether f64 is among the kernel's dtypes, so that double precision is no surprise.
-        rows: whether the rows of its blocks are whole warps, so that lanes are known by the thread's number.
     """
     work = [one for one in code if one.opcode not in PADDING]
     opcodes = collections.Counter(one.opcode for one in work)
@@ -94,7 +90,7 @@ def mix(code: Iterable[Instruction], cc: Version, *, double: bool = True, rows: 
         opcodes=tuple(sorted(opcodes.items(), key=lambda pair: (-pair[1], pair[0]))),
         loads=loads,
         stores=stores,
-        warnings=(*_warnings(work, opcodes, cc, double=double), *(_meetings(work) if rows else ())),
+        warnings=tuple(_warnings(opcodes, cc, double=double)),
     )
 
 
@@ -113,7 +109,7 @@ def _widths(work: Sequence[Instruction], opcodes: tuple[str, ...]) -> tuple[tupl
     return tuple(sorted(found.items(), reverse=True))
 
 
-def _warnings(work: Sequence[Instruction], opcodes: collections.Counter[str], cc: Version, *, double: bool) -> list[str]:
+def _warnings(opcodes: collections.Counter[str], cc: Version, *, double: bool) -> list[str]:
     def count(*names: str) -> int:
         return sum(opcodes[name] for name in names)
 
@@ -129,54 +125,7 @@ def _warnings(work: Sequence[Instruction], opcodes: collections.Counter[str], cc
             )
         if cc[0] == 10 and not any(name.startswith("UTC") and "MMA" in name for name in opcodes):
             found.append(f"matrix products of single warps (mma.sync), none of tcgen05: much less than {here}'s tensor cores do")
-    for opcode, what in (("LDG", "loads"), ("STG", "stores")):
-        if narrow := _mergeable(work, opcode):
-            which = f"{narrow} {what} of 4 bytes or less at neighbouring addresses"
-            found.append(f"{which}: {what} of 16 bytes would do where these are aligned")
     doubles = count("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
     if doubles and not double:
         found.append(f"double precision ({doubles} of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?")
     return found
-
-
-def _meetings(work: Sequence[Instruction]) -> Iterator[str]:
-    """What is said of bank conflicts."""
-    met = [turns for turns in conflicts(work) if turns > 1]
-    if met:
-        accesses = f"{len(met)} access{'es' if len(met) > 1 else ''} of shared memory"
-        yield f"{accesses} in which up to {max(met)} threads of a warp meet in one bank: pad rows, or let neighbours take neighbour words"
-
-
-def _mergeable(work: Sequence[Instruction], opcode: str) -> int:
-    """Accesses of one base register whose offsets fill 16 aligned bytes in pieces of 4 bytes or less, guarded alike."""
-    places: dict[tuple[str, str, int], set[int]] = {}
-    bases: collections.Counter[str] = collections.Counter()
-    for one in work:
-        if one.opcode == opcode and _width(one) <= 4 and (found_at := list(_ADDRESS.finditer(one.operands))):
-            match = found_at[-1]  # a descriptor stands in front of the address
-            # A base that is written again is another address.
-            key = (f"{match['base']}#{bases[_register(match['base'])]}", one.predicate, _width(one))
-            offset = int(match["offset"] or "0", 16) * (-1 if match["sign"] else 1)
-            places.setdefault(key, set()).add(offset)
-        for register in _written(one):
-            bases[register] += 1
-    found = 0
-    for (_, _, width), offsets in places.items():
-        for start in offsets:
-            run = {start + step for step in range(0, 16, width)}
-            if start % 16 == 0 and run <= offsets:
-                found += len(run)
-    return found
-
-
-def _register(base: str) -> str:
-    return base.split("+")[0].split(".")[0]
-
-
-def _written(one: Instruction) -> list[str]:
-    """The registers that an instruction may write, and the one before them: an address is a pair, known by its first."""
-    match = re.fullmatch(r"(U?R)(\d+)(?:\.64)?", one.operands.split(",", 1)[0].strip())
-    if match is None:
-        return []
-    first = int(match[2])
-    return [f"{match[1]}{number}" for number in range(first - 1, first + max(2, _width(one) // 4))]

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 STREAM = 0  # the legacy default stream: runs are one after another
-APART = 1 << 16  # bytes between two buffers of an `ApartDevice`
-BLOCK = 1 << 21  # from which size on drivers give an allocation pages of its own
-TRIES = 2 * APART // 256  # allocations start at multiples of 256 bytes
 
 
 class ModuleDevice:
@@ -156,53 +153,6 @@ class ModuleDevice:
                 return sum(event.reached for event in self._behind)
             except TilecError:
                 return None
-
-
-class ApartDevice(ModuleDevice):
-    """A device whose buffers lie far from each other, with memory in between that is nobody's: what misses one is in none.
-
-    Drivers put small allocations next to each other, where a tool that watches memory takes an access of one for an access of the other.
-    """
-
-    def __init__(self, module: Module, driver: DeviceDriver) -> None:
-        """As `ModuleDevice`."""
-        super().__init__(module, driver)
-        self._kept: list[DeviceBuffer] = []
-        self._between: list[DeviceBuffer] = []
-
-    def to_device(self, array: Array, dtype: str) -> DeviceBuffer:
-        """A buffer with the array's contents."""
-        made = self.unset(array, dtype)
-        made.put(array)
-        return made
-
-    def unset(self, like: Array, dtype: str) -> DeviceBuffer:
-        """A buffer for such an array that nothing has been written to."""
-        for _ in range(TRIES):
-            made = super().unset(like, dtype)
-            if not made.nbytes or self._gap(made) >= APART:
-                break
-            # What is too near is kept until all have their place, so that the driver offers something else.
-            if made.nbytes > BLOCK:
-                made.free()
-                made = DeviceBuffer((BLOCK,), "u8", self._device, driver=self._driver)
-            self._between.append(made)
-        else:
-            made = super().unset(like, dtype)
-        self._kept.append(made)
-        return made
-
-    def settle(self) -> int:
-        """Give back what lies between the buffers; how many bytes that is at least, or `APART` where it is more."""
-        for buffer in self._between:
-            buffer.free()
-        self._between.clear()
-        return min((self._gap(one) for one in self._kept if one.nbytes), default=APART)
-
-    def _gap(self, one: DeviceBuffer) -> int:
-        """Bytes between a buffer and its nearest neighbour."""
-        others = (other for other in self._kept if other is not one and other.nbytes)
-        return min((max(other.ptr - one.ptr - one.nbytes, one.ptr - other.ptr - other.nbytes) for other in others), default=APART)
 
 
 def refusal_of(language: str, images: Sequence[ImageInfo] = (), *, advice: str = "") -> str:

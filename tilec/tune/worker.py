@@ -8,6 +8,7 @@ import os
 import pickle
 import queue
 import resource
+import signal
 import sys
 import threading
 import traceback
@@ -200,7 +201,7 @@ def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
         cut.feed(data)
         while (message := cut.next()) is not None:
             inbox.put(message)
-    os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _take_streams() -> tuple[int, int]:

@@ -1,22 +1,15 @@
 from __future__ import annotations
 
-import dataclasses
-import re
 import signal
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.watched_project import IMAGE, INFO, driver, write_debug_bundle, write_project, write_tool
+from tests.watched_project import calls, driver, write_project, write_tool
 from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
 
-SHEET = [
-    "scale/some on Fake H200, stops in scale",
-    "run launch the case; it stops at its kernel's first instruction",
-    "break scale.cu:1 stop at a source line; `next`, `step` and `continue` go on from there",
-]
+SAID = "scale/some on Fake H200, stops in scale: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`\n"
 
 
 @pytest.fixture
@@ -36,12 +29,11 @@ def debug(cli, folder: Path):
     return call
 
 
-def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> None:
+def test_the_debugger_starts_on_the_case(debug, folder: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     done = debug("scale/some", "--bundle", "acme.tilec", "--ex", "info cuda devices")
-    assert (done.code, done.err) == (7, "")  # the debugger's own ending
-    assert [" ".join(line.split()) for line in done.out.splitlines()][:3] == SHEET
-    words = (folder / "calls").read_text().split("\n")[:-2]
+    assert (done.code, done.out, done.err) == (7, SAID, "")  # the debugger's own ending
+    (words,) = calls(folder)
     orders = [words[number + 1] for number, word in enumerate(words) if word == "-ex"]
     assert orders == [
         "set print thread-events off",
@@ -52,44 +44,9 @@ def test_the_debugger_starts_on_the_case_under_a_sheet(debug, folder: Path) -> N
         "info cuda devices",
     ]
     assert words[0] == "-q"
-    assert words[words.index("--args") + 4 : -1] == [
-        "tilec.cli.bare",
-        str(folder / "tilec.toml"),
-        str(folder / "acme.tilec"),
-        "scale/some",
-        "cuda:0",
-        "plain",
-    ]
+    launch = ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    assert words[words.index("--args") + 4 :] == launch
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def sheet(text: str) -> dict[str, str]:
-    """Commands of the sheet, each with what it is for."""
-    joined = re.sub(r"\n {20,}", " ", text)
-    return {line[2:].split("  ")[0]: line[2:].split("  ", 1)[1].strip() for line in joined.splitlines() if line.startswith("  ")}
-
-
-def test_the_sheet_names_variables(debug, folder: Path) -> None:
-    write_debug_bundle(folder)
-    rows = sheet(debug("scale/some", "--bundle", "acme.tilec").out)
-    assert rows["info locals"] == "what the variables hold in this thread; `info args`: the parameters. Here are y, index, loaded"
-    assert rows["print y"].startswith("one of them; `display y` shows it at every stop")
-    assert "print $R4" not in rows
-
-
-@pytest.mark.parametrize(
-    ("language", "words"),
-    [
-        ("cuda", "This code does not know its variables: leave --bundle out, or say debug = true in its profile"),
-        ("tile", "Tile IR keeps the lines of a source and not its variables: `tilec run --trace CASE` shows what they hold, without a GPU"),
-    ],
-)
-def test_the_sheet_says_why_there_are_none(debug, folder: Path, language: str, words: str) -> None:
-    info = dataclasses.replace(INFO, kernels=(dataclasses.replace(INFO.kernels[0], language=language),))
-    write_bundle(folder / "acme.tilec", info, lambda _digest: IMAGE)
-    rows = sheet(debug("scale/some", "--bundle", "acme.tilec").out)
-    assert rows["print $R4"] == f"a register; `info registers` shows all. {words}"
-    assert "info locals" not in rows
 
 
 def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 # A module that is imported on the way to the command, and presses Ctrl-C.
+ENDED = (130, -signal.SIGINT)  # a shell says 130 of both
 PRESS = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.01)\nraise SystemExit('went on')\n"
 
 
@@ -29,7 +30,8 @@ def tilec(*args: str, path: Path, ignore: bool = False) -> subprocess.CompletedP
 def test_while_it_is_imported_the_command_ends_quietly(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text(PRESS)
     done = tilec("--version", path=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert done.returncode in ENDED
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_caller_that_ignores_it_is_respected(tmp_path: Path) -> None:
@@ -57,7 +59,8 @@ def test_around_a_run_the_command_ends_quietly(tmp_path: Path, moment: str) -> N
         check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert done.returncode in ENDED
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_the_console_script_starts_where_interrupts_are_heard() -> None:

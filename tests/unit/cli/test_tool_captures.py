@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,14 +12,10 @@ from tests.bench_samples import app, bound
 from tests.bench_samples import manifest as planned_manifest
 from tests.bundle_samples import write_sample
 from tests.conftest import Golden
-from tests.ncu_samples import RAW
-from tests.sanitizer_samples import Y, log, precise, report, write_sanitizer
-from tests.unit.cli import test_profile_command
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES
 from tests.unit.runner import test_run_command
-from tests.watched_project import driver, write_debug_bundle, write_ncu, write_nvdisasm, write_project, write_tool
-from tilec.cli import standby
+from tests.watched_project import driver, write_project, write_tool
 from tilec.cli import watch as watching
 from tilec.cli.cases import Opened
 from tilec.cli.main import COMMANDS
@@ -34,7 +29,6 @@ from tilec_runtime.tileir.ir import Loc
 
 tilec_run = test_run_command.tilec
 SHELLS = "/usr/bin:/bin"
-DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0"
 
 
 def run(scene: Scene) -> str:
@@ -84,9 +78,8 @@ def sanitize(scene: Scene) -> str:
 
 def sanitize_gpu(scene: Scene) -> str:
     _watched(scene)
-    records = {"memcheck": report(*(precise(Y + 1200 + 4 * i, thread=44 + i, line=1) for i in range(3)))}
-    write_sanitizer(scene.folder, records, {"memcheck": log("ERROR SUMMARY: 3 errors"), "racecheck": ""})
-    return _timed(_with_tools(scene, "sanitize", "--device", "cuda", "--bundle", "acme.tilec", "--case", "some"))
+    write_tool(scene.folder, "compute-sanitizer", '[ "$2" != memcheck ] || exit 86')
+    return _with_tools(scene, "sanitize", "--device", "cuda", "--bundle", "acme.tilec", "--case", "some")
 
 
 def sanitize_gpu_missing(scene: Scene) -> str:
@@ -94,27 +87,13 @@ def sanitize_gpu_missing(scene: Scene) -> str:
     return _with_tools(scene, "sanitize", "--device", "cuda", "--bundle", "acme.tilec")
 
 
-def profile(scene: Scene) -> str:
-    _watched(scene)
-    write_ncu(scene.folder, RAW, test_profile_command.SOURCE)
-    write_nvdisasm(scene.folder)
-    return _with_tools(scene, "profile", "scale/some", "--bundle", "acme.tilec")
-
-
 def profile_refused(scene: Scene) -> str:
     _watched(scene)
-    write_tool(scene.folder, "ncu", f"echo '{DENIED}'; exit 1")
+    write_tool(scene.folder, "ncu", "exit 1")
     return _with_tools(scene, "profile", "scale/some", "--bundle", "acme.tilec")
 
 
 def debug(scene: Scene) -> str:
-    _watched(scene)
-    write_debug_bundle(scene.folder)
-    write_tool(scene.folder, "cuda-gdb", "exit 0")
-    return _with_tools(scene, "debug", "scale/some", "--bundle", "acme.tilec")
-
-
-def debug_release(scene: Scene) -> str:
     _watched(scene)
     write_tool(scene.folder, "cuda-gdb", "exit 0")
     return _with_tools(scene, "debug", "scale/some", "--bundle", "acme.tilec")
@@ -126,18 +105,6 @@ def watch(scene: Scene) -> str:
     root = scene.folder / "acme"
     manifest = root / "tilec.toml"
     manifest.write_text(manifest.read_text().replace("min-driver", "min-drivr").replace("groups.ci", "gruops.ci"))
-
-    class Here:
-        def __init__(self, words: list[str], folder: Path) -> None:
-            self.words, self.folder = words, folder
-
-        def go(self) -> None:
-            tilec(self.words, {"HOME": str(scene.folder)}, self.folder)
-
-        def prepare(self) -> None:
-            pass
-
-        close = prepare
 
     def save() -> None:
         manifest.write_text(manifest.read_text().replace("min-drivr", "min-driver"))
@@ -151,7 +118,7 @@ def watch(scene: Scene) -> str:
             raise KeyboardInterrupt from None
 
     patch = scene.fixture("monkeypatch")
-    patch.setattr(standby, "Standby", Here)
+    patch.setattr(watching, "carry_out", lambda words, folder: tilec(words, {"HOME": str(scene.folder)}, folder))
     patch.setattr(watching, "pause", wait)
     return scene.ran("-C", "acme", "watch", "check").replace("\r\x1b[2K", "\n")  # each line stays until something else is said
 
@@ -175,8 +142,8 @@ def help_of_all(scene: Scene) -> str:
 SCENES = {
     make.__name__.replace("_", "-"): make
     for make in (
-        *(run, run_repeated, sanitize, sanitize_gpu, sanitize_gpu_missing, profile, profile_refused),
-        *(debug, debug_release, watch, inspect, cache_trimmed, help_of_all),
+        *(run, run_repeated, sanitize, sanitize_gpu, sanitize_gpu_missing, profile_refused),
+        *(debug, watch, inspect, cache_trimmed, help_of_all),
     )
 }
 

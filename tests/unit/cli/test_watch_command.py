@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tilec.cli import standby
 from tilec.cli import watch as module
 from tilec.cli.main import run
 from tilec.cli.watch import Snapshot, changes, snapshot, watch
@@ -156,19 +155,7 @@ def rounds(monkeypatch) -> list[list[str]]:
     """Command lines that are carried out; an interrupt ends the second wait."""
     done: list[list[str]] = []
 
-    class Planned:
-        def __init__(self, words: Sequence[str], folder: Path) -> None:
-            self.line = [*words, str(folder)]
-
-        def go(self) -> None:
-            done.append(self.line)
-
-        def prepare(self) -> None:
-            pass
-
-        close = prepare
-
-    monkeypatch.setattr(standby, "Standby", Planned)
+    monkeypatch.setattr(module, "carry_out", lambda words, folder: done.append([*words, str(folder)]))
     return done
 
 

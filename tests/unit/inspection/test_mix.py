@@ -75,27 +75,8 @@ def test_classes(opcode: str, expected: str) -> None:
     assert expected in (*CLASSES, OTHER)
 
 
-LOADS = tuple(f"LDG.E R{4 + step}, desc[UR4][R2.64{f'+{4 * step:#x}' if step else ''}]" for step in range(4))
-
-
 def warnings(*lines: str, cc: tuple[int, int] = (9, 0), double: bool = True) -> tuple[str, ...]:
     return mix(code(*lines), cc, double=double).warnings
-
-
-def test_neighbouring_loads() -> None:
-    assert warnings(*LOADS) == ("4 loads of 4 bytes or less at neighbouring addresses: loads of 16 bytes would do where these are aligned",)
-    assert warnings(*LOADS[:3]) == ()
-    assert warnings(*LOADS[:2], "IADD3 R2, R2, 0x10, RZ", *LOADS[2:]) == (), "another address"
-    assert warnings(*LOADS[:2], "IADD3.X R3, R3, RZ, RZ", *LOADS[2:]) == (), "its upper half is another"
-    assert warnings(*LOADS[:2], f"@P0 {LOADS[2]}", LOADS[3]) == (), "not all under one predicate"
-    assert warnings(*(line.replace("LDG.E", "LDG.E.64") for line in LOADS)) == ()
-
-
-def test_neighbouring_stores() -> None:
-    stores = [f"STG.E.U8 desc[UR4][R2.64+{step:#x}], R7" for step in range(16)]
-    assert warnings(*stores) == (
-        "16 stores of 4 bytes or less at neighbouring addresses: stores of 16 bytes would do where these are aligned",
-    )
 
 
 def test_local_memory() -> None:
