@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.compiler.child import own_command
 from tilec_runtime.errors import TilecError
+from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:
     from tilec.runner.cases import BoundCase
@@ -36,7 +37,7 @@ def main() -> int:
     try:
         _launch(Path(manifest), Path(bundle), case, device, options)
     except TilecError as error:
-        sys.stderr.write(f"error: {error}\n")
+        print(printable(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     return 0
 

@@ -71,7 +71,7 @@ def pointed(given: Any) -> Any:
         (lambda n: api.linspace(0, 1, n), "linspace: num", TensorError),
         (lambda n: made().partition(1).map(n), "map: the number of blocks", TensorError),
         (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
-        (lambda n: value((1, 2)).unzip(n), "unzip: the number of elements", UsageError),
+        (lambda n: value((1, 2)).unzip("2" if n is None else n), "unzip: the number of elements", UsageError),
         (lambda n: StreamPoolRoundRobin(n, "cpu"), "StreamPoolRoundRobin: the number of streams", SchedulingError),
         (lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"), "borrow_raw: the address", TensorError),
         (pointed, "function: argument 0", ArgumentError),
