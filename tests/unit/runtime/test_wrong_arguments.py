@@ -64,6 +64,12 @@ def pointed(given: Any) -> Any:
     return AsyncKernelLaunch(function).push_device_ptr(given)
 
 
+def test_unzip_counts_in_whole_numbers() -> None:
+    for given in NO_NUMBERS[1:]:  # None leaves the count open
+        with pytest.raises(UsageError, match="unzip: the number of elements"):
+            value((1, 2)).unzip(given)
+
+
 @pytest.mark.parametrize(
     ("call", "words", "kind"),
     [
@@ -71,7 +77,6 @@ def pointed(given: Any) -> Any:
         (lambda n: api.linspace(0, 1, n), "linspace: num", TensorError),
         (lambda n: made().partition(1).map(n), "map: the number of blocks", TensorError),
         (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
-        (lambda n: value((1, 2)).unzip("2" if n is None else n), "unzip: the number of elements", UsageError),
         (lambda n: StreamPoolRoundRobin(n, "cpu"), "StreamPoolRoundRobin: the number of streams", SchedulingError),
         (lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"), "borrow_raw: the address", TensorError),
         (pointed, "function: argument 0", ArgumentError),
