@@ -23,7 +23,7 @@ from tilec.compiler.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind
-from tilec.frontends.triton.compiler import Compiler, _pick
+from tilec.frontends.triton.frontend import TritonFrontend
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.job import Job
 
@@ -168,11 +168,10 @@ def busy() -> float:
 
 def handed(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     """What Triton gets of each job, as data."""
-    compiler = Compiler(ToolSearch())
+    frontend = TritonFrontend(ToolSearch())
     found = []
     for job in jobs:
-        module, kernels = compiler._kernels(job.spec.source, again=False)  # noqa: SLF001
-        kernel = _pick(job, module, kernels)
+        _, kernel = frontend._kernels.find(job)  # noqa: SLF001
         bound = bind(job, kernel)
         given = {"id": job.id, "module": Path(job.spec.source.path).stem, "kernel": job.spec.decl.name, "types": bound.types}
         facts = {"constants": bound.constants, "divisible": bound.divisible, "capability": job.target.cc[0] * 10 + job.target.cc[1]}

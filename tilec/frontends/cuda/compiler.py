@@ -9,9 +9,9 @@ from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.cpp import declare, includes
 from tilec.frontends.tools.cpp import symbol as symbol_module
+from tilec.frontends.tools.machine_code import oldest_cuda
 from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError, CompileError
-from tilec_runtime.model.arch import Version
 from tilec_runtime.model.cpp import cut
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa
@@ -103,7 +103,7 @@ class Compiler:
             size=len(data),
             symbol=symbol,
             ptx_isa=asked.tools["libnvrtc"].release if asked.lto else isa,
-            cuda=cuda_of_ptx_isa(isa) if isa else self._oldest_cuda(),
+            cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(self._job, asked.tools["ptxas"].release),
             resources=_resources(kernel, made, symbol),
             max_threads=kernel.max_threads or decl.max_threads,
             required_block=kernel.required_block,
@@ -128,12 +128,6 @@ class Compiler:
             what = f"{other} is a flag of ptxas, and {target} is made into machine code by whoever loads it, without ptxas"
             raise self._asked.error(what, fix="take the flag out, or leave lto_NN to other kernels in [[override]]")
         return ltoir.linking(opt=self._job.spec.opt, flags=options.flags, registers=registers)
-
-    def _oldest_cuda(self) -> Version:
-        target = self._job.target
-        release = (self._asked.tools["ptxas"].release[0], 0)
-        family = (12, 9) if target.suffix == "f" else (0, 0)
-        return max(target.arch.toolkit, release, family)
 
     def _cluster(self, kernel: CubinKernel, made: Made) -> tuple[int, ...]:
         cluster = self._job.spec.cluster

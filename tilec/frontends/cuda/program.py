@@ -18,13 +18,14 @@ from tilec.frontends.tools.cpp.nvcc import compile_ltoir, compile_ptx
 from tilec.frontends.tools.cpp.nvrtc import HERE, Folders, Program, compile_nowhere, inside, load
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.parse import Found
+from tilec.frontends.tools.machine_code import shipped_isa
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.run import command_line
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic
 from tilec_runtime.model.arch import TargetKind, Version, dotted
-from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
+from tilec_runtime.model.driver import driver_of_ptx_isa
 from tilec_runtime.model.job import Job
 
 
@@ -192,7 +193,7 @@ class ProgramCompiler:
         places = ((self._spec.source.root, ""), (HERE, ""), (toolkit, "<cuda>"), (str(Path(toolkit).parent), "<cuda>"))
         text = ptx_text.relative_files(made.text, places)
         own = ptx_text.isa(text)
-        isa = self._isa(own) if asked.ptx else None
+        isa = shipped_isa(asked.job, own) if asked.ptx else None
         return self._assemble(dataclasses.replace(made, text=ptx_text.with_isa(text, isa) if isa else text, isa=isa), own)
 
     # --- compilers ----------------------------------------------------------------------------------------------------------------
@@ -321,20 +322,6 @@ class ProgramCompiler:
         )
 
     # --- lowering -----------------------------------------------------------------------------------------------------------------
-
-    def _isa(self, own: Version) -> Version:
-        """The ISA that a text is to state: its own, or an older one that the oldest driver reads."""
-        target, bound = self._asked.job.target, self._spec.max_isa
-        if bound is None or own <= bound:
-            return own
-        if bound < target.ptx_isa:
-            need = target.ptx_isa
-            raise self._asked.error(
-                f"min-driver reads PTX up to ISA {dotted(bound)}, {target} needs ISA {dotted(need)}",
-                cause=f"{target} came with CUDA {dotted(cuda_of_ptx_isa(need))}",
-                fix=f"raise min-driver to {driver_of_ptx_isa(need)}, or take {target} out of the targets",
-            )
-        return bound
 
     def _not_lowered(self, text: str, isa: Version, log: str, command: str) -> CompileError:
         need = ptx_text.needed_isa(log)

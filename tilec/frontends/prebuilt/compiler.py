@@ -11,7 +11,9 @@ from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import given_abi, ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
+from tilec.frontends.tools.machine_code import oldest_cuda, shipped_isa
 from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
 from tilec.frontends.tools.tileiras import assemble as assemble_tile
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
@@ -21,8 +23,6 @@ from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.job import Job
 from tilec_runtime.model.signature import AbiSlot
-
-_TILE_CUDA: Version = (13, 0)
 
 
 def compile_job(job: Job, opener: Opener) -> Image:
@@ -69,7 +69,7 @@ class _Maker:
             symbol=self._symbol,
             exact=tile,
             # Drivers read the cubins of every release of their major version.
-            cuda=max(self._job.target.arch.toolkit, (cubin.toolkit[0], 0), _TILE_CUDA if tile else (0, 0)),
+            cuda=max(self._job.target.arch.toolkit, (cubin.toolkit[0], 0), OLDEST_CUDA if tile else (0, 0)),
             resources=sass.resources(data, kernel),
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
@@ -115,7 +115,7 @@ class _Maker:
             symbol=self._symbol,
             # Which release wrote the LTO-IR is in no file: that of this toolkit read it.
             ptx_isa=self._opener.release("libnvJitLink") if lto else isa,
-            cuda=cuda_of_ptx_isa(isa) if isa else max(target.arch.toolkit, (toolkit[0], 0), (12, 9) if target.suffix == "f" else (0, 0)),
+            cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(self._job, toolkit),
             resources=kernel.resources(spills),
             max_threads=kernel.max_threads or entry.max_threads,
             required_block=kernel.required_block or entry.required_block,
@@ -146,6 +146,12 @@ class _Maker:
             raise fault(self._path, what, cause="a link keeps what is said to be used, and nothing says that of it", fix=fix)
         return text
 
+    def _isa(self, own: Version) -> Version:
+        try:
+            return shipped_isa(self._job, own)
+        except CompileError as exc:
+            raise fault(self._path, exc.what, cause=exc.cause, fix=exc.fix) from None
+
     def _ptxas(self, text: str) -> ptxas.Assembled:
         spec = self._job.spec
         done = ptxas.assemble(
@@ -163,18 +169,6 @@ class _Maker:
             fix = "raise timeout in [toolchain]"
             raise fault(self._path, what, fix=fix, log=done.log, command=done.command, overtime=True)
         return done
-
-    def _isa(self, own: Version) -> Version:
-        """The ISA that the text is to state: its own, or an older one that the oldest driver reads."""
-        bound, need = self._job.spec.max_isa, self._job.target.ptx_isa
-        if bound is None or own <= bound:
-            return own
-        if bound < need:
-            what = f"min-driver reads PTX up to ISA {dotted(bound)}, {self._job.target} needs ISA {dotted(need)}"
-            raise fault(
-                self._path, what, fix=f"raise min-driver to {driver_of_ptx_isa(need)}, or take {self._job.target} out of the targets"
-            )
-        return bound
 
     def _refused(self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None) -> CompileError:
         lines = lowered.split("\n")
@@ -213,8 +207,7 @@ class _Maker:
             version, entries = read_tile(self._member.file)
             entry = next(entry for entry in entries if entry.name == self._symbol)
             params = given_abi.laid_out([(p.size, p.size) for p in entry.params])
-            info = ImageInfo(target=job.target, digest=sha256(data), size=len(data), symbol=self._symbol, ptx_isa=version, cuda=version)
-            return Image(info=info, data=data, abi=self._checked(params))
+            return bytecode_image(job, data, symbol=self._symbol, version=version, abi=self._checked(params))
         try:
             made = assemble_tile(
                 data,

@@ -13,22 +13,17 @@ from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error
 from tilec.frontends.tile.signature import Bound, bind, did_you_mean, symbol_of
 from tilec.frontends.tile.toolchain import find
+from tilec.frontends.tools.kernels import Kernels
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.python_errors import line_of
-from tilec.frontends.tools.sass import resources
 from tilec.frontends.tools.search import Tool
-from tilec.frontends.tools.tileiras import assemble
-from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
-from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
+from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import Job, Source
 from tilec_runtime.model.kernel import KernelDecl
-from tilec_runtime.model.signature import AbiSlot
 
-# The oldest CUDA release whose driver launches tile cubins.
-OLDEST_CUDA: Version = (13, 0)
 # Bytecode from here on can say that a tile lies in its array whole.
 _UNMASKED: Version = (13, 4)
 _ALIASES = {"opt": "opt_level"}
@@ -40,16 +35,16 @@ class Compiler:
     def __init__(self, search: ToolSearch) -> None:
         self._search = search
         self._found: dict[str, Tool] = {}
-        self._declared: dict[tuple[str, str], tuple[LoadedModule, dict[str, Declared]]] = {}
+        self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, declared)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels among the module's attributes, in order of appearance; the module is executed.
+        """Return the kernels among the module's attributes, in order of appearance; the module is executed.
 
         Raises:
             CompileError: it cannot be; with the user's line.
             ToolchainError: cuda-tile is missing.
         """
-        return tuple(d.decl for d in self._kernels(source, again=True)[1].values())
+        return self._kernels.declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -58,8 +53,7 @@ class Compiler:
             CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
             ToolchainError: a tool is missing.
         """
-        module, kernels = self._kernels(job.spec.source, again=False)
-        kernel = _pick(job, module, kernels)
+        module, kernel = self._kernels.find(job)
         at = kernel.decl.location
         bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
         portable = job.target.kind is TargetKind.TILEIR
@@ -69,25 +63,18 @@ class Compiler:
         exported, version = self._export_oldest(job, module, kernel, bound, symbol=symbol, versions=versions)
         warned = _warnings(exported, module.texts, at)
         if portable:
-            info = ImageInfo(
-                target=job.target,
-                digest=sha256(exported.bytecode),
-                size=len(exported.bytecode),
-                symbol=symbol,
-                ptx_isa=version,
-                cuda=version,
-            )
-            return Image(info=info, data=exported.bytecode, abi=bound.abi, warnings=warned)
-        return self._cubin(job, module, exported, bound, symbol=symbol, warned=warned)
-
-    def _kernels(self, source: Source, *, again: bool) -> tuple[LoadedModule, dict[str, Declared]]:
-        api.cuda_tile()
-        module = load(source, again=again)
-        key = (source.root, source.path)
-        known = self._declared.get(key)
-        if known is None or known[0] is not module:
-            known = self._declared[key] = (module, declared(module))
-        return known
+            return bytecode_image(job, exported.bytecode, symbol=symbol, version=version, abi=bound.abi, warnings=warned)
+        return cubin_image(
+            job,
+            exported.bytecode,
+            kernel.decl,
+            symbol=symbol,
+            abi=bound.abi,
+            tileiras=self.tools()["tileiras"].path,
+            opt=exported.opt,
+            texts=module.texts,
+            warnings=warned,
+        )
 
     def tools(self) -> dict[str, Tool]:
         """tileiras and what it uses, looked for once."""
@@ -131,41 +118,10 @@ class Compiler:
         _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
         return exported
 
-    def _cubin(
-        self, job: Job, module: LoadedModule, exported: api.Exported, bound: Bound, *, symbol: str, warned: tuple[Diagnostic, ...]
-    ) -> Image:
-        assembled = assemble(
-            exported.bytecode,
-            tileiras=self.tools()["tileiras"].path,
-            target=str(job.target),
-            opt=exported.opt,
-            lineinfo=job.spec.lineinfo,
-            debug=job.spec.debug,
-            timeout=job.spec.timeout,
-            texts=module.texts,
-            kernel=job.spec.name,
-        )
-        try:
-            entry = read_cubin(assembled.cubin).kernel(symbol)
-            used = resources(assembled.cubin, entry)  # tileiras does not report spills
-        except BundleError as exc:
-            raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
-        _check_abi(job, bound.abi, entry)
-        info = ImageInfo(
-            target=job.target,
-            digest=sha256(assembled.cubin),
-            size=len(assembled.cubin),
-            symbol=symbol,
-            exact=True,
-            cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
-            resources=used,
-            # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
-            max_threads=entry.max_threads,
-            required_block=entry.required_block,
-            cluster=entry.cluster,
-            reproducible=assembled.reproducible,
-        )
-        return Image(info=info, data=assembled.cubin, abi=bound.abi, warnings=warned + assembled.warnings)
+
+def _loaded(source: Source, *, again: bool) -> LoadedModule:
+    api.cuda_tile()
+    return load(source, again=again)
 
 
 @contextlib.contextmanager
@@ -209,18 +165,6 @@ def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, 
     return found
 
 
-def _pick(job: Job, module: LoadedModule, kernels: Mapping[str, Declared]) -> Declared:
-    name = job.spec.decl.name
-    found = kernels.get(name)
-    if found is None:
-        have = ", ".join(kernels) or "no kernels"
-        what = f"{module.source.path} has no kernel {name!r}; it has {have}"
-        hint = did_you_mean(name, kernels) or "kernels are functions with the decorator @tl.kernel, or @ct.kernel"
-        place = Location(file=module.source.path)
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
-    return found
-
-
 def _hints(job: Job, kernel: Declared) -> dict[str, int]:
     hints: dict[str, int] = {}
     for given, value in job.hints:
@@ -241,22 +185,3 @@ def _warnings(exported: api.Exported, texts: Mapping[str, str], at: Location) ->
         excerpt = line_of(texts, place.file, place.line)
         found.append(Diagnostic(message=str(warned.message), location=place, severity="warning", excerpt=excerpt))
     return tuple(dict.fromkeys(found))
-
-
-def _check_abi(job: Job, abi: Sequence[AbiSlot], entry: CubinKernel) -> None:
-    """Hold the slots that tilec works out against the compiled image's own table."""
-    expected, offset = [], 0
-    for slot in abi:
-        offset = -(-offset // slot.align) * slot.align
-        expected.append((offset, slot.size))
-        offset += slot.size
-    actual = [(p.offset, p.size) for p in entry.params]
-    if expected != actual:
-        rows = [f"    {s.expr}: {s.size} bytes at {o}" for s, (o, _) in zip(abi, expected, strict=True)]
-        have = [f"    {size} bytes at {at}" for at, size in actual]
-        raise CompileError(
-            f"the entry point of kernel {job.spec.decl.name!r} takes other arguments than tilec would pass\n"
-            + "\n".join(["  tilec would pass", *rows, "  the image takes", *have]),
-            cause="a cuda-tile or tileiras with another calling convention than cutile_python_v2",
-            fix="install the versions of tilec[build], and report this",
-        )

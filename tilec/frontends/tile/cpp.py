@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile.compiler import OLDEST_CUDA
 from tilec.frontends.tile.strings import with_strings
 from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import given_abi, ptx
@@ -24,14 +23,12 @@ from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_option
 from tilec.frontends.tools.cpp.parse import TILE, Found
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.run import Completed, command_line, run_tool
-from tilec.frontends.tools.sass import resources
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
-from tilec.frontends.tools.tileiras import assemble
-from tilec_runtime.bundle.cubin import CubinParam, read_cubin
-from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
-from tilec_runtime.model.arch import Target, TargetKind, Version
+from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
+from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl
 
@@ -122,19 +119,21 @@ class _Maker:
         compiled = [ptx.EntryParam(size=param.size, align=param.size) for param in entry.params]
         abi = spec.abi or abi_module.derive(found.decl, bound, compiled)
         abi_module.check(abi, params, found.decl, stated=bool(spec.abi))
+        sure = not self._options.unchecked
         if job.target.kind is TargetKind.TILEIR:
-            info = ImageInfo(
-                target=job.target,
-                digest=sha256(data),
-                size=len(data),
-                symbol=entry.name,
-                ptx_isa=version,
-                cuda=version,
-                reproducible=not self._options.unchecked,
-            )
-            return Image(info=info, data=data, abi=abi, warnings=warnings)
-        info, cubin, more = self._cubin(data, entry.name, params, opt)
-        return Image(info=info, data=cubin, abi=abi, warnings=(*warnings, *more))
+            return bytecode_image(job, data, symbol=entry.name, version=version, abi=abi, warnings=warnings, reproducible=sure)
+        return cubin_image(
+            job,
+            data,
+            found.decl,
+            symbol=entry.name,
+            abi=abi,
+            tileiras=self._tools["tileiras"].path,
+            opt=opt,
+            texts=self._texts(),
+            warnings=warnings,
+            reproducible=sure,
+        )
 
     # --- steps --------------------------------------------------------------------------------------------------------------------
 
@@ -187,50 +186,11 @@ class _Maker:
         what = f"the source makes {len(hits)} instances of {decl.name}, so that {expression} cannot be told from the others"
         raise self._error(what, fix="leave its explicit instantiations out of the source: the manifest says which are made")
 
-    def _cubin(self, data: bytes, symbol: str, params: Sequence[CubinParam], opt: int) -> tuple[ImageInfo, bytes, tuple[Diagnostic, ...]]:
-        spec, target = self._spec, self._job.target
-        made = assemble(
-            data,
-            tileiras=self._tools["tileiras"].path,
-            target=str(target),
-            opt=opt,
-            lineinfo=spec.lineinfo,
-            debug=spec.debug,
-            timeout=spec.timeout,
-            texts=self._texts(),
-            kernel=spec.name,
-        )
-        try:
-            kernel = read_cubin(made.cubin).kernel(symbol)
-            used = resources(made.cubin, kernel)
-        except BundleError as exc:
-            raise self._error(f"the image that tileiras made cannot be read: {exc.what}") from exc
-        if [(p.offset, p.size) for p in kernel.params] != [(p.offset, p.size) for p in params]:
-            raise self._error("tileiras lays the kernel's parameters out in another way than its Tile IR declares them")
-        info = ImageInfo(
-            target=target,
-            digest=sha256(made.cubin),
-            size=len(made.cubin),
-            symbol=symbol,
-            exact=True,
-            cuda=self._cuda(target),
-            resources=used,
-            max_threads=kernel.max_threads,
-            required_block=kernel.required_block,
-            cluster=kernel.cluster,
-            reproducible=made.reproducible and not self._options.unchecked,
-        )
-        return info, made.cubin, made.warnings
-
     # --- parts --------------------------------------------------------------------------------------------------------------------
 
     @property
     def _toolkit(self) -> str:
         return self._tools["headers"].path
-
-    @staticmethod
-    def _cuda(target: Target) -> Version:
-        return max(target.arch.toolkit, OLDEST_CUDA)
 
     def _texts(self) -> dict[str, str]:
         root, source = self._spec.source.root, self._spec.source

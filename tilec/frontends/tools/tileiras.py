@@ -6,19 +6,29 @@ import dataclasses
 import re
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools.python_errors import line_of
 from tilec.frontends.tools.run import Completed, command_line, run_tool
-from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.arch import Target
+from tilec.frontends.tools.sass import resources
+from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
+from tilec_runtime.model.arch import Target, Version
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.job import Job
+from tilec_runtime.model.kernel import KernelDecl
+from tilec_runtime.model.signature import AbiSlot
 
 # Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4 under address-space randomization: an
 # f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16 matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of
 # these majors, whose tensor cores are of the same kind, count as they do. That matmul and a layer norm gave 1 output in 5 runs for each
 # of sm_80 to sm_90, sm_120 and sm_121.
 _VARYING_MAJORS = (10, 11)
+# The oldest CUDA release whose driver launches tile cubins.
+OLDEST_CUDA: Version = (13, 0)
 _INPUT, _OUTPUT = "kernel.tileirbc", "kernel.cubin"
 _TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
 _PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
@@ -76,6 +86,77 @@ def assemble(
         raise _failure(done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel)
     reproducible = done.fixed or Target.parse(target).cc[0] not in _VARYING_MAJORS
     return Assembled(cubin=cubin, reproducible=reproducible, warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"))
+
+
+def bytecode_image(
+    job: Job,
+    data: bytes,
+    *,
+    symbol: str,
+    version: Version,
+    abi: Sequence[AbiSlot],
+    warnings: tuple[Diagnostic, ...] = (),
+    reproducible: bool = True,
+) -> Image:
+    """Return the image of portable Tile IR, of a version of the bytecode."""
+    info = ImageInfo(
+        target=job.target, digest=sha256(data), size=len(data), symbol=symbol, ptx_isa=version, cuda=version, reproducible=reproducible
+    )
+    return Image(info=info, data=data, abi=tuple(abi), warnings=warnings)
+
+
+def cubin_image(
+    job: Job,
+    bytecode: bytes,
+    decl: KernelDecl,
+    *,
+    symbol: str,
+    abi: Sequence[AbiSlot],
+    tileiras: str,
+    opt: int,
+    texts: Mapping[str, str],
+    warnings: tuple[Diagnostic, ...] = (),
+    reproducible: bool = True,
+) -> Image:
+    """Assemble bytecode for the job's target, and return its image, whose arguments were compared with those of a launch.
+
+    Raises:
+        CompileError: tileiras refuses the code, or gives the entry point other arguments.
+        ToolchainError: it cannot be started.
+    """
+    spec = job.spec
+    made = assemble(
+        bytecode,
+        tileiras=tileiras,
+        target=str(job.target),
+        opt=opt,
+        lineinfo=spec.lineinfo,
+        debug=spec.debug,
+        timeout=spec.timeout,
+        texts=texts,
+        kernel=spec.name,
+    )
+    try:
+        entry = read_cubin(made.cubin).kernel(symbol)
+        used = resources(made.cubin, entry)  # tileiras does not report spills
+    except BundleError as exc:
+        raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
+    arguments.check(abi, entry.params, decl, stated=bool(spec.abi))
+    info = ImageInfo(
+        target=job.target,
+        digest=sha256(made.cubin),
+        size=len(made.cubin),
+        symbol=symbol,
+        exact=True,
+        cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
+        resources=used,
+        # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
+        max_threads=entry.max_threads,
+        required_block=entry.required_block,
+        cluster=entry.cluster,
+        reproducible=reproducible and made.reproducible,
+    )
+    return Image(info=info, data=made.cubin, abi=tuple(abi), warnings=warnings + made.warnings)
 
 
 def _failure(done: Completed, *, command: str, target: str, timeout: float, texts: Mapping[str, str], kernel: str) -> CompileError:

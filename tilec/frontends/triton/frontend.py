@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.inputs import closure
+from tilec.frontends.tools.kernels import Kernels
+from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tools.search import require
+from tilec.frontends.triton import api
+from tilec.frontends.triton.compiler import EXACT, JobCompiler
+from tilec.frontends.triton.declare import declared
 from tilec.frontends.triton.toolchain import toolchain
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
@@ -14,12 +19,7 @@ from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
-if TYPE_CHECKING:
-    from tilec.frontends.triton.compiler import Compiler
-
 _OLDEST = (8, 0)
-# From here on, Triton writes code for exactly one compute capability, as PTX too.
-_EXACT = (9, 0)
 
 
 class TritonFrontend:
@@ -35,7 +35,7 @@ class TritonFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._made: Compiler | None = None
+        self._kernels = Kernels("Triton kernel", "@triton.jit", _loaded, declared)
 
     def refuse(self, target: Target) -> str:
         """Why a target cannot be compiled for, with what would do; empty where it can."""
@@ -45,7 +45,7 @@ class TritonFrontend:
             return f"Triton kernels cannot be compiled for {target}: the oldest architecture is sm_80"
         if target.suffix == "f":
             return f"Triton makes code for one architecture, not for a family: use {Target(TargetKind.CUBIN, target.cc)}"
-        if target.kind is TargetKind.PTX and target.cc >= _EXACT and not target.suffix:
+        if target.kind is TargetKind.PTX and target.cc >= EXACT and not target.suffix:
             return f"Triton's PTX for {target} runs on that architecture alone: use {target}a, or compute_80 for PTX that later ones take"
         return ""
 
@@ -72,7 +72,7 @@ class TritonFrontend:
             CompileError: it cannot be, or a kernel takes what launches cannot pass; with the user's line.
             ToolchainError: Triton is missing.
         """
-        return self._compiler().declare(source)
+        return self._kernels.declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -81,15 +81,14 @@ class TritonFrontend:
             CompileError: kernel and manifest do not fit together, or a compiler refuses the kernel.
             ToolchainError: a tool is missing.
         """
-        refused = self.refuse(job.target)
-        if refused:
+        if refused := self.refuse(job.target):
             raise CompileError(refused)
-        return self._compiler().compile(job)
+        module, kernel = self._kernels.find(job)
+        ptxas = require(("ptxas",), self._search, digest=False)["ptxas"]
+        return JobCompiler(job, module, kernel, ptxas).run()
 
-    def _compiler(self) -> Compiler:
-        # What is up to date is never compiled: a build without work does not pay for this import.
-        if self._made is None:
-            from tilec.frontends.triton.compiler import Compiler
 
-            self._made = Compiler(self._search)
-        return self._made
+def _loaded(source: Source, *, again: bool) -> LoadedModule:
+    api.load()
+    with api.environment():
+        return load(source, again=again)
