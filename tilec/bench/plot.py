@@ -1,189 +1,141 @@
-"""Plots as geometry: where lines, marks and ticks go in a box of pixels; what draws them is a template."""
+"""Plots of a run as SVG images, drawn by matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import base64
+import io
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
 
-WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 64, 14, 28, 44
+from tilec.bench.report import CaseBench
+from tilec.bench.series import GB, TFLOP, Group
+from tilec.bench.work import Ceilings
+
+INSTALL = "pip install 'tilec[plot]'"
 # Values that grow by this much in all are placed by their logarithms.
 LOGARITHMIC = 6
-_MOST_TICKS = 9
+# A ceiling further above than so many times what was measured would press the plot flat.
+NEAR = 4
+_GREY = "#7f868d"  # can be read on light and on dark pages
+_STYLE = {
+    "svg.hashsalt": "tilec",  # equal runs give equal bytes
+    "text.parse_math": False,  # names may hold dollar signs
+    "savefig.transparent": True,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _GREY),
+}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Dot:
-    """A measured value: its place, its interval, and what is told of it."""
-
-    x: float
-    y: float
-    low: float
-    high: float
-    tip: str
+def can_plot() -> bool:
+    """Return whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Series:
-    """Dots of one kind; joined by a line where `joined`."""
-
-    label: str
-    dots: tuple[Dot, ...]
-    joined: bool = True
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Limit:
-    """What nothing exceeds: a line through places."""
-
-    label: str
-    places: tuple[tuple[float, float], ...]
+def group_plots(group: Group, ceilings: Ceilings | None) -> list[str]:
+    """Return the plots of a sweep: its rates, where they are known, and its times."""
+    most = max((spot.rate or 0.0 for line in group.lines for spot in line.points), default=0.0)
+    best = _ceiling(group, ceilings)
+    limits = [best] if best and best <= NEAR * most else []
+    rates = [_sweep(group, group.unit, limits)] if group.unit else []
+    return [*rates, _sweep(group, "microseconds", [])]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
-    """A dot in pixels, with its interval."""
-
-    x: float
-    y: float
-    low: float
-    high: float
-    tip: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
-    """A series in pixels: `path` is the `points` of a polyline, empty for dots alone; `color` counts from 0."""
-
-    label: str
-    color: int
-    path: str
-    marks: tuple[Mark, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Chart:
-    """A plot in pixels.
-
-    Attributes:
-        title, x_label, y_label: in words.
-        x_ticks, y_ticks: (pixel, text).
-        series: what was measured. limits: (path, label, pixels of its label) of each limit.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    series: tuple[Drawn, ...]
-    limits: tuple[tuple[str, str, tuple[float, float]], ...] = ()
-    width: int = WIDTH
-    height: int = HEIGHT
-    box: tuple[int, int, int, int] = (LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM)
+def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
+    """Return operations per second by operations per byte, below what the device can do; empty where too little is known."""
+    shown = [case for case in results if case.measurement is not None and case.rates.flops and case.work.intensity]
+    if best is None or not best.copy or not shown:
+        return ""
+    axes = _axes(TFLOP, "operations for each byte", x_log=True, y_log=True)
+    for kernel in dict.fromkeys(case.kernel for case in shown):
+        cases = [case for case in shown if case.kernel == kernel]
+        rates = [(case.rates.flops or 0.0) / 1e12 for case in cases]
+        spread = [_spread(rate, case.median, case.interval.low, case.interval.high) for rate, case in zip(rates, cases, strict=True)]
+        _points(axes, kernel, [case.work.intensity or 0.0 for case in cases], rates, spread, "o")
+    slope = best.copy / 1e12
+    peaks = {dtype: rate / 1e12 for dtype, rate in best.products.items() if any(case.work.dtype == dtype for case in shown)}
+    intensities = [case.work.intensity or 0.0 for case in shown]
+    low, high = min(intensities) / 2, max([2 * max(intensities), *(2 * peak / slope for peak in peaks.values())])
+    for dtype, peak in peaks.items():
+        axes.plot((low, max(low, peak / slope), high), (slope * low, peak, peak), "--", color=_GREY, label=f"products of {dtype}")
+    if not peaks:
+        axes.plot((low, high), (slope * low, slope * high), "--", color=_GREY, label="copies")
+    return _image(axes)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Scale:
-    """From values to pixels, `low` at `start` and `high` at `end`; by logarithms where `log`."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool = False
-
-    def __call__(self, value: float) -> float:
-        """The pixel of a value, held within the box."""
-        low, high, at = (math.log(v) for v in (self.low, self.high, max(value, self.low))) if self.log else (self.low, self.high, value)
-        part = (at - low) / (high - low) if high > low else 0.5
-        return round(self.start + (self.end - self.start) * min(1.0, max(0.0, part)), 1)
-
-    def ticks(self) -> list[float]:
-        """Round values within it."""
-        return _decades(self.low, self.high) if self.log else _steps(self.low, self.high)
-
-
-def draw(
-    series: Sequence[Series],
-    *,
-    title: str,
-    x_label: str,
-    y_label: str,
-    x_values: Sequence[tuple[float, str]] = (),
-    x_log: bool,
-    y_log: bool,
-    limits: Sequence[Limit] = (),
-) -> Chart:
-    """Place lines and dots.
-
-    Args:
-        series: what to show; at least one dot in all.
-        title: in words.
-        x_label: likewise.
-        y_label: likewise.
-        x_values: (value, text) of the ticks below; round numbers for none.
-        x_log: by logarithms.
-        y_log: likewise; else y begins at 0.
-        limits: what nothing exceeds.
-    """
-    dots = [dot for one in series for dot in one.dots]
-    xs = [dot.x for dot in dots] + [x for limit in limits for x, _ in limit.places]
-    ys = [value for dot in dots for value in (dot.low, dot.high)] + [y for limit in limits for _, y in limit.places]
-    across = Scale(low=min(xs), high=max(xs), start=LEFT + 14, end=WIDTH - RIGHT - 14, log=x_log)
-    up = Scale(low=min(ys) / 1.15 if y_log else 0.0, high=max(ys) * (1.15 if y_log else 1.06), start=HEIGHT - BOTTOM, end=TOP, log=y_log)
-    below = _thinned(list(x_values)) if x_values else [(value, number_text(value)) for value in across.ticks()]
-    return Chart(
-        title=title,
-        x_label=x_label,
-        y_label=y_label,
-        x_ticks=tuple((across(value), text) for value, text in below),
-        y_ticks=tuple((up(value), number_text(value)) for value in up.ticks()),
-        series=tuple(_drawn(one, color, across, up) for color, one in enumerate(series)),
-        limits=tuple(
-            (_path(limit.places, across, up), limit.label, (across(limit.places[-1][0]), up(limit.places[-1][1]))) for limit in limits
-        ),
-    )
+def _sweep(group: Group, unit: str, limits: Sequence[float]) -> str:
+    try:
+        places = {value: float(value) for value in group.values}
+    except ValueError:  # words stand in a row
+        places = {value: float(place) for place, value in enumerate(group.values)}
+    times = [1e6 * spot.seconds for line in group.lines for spot in line.points]
+    axes = _axes(unit, group.sweep, x_log=_is_wide(list(places.values())), y_log=unit == "microseconds" and _is_wide(times))
+    axes.set_xticks(list(places.values()), list(places), minor=False)
+    for line in group.lines:
+        spots = [(spot, spot.rate if unit == group.unit else 1e6 * spot.seconds) for spot in line.points]
+        known = [(spot, value) for spot, value in spots if value is not None]
+        spread = [
+            _spread(value, spot.seconds, spot.interval.low, spot.interval.high)
+            if unit == group.unit
+            else (1e6 * (spot.seconds - spot.interval.low), 1e6 * (spot.interval.high - spot.seconds))
+            for spot, value in known
+        ]
+        _points(axes, line.label, [places[spot.value] for spot, _ in known], [value for _, value in known], spread, "o-")
+    for limit in limits:
+        axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
+    return _image(axes)
 
 
-def _drawn(one: Series, color: int, across: Scale, up: Scale) -> Drawn:
-    marks = tuple(Mark(x=across(dot.x), y=up(dot.y), low=up(dot.low), high=up(dot.high), tip=dot.tip) for dot in one.dots)
-    path = _path([(dot.x, dot.y) for dot in one.dots], across, up) if one.joined and len(one.dots) > 1 else ""
-    return Drawn(label=one.label, color=color, path=path, marks=marks)
+def _spread(rate: float, seconds: float, low: float, high: float) -> tuple[float, float]:
+    """Return how far a rate may be below and above: a rate is work over time, so its interval is that of the time turned round."""
+    return max(0.0, rate - rate * seconds / high), max(0.0, rate * seconds / low - rate)
 
 
-def _path(places: Sequence[tuple[float, float]], across: Scale, up: Scale) -> str:
-    return " ".join(f"{across(x):g},{up(y):g}" for x, y in places)
+def _ceiling(group: Group, ceilings: Ceilings | None) -> float | None:
+    if ceilings is None:
+        return None
+    if group.unit == GB:
+        return ceilings.copy / 1e9 if ceilings.copy else None
+    peak = ceilings.products.get(group.dtype) if group.unit == TFLOP else None
+    return peak / 1e12 if peak else None
 
 
-def is_wide(values: Sequence[float]) -> bool:
-    """Whether values are placed by their logarithms: they are positive, and the last is many times the first."""
+def _is_wide(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) >= LOGARITHMIC * min(values)
 
 
-def _steps(low: float, high: float) -> list[float]:
-    step = 10.0 ** math.floor(math.log10((high - low) / 4)) if high > low else 1.0
-    step *= next((by for by in (1, 2, 5) if (high - low) / (step * by) <= _MOST_TICKS - 3), 10)
-    first = math.ceil(low / step - 1e-9)
-    return [round(step * n, 12) for n in range(first, math.floor(high / step + 1e-9) + 1)]
+def _axes(y_label: str, x_label: str, *, x_log: bool, y_log: bool) -> Any:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        axes = Figure(figsize=(7, 4), layout="constrained").add_subplot()
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.set_xscale("log" if x_log else "linear")
+        axes.set_yscale("log" if y_log else "linear")
+        axes.minorticks_off()
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")  # powers of ten are formulas to matplotlib, which are not parsed
+        axes.grid(visible=True, alpha=0.4)
+    return axes
 
 
-def _decades(low: float, high: float) -> list[float]:
-    span = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        found = [digit * 10.0**power for power in span for digit in digits if low <= digit * 10.0**power <= high]
-        if len(found) <= _MOST_TICKS:
-            return found or [low, high]
-    every = -(-len(found) // _MOST_TICKS)
-    return found[::every]
+def _points(axes: Any, label: str, xs: list[float], ys: list[float], spread: list[tuple[float, float]], form: str) -> None:
+    if xs:
+        below, above = zip(*spread, strict=True)
+        axes.errorbar(xs, ys, yerr=(below, above), fmt=form, capsize=3, label=label)
 
 
-def _thinned(ticks: list[tuple[float, str]]) -> list[tuple[float, str]]:
-    """No more ticks than have room; the first stays."""
-    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
+def _image(axes: Any) -> str:
+    """Return a plot as a data URL: scripts and styles of an image do nothing to the page."""
+    import matplotlib as mpl
 
-
-def number_text(value: float) -> str:
-    """`0.5`, `20`, `4e+06`."""
-    return f"{value:.12g}" if 1e-3 <= abs(value) < 1e5 or not value else f"{value:.3g}"
+    with mpl.rc_context(_STYLE):
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
+        # matplotlib leaves out labels that begin with an underscore.
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(handles, labels, fontsize="small")
+        out = io.BytesIO()
+        axes.figure.savefig(out, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(out.getvalue()).decode()}"

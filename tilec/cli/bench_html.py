@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from tilec.bench.page import Report, render
-from tilec.bench.report import CaseBench, RivalResult, Setting
+from tilec.bench.plot import INSTALL, can_plot
+from tilec.bench.report import CaseBench, RivalResult
 from tilec.bench.work import Ceilings
 from tilec.cli.app import App
 from tilec.cli.bench_show import change_text, half_width, host_text, rate_text, ratio_text, share_text
@@ -25,7 +26,6 @@ def write_report(
     results: Sequence[CaseBench],
     *,
     title: str,
-    setting: Setting,
     ceilings: Ceilings | None,
     sweep: str,
     notes: Sequence[str],
@@ -37,7 +37,6 @@ def write_report(
         path: the file.
         results: of all cases.
         title: of the page.
-        setting: where it was measured.
         ceilings: what can be done there at most.
         sweep: what was swept; empty for nothing.
         notes: lines of the terminal: where it was measured, and what makes it doubtful.
@@ -47,7 +46,6 @@ def write_report(
     """
     report = Report(
         title=title,
-        setting=setting,
         ceilings=ceilings,
         results=results,
         sweep=sweep,
@@ -59,6 +57,8 @@ def write_report(
     with atomic_write(path) as file:
         file.write(data)
     app.say(f"wrote {app.show(path)}: {plural(len(results), 'case')}, {bytes_text(len(data))}")
+    if not can_plot():
+        app.note(f"note: {app.show(path)} has tables and no plots: {INSTALL}")
 
 
 def _row(case: CaseBench) -> list[str]:

@@ -179,7 +179,6 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
                 files.html,
                 results,
                 title=manifest.package.name,
-                setting=place.setting,
                 ceilings=ceilings,
                 sweep=swept,
                 notes=[*heads, *ends],
