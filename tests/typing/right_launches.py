@@ -7,8 +7,10 @@ import sample
 from typing_extensions import assert_type
 
 from tilec_runtime import (
+    AsyncKernelLaunch,
     DeviceBuffer,
     DeviceOp,
+    GraphScope,
     LazyLauncher,
     MappedPartition,
     Partition,
@@ -16,6 +18,7 @@ from tilec_runtime import (
     Tensor,
     TensorMut,
     TensorView,
+    api,
     value,
     zip_ops,
 )
@@ -65,6 +68,15 @@ def choices(z: Tensor, x: TensorView) -> None:
     assert_type(sample.gemm(z, x, x).grid((4, 1)).variant(T="bf16", BM=128, BK=64).const_grid(1, 2, 3).sync()[1], TensorView)
     op = sample.everything(z, 3, True, 0x1000, b"", ORDER="row", FAST=False, W=1.5)
     assert_type(op.options(occupancy=2).options(num_ctas=2, occupancy=4).variant(W=0.5, ORDER="column").sync()[0], Tensor)
+
+
+def recorded(scope: GraphScope, z: Tensor, x: TensorView, launch: AsyncKernelLaunch) -> None:
+    assert_type(scope.record(sample.add(z, x, x)), tuple[Tensor, TensorView, TensorView, float])
+    assert_type(scope.record(sample.gemm(z, x, x).variant(BM=64).grid(4)), tuple[Tensor, TensorView, TensorView])
+    assert_type(scope.record(value(z)), Tensor)
+    scope.record(api.memcpy(z, x))
+    scope.record(api.fill(z, 0))
+    scope.record(launch)
 
 
 def of_a_module(z: Tensor, x: TensorView) -> None:

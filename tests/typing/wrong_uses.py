@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sample
 
-from tilec_runtime import DeviceBuffer, DeviceOp, SharedTensor, Tensor, value, zip_ops
+from tilec_runtime import DeviceBuffer, DeviceOp, GraphScope, SharedTensor, Tensor, api, value, zip_ops
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:
@@ -43,6 +43,16 @@ def launches_that_run_later(t: Tensor, number: DeviceOp[float], tensor: DeviceOp
     first: DeviceOp[int] = sample.add(t, t, t).first()  # wrong: it gives the tensor
     sample.load().lazy.gemm(t, t, t, BM=32)  # wrong: not built
     first.sync()
+
+
+def recorded(scope: GraphScope, t: Tensor, tensor: DeviceOp[Tensor]) -> None:
+    scope.record(api.zeros(4))  # wrong: it allocates
+    scope.record(t.dup())  # wrong: likewise
+    scope.record(api.from_host(b""))  # wrong: likewise
+    scope.record(api.memcpy(t, b""))  # wrong: a graph keeps no contents of the host
+    scope.record(api.memcpy(t, tensor))  # wrong: the op may allocate
+    scope.record(tensor)  # wrong: any op
+    scope.record(t)  # wrong: no op
 
 
 def ops(tensor: DeviceOp[Tensor], shared: DeviceOp[SharedTensor]) -> None:

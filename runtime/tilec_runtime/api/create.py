@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 from tilec_runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Make, dense, filled, known, real, sized
 from tilec_runtime.errors import CallError, TensorError
@@ -67,6 +67,10 @@ def full(shape: Any, value: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
     return Make("full", sized("full", shape, name), name, filled("full", value, name))
 
 
+@overload
+def fill(tensor: DeviceOp[Any], value: Any) -> DeviceOp[Any]: ...
+@overload
+def fill(tensor: Described, value: Any) -> FillIn: ...
 def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
     """Set all elements of a tensor; the op gives the tensor back.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, final
+from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
@@ -62,6 +62,8 @@ class Make(DeviceOp[Tensor]):
 @final
 class FillIn(DeviceOp[Any]):
     """One value for all elements of a tensor that is there. It moves in, or is borrowed, as in a launch, and comes out of the result."""
+
+    _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, tensor: Described, recipe: recipes.Fill) -> None:
         """Take the tensor.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tilec_runtime.device import Device
 from tilec_runtime.model.dtype import DTYPES
@@ -72,6 +72,10 @@ def dup(tensor: Described | DeviceOp[Any]) -> DeviceOp[Tensor]:
     return Dup(require_tensor(tensor, "dup"))
 
 
+@overload
+def memcpy(target: Described, source: Described) -> Memcpy: ...
+@overload
+def memcpy(target: Described, source: Any) -> DeviceOp[None]: ...
 def memcpy(target: Described, source: Any) -> DeviceOp[None]:
     """Copy contents to a tensor that is there, and stays where it is.
 

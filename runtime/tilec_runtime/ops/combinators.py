@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast, final, overload
+from typing import Any, ClassVar, Literal, TypeVar, cast, final, overload
 
 from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
@@ -21,6 +21,8 @@ F = TypeVar("F")
 @final
 class Value(DeviceOp[T]):
     """An op that gives a value, and does nothing."""
+
+    _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, content: T) -> None:
         """Use `value`."""
@@ -88,7 +90,7 @@ def _discard(ops: tuple[DeviceOp[Any], ...]) -> None:
         op._discard()  # noqa: SLF001 - an op too
 
 
-def value(content: T) -> DeviceOp[T]:
+def value(content: T) -> Value[T]:
     """An op that gives a value, and does nothing."""
     return Value(content)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
 from tilec_runtime.errors import AliasError, PlacementError, TensorError
 from tilec_runtime.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
@@ -257,6 +257,8 @@ class Dup(Transfer[Tensor]):
 @final
 class Memcpy(Transfer[None]):
     """The contents of one tensor for another one. It neither takes nor gives back memory, so a graph may hold it."""
+
+    _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, target: Described, source: Described) -> None:
         """Claim both.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar, cast, final
+from typing import ClassVar, Literal, Protocol, TypeVar, cast, final
 
 from tilec_runtime.errors import CallError, GraphCaptureError, GraphError
+from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.graph import CudaGraph
 from tilec_runtime.ops.graph_capture import Capture, begun_for
 from tilec_runtime.ops.op import DeviceOp
@@ -12,6 +13,19 @@ from tilec_runtime.streams import Stream
 from tilec_runtime.uncopied import Uncopied
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class GraphNode(Protocol[T_co]):
+    """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors that are there, a value.
+
+    This is for type checkers: an op of one's own that allocates nothing says so by the attribute.
+    """
+
+    _graph_node_: ClassVar[Literal[True]]
+
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """As for `DeviceOp`."""
 
 
 @final
@@ -25,15 +39,17 @@ class GraphScope(Uncopied):
         self._graph: CudaGraph[None] | None = None
         self._failed = ""
 
-    def record(self, op: DeviceOp[T]) -> T:
-        """Capture an op. Its result is there at once for later records; replays make its contents. Claims on what it borrowed end.
+    def record(self, op: GraphNode[T]) -> T:
+        """Capture an op that allocates nothing. Its result is there at once for later records, and replays make its contents.
+
+        Claims on what it borrowed end.
 
         Raises:
             GraphCaptureError: something in it cannot be captured, such as an allocation; the capture is given up then.
             GraphError: the block has not begun, or is over.
         """
         given: object = op
-        if not isinstance(given, DeviceOp):
+        if not isinstance(given, DeviceOp):  # any op: what allocates is refused when it does
             what = f"record takes an op, and this is a {type(given).__qualname__}"
             raise CallError(what, fix="record launches and copies; a value needs no graph")
         if self._failed:
@@ -41,7 +57,7 @@ class GraphScope(Uncopied):
         if self._capture is None:
             raise GraphError("record is called outside of the scope's block", fix="with CudaGraph.scope(stream) as s: s.record(op)")
         try:
-            result = self._capture.run(op)
+            result: T = self._capture.run(given)
         except BaseException as error:
             self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
 from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, LayoutError, PlacementError
@@ -123,6 +123,8 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     Arguments are pushed in the order of the kernel's parameters. What is known of these is checked; the rest is the caller's care:
     a kernel that takes other parameters reads what is not there.
     """
+
+    _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, function: KernelFunction) -> None:
         """Launch a function, once its arguments and its configuration are there.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, Union, final
 
 from tilec_runtime.binding import bind, given_axes
 from tilec_runtime.contract import Contract
@@ -46,6 +46,7 @@ class LazyLaunch(DeviceOp[R_co]):
     """
 
     __slots__ = ("_axes", "_grid", "_held", "_hints", "_origin")
+    _graph_node_: ClassVar[Literal[True]] = True
 
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
