@@ -11,7 +11,7 @@ from tilec.bench.report import CaseBench, Setting
 from tilec.bench.series import GB, TFLOP, Group, Spot, groups_of
 from tilec.bench.statistics import Interval
 from tilec.bench.work import Ceilings
-from tilec.stubs.pages import page_environment, page_policy, page_style
+from tilec.package.pages import page_environment, page_policy, page_style
 
 # Limits are drawn up to so many times what was measured.
 NEAR = 4
