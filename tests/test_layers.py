@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 HOMES = {"tilec": REPOSITORY, "tilec_runtime": REPOSITORY / "runtime"}
 STDLIB_ONLY = ("values", "foreign", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "stubs", "project", "assemble", "build", "unexecuted")
+BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "package", "project", "assemble", "build", "unexecuted")
 LEVEL = {
     "values": -1,
     "foreign": -1,

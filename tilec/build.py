@@ -24,6 +24,7 @@ from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
 from tilec.manifest.types import Manifest
+from tilec.package.marks import stale_outputs
 from tilec.plan import Plan, make_plan, near_job
 from tilec.plan.targets import parse_targets
 from tilec.project import (
@@ -38,7 +39,6 @@ from tilec.project import (
     open_project,
     tuning_files,
 )
-from tilec.stubs.marks import stale_outputs
 from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, UsageError
 from tilec_runtime.model.kernel import BundleInfo
 
@@ -145,7 +145,7 @@ def build(request: BuildRequest, observer: Observer) -> BuildResult:
         built = {k.job.id: Pin.of(k.key, one.info.digest, one.row) for k, one in zip(keyed, done, strict=True)}
         _require_pinned(lock, request, built, observer)
         info = bundle_info(project, declared, plan, request.profile, outcomes=done)
-        from tilec.stubs.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
+        from tilec.package.publish import Publication, publish  # an up-to-date build writes nothing and should not wait for the templates
 
         images = {outcome.info.digest: (job, outcome) for job, outcome in zip(keyed, done, strict=True)}
         publication = Publication(
@@ -224,7 +224,7 @@ def _part(project: Project, targets: Sequence[str]) -> Project:
 
 def _prepare(emit: Sequence[str]) -> None:
     """Load what writing outputs needs: an up-to-date build should not wait for it, any other can do it while its last jobs are compiled."""
-    from tilec.stubs import publish, render
+    from tilec.package import publish, render
 
     if publish.HOLDS_PACKAGE.intersection(emit):
         render.package_template()

@@ -23,7 +23,7 @@ from tests.attack.mutants import CALLS, index_values, packed
 from tests.bundle_samples import Sample
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of, fake_driver
 from tilec.inspection.container import open_container
-from tilec.stubs.render import render_package
+from tilec.package.render import render_package
 from tilec_runtime import load
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import ArchiveWriter, Member

@@ -12,7 +12,7 @@ import pytest
 
 from tests.attack.conftest import Campaign
 from tests.e2e.harness import HEAD, TWICE, Cli, environment, tree, write
-from tilec.stubs.marks import signed, sums_text
+from tilec.package.marks import signed, sums_text
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import write_sample
-from tilec.stubs.wheel import write_wheel
+from tilec.package.wheel import write_wheel
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.kernel import PackageInfo
 

@@ -222,7 +222,7 @@ z.fill(0xFF, stream)
 kernels.vector_add(z, x, y, stream=stream)
 stream.sync()
 banned = {{"click", "rich", "jinja2", "tomli", "tomllib", "cuda.core", "cuda.tile", "torch", "numpy"}}
-print(sorted(name for name in sys.modules if name in banned or name.startswith(("tilec.manifest", "tilec.frontends", "tilec.stubs"))))
+print(sorted(name for name in sys.modules if name in banned or name.startswith(("tilec.manifest", "tilec.frontends", "tilec.package"))))
 print(float(abs(z.to_host(stream)).max()))
 """
 

@@ -10,7 +10,7 @@ from tilec.bench.plot import INSTALL, can_plot, group_plots, roofline
 from tilec.bench.report import CaseBench
 from tilec.bench.series import Group, groups_of
 from tilec.bench.work import Ceilings
-from tilec.stubs.pages import page_environment, page_policy, page_style
+from tilec.package.pages import page_environment, page_policy, page_style
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

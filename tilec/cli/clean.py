@@ -69,7 +69,7 @@ def plan(manifest_path: Path) -> Cleaning:
     Args:
         manifest_path: the project's tilec.toml, of which only the names of package and output directory count.
     """
-    from tilec.stubs.marks import all_outputs, outputs_of_others
+    from tilec.package.marks import all_outputs, outputs_of_others
 
     root = manifest_path.parent
     name, module, directory = _names(manifest_path)

@@ -91,7 +91,7 @@ def command(app: App, words: tuple[str, ...]) -> None:
         return snapshot(manifest.parent, app.settings.cache_dir)
 
     def is_output(name: str) -> bool:
-        from tilec.stubs.marks import is_written
+        from tilec.package.marks import is_written
 
         return is_written(manifest.parent / name)
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from tilec.inspection.page import Page, PageImage
 from tilec.inspection.report import assumption_text, hints_text, rule_text, signature, spills, table_text
-from tilec.stubs.pages import page_environment, page_policy, page_style
-from tilec.stubs.render import templates
+from tilec.package.pages import page_environment, page_policy, page_style
+from tilec.package.render import templates
 from tilec_runtime.model.driver import branch_of_cuda
 from tilec_runtime.model.kernel import KernelInfo
 

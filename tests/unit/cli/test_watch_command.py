@@ -14,7 +14,7 @@ from tilec.cli.main import run
 from tilec.cli.watch import Snapshot, changes, snapshot, watch
 from tilec.compiler.cache import Cache
 from tilec.compiler.stamp import record_key
-from tilec.stubs.marks import is_written, signed
+from tilec.package.marks import is_written, signed
 
 
 def snap(read: dict[str, int] | None = None, **sources: int) -> Snapshot:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from tilec.stubs.render import templates
+from tilec.package.render import templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment

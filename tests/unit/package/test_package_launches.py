@@ -24,7 +24,7 @@ from tests.runtime_samples import GEMM, IMAGES, bundle_of, fake_driver, image, s
 from tests.unit.runtime.ops.test_regions import OWNED
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
-from tilec.stubs.render import render_package
+from tilec.package.render import render_package
 from tilec.testing.fake_driver import H200
 from tilec_runtime import Device, Explanation, LazyLaunch, load, use_device, value
 from tilec_runtime.bundle.format import index_digest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.stubs.doc import op_doc
-from tilec.stubs.text import WIDTH, bracketed, function_head, literal, subscripted, tuple_text, unique
-from tilec.stubs.types import chosen, keywords, param_type, signature
+from tilec.package.doc import op_doc
+from tilec.package.text import WIDTH, bracketed, function_head, literal, subscripted, tuple_text, unique
+from tilec.package.types import chosen, keywords, param_type, signature
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tilec.stubs.doc import entry, launcher_doc
-from tilec.stubs.lazy import LazyView, lazy_view
-from tilec.stubs.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
-from tilec.stubs.types import chosen, param_type, signature
+from tilec.package.doc import entry, launcher_doc
+from tilec.package.lazy import LazyView, lazy_view
+from tilec.package.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
+from tilec.package.types import chosen, param_type, signature
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo
 from tilec_runtime.model.signature import Param
 

@@ -17,10 +17,10 @@ from tilec.compiler.events import Done
 from tilec.compiler.fatbin import write_fatbin
 from tilec.compiler.outputs import Output, place_of
 from tilec.manifest.types import Manifest
+from tilec.package.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
+from tilec.package.render import render_package
+from tilec.package.wheel import wheel_name, write_wheel
 from tilec.plan import Plan
-from tilec.stubs.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
-from tilec.stubs.render import render_package
-from tilec.stubs.wheel import wheel_name, write_wheel
 from tilec_runtime.bundle.atomic import Stage, output_error
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.write import write_bundle

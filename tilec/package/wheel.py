@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from tilec.stubs.marks import normalise_name, record_digest
+from tilec.package.marks import normalise_name, record_digest
 from tilec_runtime.bundle.archive import ArchiveWriter
 from tilec_runtime.bundle.atomic import Stage, atomic_write
 from tilec_runtime.errors import OutputError

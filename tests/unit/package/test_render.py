@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime_samples import ADD, GEMM, PTR, SCALAR, STRUCT, TENSOR, image, kernel, slot
-from tilec.stubs.render import render_package
+from tilec.package.render import render_package
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo

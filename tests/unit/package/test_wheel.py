@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.stubs.wheel import normalise_name, normalise_version, write_wheel
+from tilec.package.wheel import normalise_name, normalise_version, write_wheel
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 

@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilec.stubs.marks import signed
-from tilec.stubs.view import package_view
+from tilec.package.marks import signed
+from tilec.package.view import package_view
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.kernel import BundleInfo
 

@@ -7,7 +7,7 @@ import signal
 import threading
 
 from tests.waiting import joined
-from tilec.stubs.publish import _undisturbed
+from tilec.package.publish import _undisturbed
 
 
 def test_ctrl_c_does_not_come_between() -> None:

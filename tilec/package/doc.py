@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tilec.stubs.text import paragraph, prose
+from tilec.package.text import paragraph, prose
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
