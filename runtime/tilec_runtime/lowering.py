@@ -40,9 +40,13 @@ _FUNCTIONS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorTerms:
-    """The facts of a tensor as terms of a program; extents and strides in elements."""
+    """The facts of a tensor as terms of a program: addresses of its first element, of its first byte and behind its last one; extents and
+    strides in elements.
+    """
 
     ptr: Term
+    start: Term
+    end: Term
     shape: list[Term]
     stride: list[Term]
     size: Term

@@ -108,7 +108,13 @@ def environments(pick: random.Random, rank: int) -> tuple[dict[str, Any], dict[s
         env[name] = facts
         parts = [slot(each) for each in shape]
         terms[name] = TensorTerms(
-            ptr=slot(facts.ptr), shape=parts, stride=[slot(each) for each in facts.stride], size=product(parts), dtype="f32"
+            ptr=(at := slot(facts.ptr)),
+            start=at,
+            end=at,
+            shape=parts,
+            stride=[slot(each) for each in facts.stride],
+            size=product(parts),
+            dtype="f32",
         )
     env["n"], env["on"], env["alpha"] = pick.choice((-3, 0, 1, 16, 2**40)), pick.random() < 0.5, pick.choice((0.5, 2.5, -0.0))
     terms["n"], terms["on"], terms["alpha"] = slot(env["n"]), slot(env["on"]), env["alpha"]
