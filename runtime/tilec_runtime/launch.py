@@ -114,11 +114,11 @@ class Launcher(Uncopied, LauncherBase):
         recording = recording_of(site.driver, site.device.ordinal, handle) if leased else None
         if recording is not None:
             self._record(recording, handle, values, leased)
-        elif not (leased and self._launch_leased(handle, values, leased)):
+        elif not (leased and self._launch_in_core(handle, values, leased)):
             self._launch_in_python(handle, values, leased)
 
-    def _launch_leased(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
-        """Let the launch core launch tensors with leases, which were checked; whether it did."""
+    def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
+        """Let the launch core launch tensors whose leases were checked; whether it did."""
         answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
         if answer is None or isinstance(answer, bool):
             return answer is True
@@ -139,6 +139,9 @@ class Launcher(Uncopied, LauncherBase):
         if ready is None or facts is None:
             ready, facts = self._prepared(values, facts)
             driver.adopt(ordinal)
+            ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
+            if ready.plan.native and self._keep(values, facts, ready.plan) and self._launch_in_core(handle, values, leased):
+                return
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
         self._order(handle, values, leased)()
         self._enqueue(ready, call, block, handle, values)
@@ -154,16 +157,17 @@ class Launcher(Uncopied, LauncherBase):
 
         return order
 
-    def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> None:
-        """Let the launch core do later calls like this one. Its table is made behind the first launch, when the device has its context."""
+    def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+        """Let the launch core do calls like this one; whether it takes them. Its table is made when the device has its context."""
         if not self._tabled:
             self._tabled, self._table = True, table_of(self.contract, self.site.driver, self.site.device.ordinal)
         if self._table is None:
-            return
+            return False
         try:
-            self._table.add(values, plan, facts.tensors)
+            return self._table.add(values, plan, facts.tensors)
         except (ValueError, TypeError, OverflowError):  # beyond the limits of the core
             plan.native = False
+            return False
 
     def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
         """Let the driver deal with a launch of the launch core that it refused."""

@@ -10,7 +10,7 @@ from tilec_runtime.conditions import SHAPE_OUTPUTS, Program
 from tilec_runtime.contract import Contract
 from tilec_runtime.keys import Facts, Key, Slots, exact_key
 from tilec_runtime.packing import Block, Packing
-from tilec_runtime.program import depth_of, packed, run
+from tilec_runtime.program import packed, run
 from tilec_runtime.seam_types import FunctionHandle, LaunchCall, LaunchShape
 from tilec_runtime.values import value_class
 
@@ -67,11 +67,6 @@ class Plan:
     def program(self) -> bytes:
         """The program's steps as bytes."""
         return packed(self.steps)
-
-    @functools.cached_property
-    def depth(self) -> int:
-        """The most numbers that the program has on its stack."""
-        return depth_of(self.steps)
 
     def ready(self, slots: Slots) -> Ready | None:
         """This plan for a call; None where it does not apply."""

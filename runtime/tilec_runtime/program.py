@@ -216,15 +216,3 @@ class Writer:
 def packed(steps: Sequence[Step]) -> bytes:
     """A program as bytes: two 64-bit numbers for each step."""
     return struct.pack(f"<{2 * len(steps)}q", *(number for step in steps for number in step))
-
-
-def depth_of(steps: Sequence[Step]) -> int:
-    """The most numbers that a program has on its stack."""
-    depth = deepest = 0
-    for op, _ in steps:
-        if op in (CONST, SLOT, GET):
-            depth += 1
-        elif op in _BINARY or op in (CHECK, OUT, DIVISIBLE):
-            depth -= 1
-        deepest = max(deepest, depth)
-    return deepest
