@@ -29,7 +29,6 @@ give its own call's launch, or it is not used.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,16 +39,16 @@ from tilec_runtime.grid import MOST_TILES, GridWish
 from tilec_runtime.images import Function
 from tilec_runtime.keys import Slots, has_slot
 from tilec_runtime.layout import TensorFacts, nesting, spans_meet
-from tilec_runtime.limits import MOST_THREADS_ALONG, cluster_of, is_tile
+from tilec_runtime.limits import cluster_of, is_tile, limits_of, whole_clusters
 from tilec_runtime.lowering import TensorTerms, lowered, number, truth
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
-from tilec_runtime.program import LoweringError, Term, Writer, all_of, any_of, binary, divides, product, unary
+from tilec_runtime.program import LoweringError, Term, Writer, all_of, any_of, binary, product, unary
 from tilec_runtime.seam_types import DeviceInfo, LaunchShape
-from tilec_runtime.select import Decision, Settled
+from tilec_runtime.select import Decision, Settled, assumed
 from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
@@ -172,7 +171,8 @@ class _Conditions:
             if rank and facts.contiguous:
                 stride[-1] = 1
         ptr, start, end = (((op.SLOT, first + place),) for place in range(3))
-        return TensorTerms(ptr=ptr, start=start, end=end, shape=shape, stride=stride, size=product(shape), dtype=facts.dtype)
+        size, dtype, contiguous = product(shape), facts.dtype, facts.contiguous
+        return TensorTerms(ptr=ptr, start=start, end=end, shape=shape, stride=stride, size=size, dtype=dtype, contiguous=contiguous)
 
     def program(self, settled: Settled, admitted: Admitted) -> Program:
         """Write it: what tells calls apart first."""
@@ -245,33 +245,15 @@ class _Conditions:
     def _contract(self, axes: Mapping[str, AxisValue]) -> Terms:
         absent, env = self.call.absent, self._env(axes)
         requires = [truth(lowered(each, env)) for each in self.contract.requires if not absent & each.names]
-        facts = [self._facts(param, param.shape_divisible, param.stride_divisible) for param in self.contract.params]
-        return [*requires, *itertools.chain.from_iterable(facts)]
-
-    def _facts(self, fact: Param | Assumption, shape: Sequence[int], stride: Sequence[int]) -> Terms:
-        """Divisible extents and strides, and an aligned address."""
-        terms = self.tensors.get(fact.name if isinstance(fact, Param) else fact.param)
-        if terms is None:
-            return []
-        found = [divides(by, extent) for by, extent in zip(shape, terms.shape, strict=False)]
-        found += [divides(by, step) for by, step in zip(stride, terms.stride, strict=False)]
-        return [*found, divides(fact.align, terms.ptr)]
+        given = (param for param in self.contract.params if param.name in self.tensors)
+        facts = (Assumption(param=p.name, shape=p.shape_divisible, stride=p.stride_divisible, align=p.align) for p in given)
+        return [*requires, *(holds for fact in facts for holds, _, _ in assumed(fact, self.tensors[fact.param]))]
 
     def _variant(self, variant: VariantInfo) -> Terms:
         """Whether the arguments satisfy all assumptions of a variant."""
-        found: Terms = []
         if self.contract.optionals and {fact.param for fact in variant.assume if fact.absent} != self.call.absent:
             return [0]
-        for fact in variant.assume:
-            if fact.absent:
-                continue
-            facts, terms = self.call.tensors[fact.param], self.tensors[fact.param]
-            if fact.contiguous and not facts.contiguous:
-                return [0]
-            wanted = zip(fact.extent, terms.shape, strict=False)
-            found += [binary(op.EQ, extent, want) for want, extent in wanted if want is not None]
-            found += self._facts(fact, fact.shape, fact.stride)
-        return found
+        return [holds for fact in variant.assume if not fact.absent for holds, _, _ in assumed(fact, self.tensors[fact.param])]
 
     # Tensors
 
@@ -352,18 +334,8 @@ class _Conditions:
                 self.write.check(binary(op.LE, binary(op.ADD, tiles, product(grid)), MOST_TILES))
 
     def _limits(self, grid: Terms, block: Terms, shape: LaunchShape) -> None:
-        check, device = self.write.check, self.device
-        for blocks, threads, most, most_threads in zip(grid, block, device.max_grid, device.max_block, strict=True):
-            check(binary(op.NE, threads, 0))
-            check(binary(op.LE, threads, most_threads))
-            if isinstance(threads, int):
-                check(binary(op.LE, blocks, min(most, MOST_THREADS_ALONG // threads)))
-            else:
-                check(binary(op.LE, blocks, most))
-                check(binary(op.LE, binary(op.MUL, blocks, threads), MOST_THREADS_ALONG))
-        check(binary(op.LE, product(block), device.max_threads))
-        for extent, blocks in zip(shape.cluster, grid, strict=False):
-            check(divides(extent, blocks))
+        for holds, _, _ in limits_of(grid, block, shape.cluster, self.device):
+            self.write.check(holds)
 
     def _admitted(self, grid: Terms, block: Terms, shared: Term, admitted: Admitted, function: Function) -> None:
         """What `check_compiled`, `admit` and `check_residency` hold against the image."""
@@ -374,8 +346,8 @@ class _Conditions:
                 if image.required_block:
                     check(binary(op.EQ, term, has))
             check(binary(op.LE, threads, min(facts.max_threads, image.max_threads or facts.max_threads)))
-            for extent, blocks in zip(image.cluster, grid, strict=False):
-                check(divides(extent, blocks))
+            for holds, _, _ in whole_clusters(grid, image.cluster):
+                check(holds)
         check(binary(op.LE, shared, max(self.device.shared_default - facts.static_shared, shape.shared)))
         if cluster_of(shape, image) or shape.cooperative:  # the driver was asked about launches of this block
             for term, has in zip((*block, shared), (*shape.block, shape.shared), strict=True):

@@ -114,6 +114,7 @@ def environments(pick: random.Random, rank: int) -> tuple[dict[str, Any], dict[s
             stride=[slot(each) for each in facts.stride],
             size=product(parts),
             dtype="f32",
+            contiguous=True,
         )
     env["n"], env["on"], env["alpha"] = pick.choice((-3, 0, 1, 16, 2**40)), pick.random() < 0.5, pick.choice((0.5, 2.5, -0.0))
     terms["n"], terms["on"], terms["alpha"] = slot(env["n"]), slot(env["on"]), env["alpha"]
