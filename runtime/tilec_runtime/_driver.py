@@ -1,4 +1,4 @@
-"""The CUDA driver through cuda.bindings: the only module that touches it; results become typed errors with cause and fix here."""
+"""The CUDA driver: results become typed errors with cause and fix here. A first launch calls libcuda itself, all else cuda.bindings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime._driver_calls import is_final
+from tilec_runtime._driver_calls import is_final, no_driver
 from tilec_runtime._driver_graphs import GraphCalls
-from tilec_runtime.errors import DriverError, NoDeviceError
+from tilec_runtime._libcuda import Libcuda
+from tilec_runtime.errors import DriverError
 from tilec_runtime.lost import LaunchRecord
 from tilec_runtime.model.arch import Version
 from tilec_runtime.once import Once
@@ -31,13 +31,12 @@ def driver() -> Driver:
     """The process's driver, started at the first call.
 
     Raises:
-        NoDeviceError: there is no driver or no GPU, or cuda-bindings is not installed.
+        NoDeviceError: there is no driver or no GPU.
     """
     try:
-        from cuda.bindings import driver as api
-    except ImportError as error:
-        what = f"the package cuda-bindings cannot be imported: {error}"
-        raise NoDeviceError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
+        api = Libcuda()
+    except OSError as error:
+        raise no_driver(error) from error
     if os.environ.get("TILEC_DEBUG"):
         from tilec_runtime.debugging import debugging
 
@@ -182,30 +181,31 @@ class Driver(GraphCalls):
     ) -> LaunchCall:
         """A call that enqueues this launch; it reports failure by its result and never raises for one."""
         self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
-        # A ready configuration costs less per call than nine numbers do.
-        launch, config = self._api.cuLaunchKernelEx, self._config(shape, stream)
-        context, get_current = self._context(ordinal), self._api.cuCtxGetCurrent
-        expected, push, pop = int(context), self._api.cuCtxPushCurrent, self._api.cuCtxPopCurrent
-        if self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected):
-            return functools.partial(launch, config, function)
+        context = self._context(ordinal)
+        expected = int(context)
         # The legacy default stream is the current context's: where there are several, the thread's is looked at each time.
+        alone = self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected)
 
-        def launch_here(config: Any, function: FunctionHandle, parameters: int, extra: int) -> Any:
-            if int(get_current()[1]) == expected:
-                return launch(config, function, parameters, extra)
-            pushed = push(context)
+        @functools.cache  # made at the first launch that is not the launch core's: it takes the bindings
+        def bound() -> LaunchCall:
+            return functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
+
+        def launch_here(parameters: int, extra: int) -> Any:
+            if alone or int(self._api.cuCtxGetCurrent()[1]) == expected:
+                return bound()(parameters, extra)
+            pushed = self._api.cuCtxPushCurrent(context)
             if pushed[0]:
                 return pushed
             try:
-                return launch(config, function, parameters, extra)
+                return bound()(parameters, extra)
             finally:
-                pop()
+                self._api.cuCtxPopCurrent()
 
-        return functools.partial(launch_here, config, function)
+        return launch_here
 
     def launch_target(self, ordinal: int) -> int | None:
         """The number of the device's context. The launch core calls the driver itself, so a double of the bindings is not for it."""
-        return int(self._context(ordinal)) if isinstance(self._api, ModuleType) else None
+        return int(self._context(ordinal)) if isinstance(self._api, Libcuda) else None
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""

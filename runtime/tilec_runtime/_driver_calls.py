@@ -37,10 +37,10 @@ class Calls:
         """Start the driver API.
 
         Args:
-            api: the module `cuda.bindings.driver`.
+            api: the module `cuda.bindings.driver`, or `Libcuda` in its place.
         """
         self._api = api
-        self._success = api.CUresult.CUDA_SUCCESS
+        self._success = 0
         self._lock = threading.Lock()
         self._contexts: dict[int, Any] = {}  # but for those that are lost: who looks for one of them is told
         self._numbers: dict[int, int] = {}  # of all contexts, lost or not: whose they are
@@ -49,7 +49,7 @@ class Calls:
         try:
             result = api.cuInit(0)[0]
         except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
-            raise _no_driver(error) from error
+            raise no_driver(error) from error
         if result != self._success:
             raise self._no_device("cuInit", result)
         self._count = int(self._ask("cuDeviceGetCount"))
@@ -205,7 +205,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def _no_driver(error: BaseException) -> NoDeviceError:
+def no_driver(error: BaseException) -> NoDeviceError:
     return NoDeviceError(
         f"the CUDA driver (libcuda) cannot be loaded: {error}",
         cause="no NVIDIA driver is installed on this machine, or this container was started without its GPU",

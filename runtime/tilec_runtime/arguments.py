@@ -1,46 +1,19 @@
-"""Reads foreign tensors: a fast look per launch (address, extents, strides and class), and the full facts behind it."""
+"""Reads tensors of any library: their facts, as launches take them."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
-from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, Look, TensorFacts, contiguous_stride, is_of_jax, settled_stride
+from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, is_of_jax, settled_stride
 from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 
 # What to do with elements that share bytes, of which other libraries do not say how.
 _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 and reinterpret them"
-Reader = Callable[[Any], Look]
-# Types of arguments that something is remembered of; programs may make types without end.
-MOST_TYPES = 256
 
 
 class UnreadableError(Exception):
     """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
-
-
-@functools.lru_cache(maxsize=MOST_TYPES)
-def _reader_of(cls: type) -> Reader:
-    """How to look at tensors of a type."""
-    if cls is type(None):
-        return _look_none
-    if is_torch(cls):
-        return _look_torch
-    if _is_masked(cls):
-        return _refuse_masked
-    return attrgetter("_tilec_look_") if hasattr(cls, "_tilec_facts_") else _look_any
-
-
-def look(value: Any) -> Look:
-    """How a tensor looks to a launch. Raises what its library raises where it cannot be read."""
-    cls: type = type(value)
-    return _reader_of(cls)(value)
-
-
-# How an optional tensor that is not given looks.
-NO_TENSOR: Look = (0, (), (), None)
 
 
 def is_leased(value: Any) -> bool:
@@ -93,7 +66,7 @@ def _facts(value: Any) -> TensorFacts:
     if hasattr(value, "__cuda_array_interface__"):
         return _interface_facts(value)
     if _is_masked(cls):
-        _refuse_masked(value)
+        raise UnreadableError("it is a masked array, and kernels know no masks: pass its `data`, or `filled(...)`")
     if hasattr(value, "__dlpack__"):
         return _dlpack_facts(value)
     raise UnreadableError(f"got {_kind_of(value)}")
@@ -105,26 +78,8 @@ def _kind_of(value: Any) -> str:
     return "None" if value is None else f"a {name}"
 
 
-def _look_any(value: Any) -> Look:
-    """Foreign tensors. Raises where they have no facts; the slow path then says why."""
-    facts = _interface_facts(value) if hasattr(value, "__cuda_array_interface__") else _dlpack_facts(value)
-    _refuse_packed(value, facts)
-    if facts.device == ON_OTHER:  # only the driver knows whose the address is
-        return facts.look(facts.ptr)
-    return facts.look()
-
-
-def _look_none(_: None) -> Look:
-    """An optional tensor that is not given. No plan of a kernel that needs it has such a class: the slow path then says so."""
-    return NO_TENSOR
-
-
 def _is_masked(cls: type) -> bool:
     return any(base.__name__ == "MaskedArray" and base.__module__.partition(".")[0] == "numpy" for base in cls.__mro__)
-
-
-def _refuse_masked(_: Any) -> Look:
-    raise UnreadableError("it is a masked array, and kernels know no masks: pass its `data`, or `filled(...)`")
 
 
 # torch: read by attributes, so that torch need not be imported; its tensors are the usual case.
@@ -133,14 +88,6 @@ def _refuse_masked(_: Any) -> Look:
 def is_torch(cls: type) -> bool:
     """Whether a type is torch's tensors', or a subclass of it."""
     return any(base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor") for base in cls.__mro__)
-
-
-def _look_torch(tensor: Any) -> Look:
-    shape, dense = tuple(tensor.shape), tensor.is_contiguous()
-    stride = settled_stride(shape, None if dense else tuple(tensor.stride()))
-    dense = dense or stride == contiguous_stride(shape)  # what is asked of the facts, whatever the library calls contiguous
-    # A lazily negated tensor has a class that no plan has. (A conjugated one has no known dtype.)
-    return tensor.data_ptr(), shape, stride, (tensor.dtype, len(shape), tensor.get_device(), tensor.is_neg(), dense)
 
 
 def _torch_facts(tensor: Any) -> TensorFacts:

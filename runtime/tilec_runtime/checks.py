@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
@@ -40,8 +40,15 @@ class Call:
 
     __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
 
-    def __init__(self, contract: Contract, values: Values, axes: dict[str, AxisValue], driver: DeviceDriver) -> None:
-        """Read the arguments.
+    def __init__(
+        self,
+        contract: Contract,
+        values: Values,
+        axes: dict[str, AxisValue],
+        driver: DeviceDriver,
+        tensors: Sequence[TensorFacts | None] | None = None,
+    ) -> None:
+        """Read the arguments, but for tensors that were read already.
 
         Raises:
             ArgumentError: an argument is of the wrong kind, or cannot be read.
@@ -51,9 +58,12 @@ class Call:
         self.axes = axes
         self.driver = driver
         self.tensors: dict[str, TensorFacts] = {}
+        if tensors is not None:
+            names = (contract.params[place].name for place in contract.tensors)
+            self.tensors = {name: facts for name, facts in zip(names, tensors, strict=True) if facts is not None}
         for param, value in zip(contract.params, values, strict=True):
             match param.kind:
-                case ParamKind.TENSOR if value is None and param.optional:
+                case ParamKind.TENSOR if param.name in self.tensors or (value is None and param.optional):
                     pass
                 case ParamKind.TENSOR:
                     try:

@@ -1,14 +1,14 @@
 """The program of a plan: under which conditions `prepare` would decide for another call as it did for this one.
 
-A call of the same class (`keys.facts_of`: presence, dtype, rank, device, read-only, contiguity of each tensor, types of other
-arguments) is decided alike except for the following, each covered as noted.
+A call of the same class (`keys.facts_of`: presence, dtype, rank, device of each tensor, whether it is read-only, contiguous, empty,
+aligned; types of other arguments) is decided alike except for the following, each covered as noted.
 
 | decided by | on | covered by |
 |---|---|---|
 | `Call`, `check_dtypes`, `check_ranks` | types, dtypes, ranks | the class; numbers fit their dtypes: patches (`packing`) |
-| `check_places` | device; memory where there are elements | the class; `_tensor`: address is not 0, emptiness stays |
-| `check_layouts` | contiguity, wanted strides, alignment to elements | the class; `_tensor` |
-| `check_writable` | read-only; outputs that overlap themselves | the class; `_tensor`: strided outputs stay nested |
+| `check_places` | device; memory where there are elements | the class |
+| `check_layouts` | contiguity, wanted strides, alignment to elements | the class; `_layout` |
+| `check_writable` | read-only; outputs that overlap themselves | the class; `_layout`: strided outputs stay nested |
 | `check_aliases` | byte ranges of outputs and others | `_apart`: ranges do not meet, or the addresses stay as far apart |
 | `check_requires`, `check_facts` | every `requires`, divisors, alignment | `_contract` |
 | `select_variant` | assumptions, optional tensors | `_variant`: those passed over stay unmet, the one taken stays met |
@@ -29,7 +29,6 @@ give its own call's launch, or it is not used.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,17 +38,17 @@ from tilec_runtime.checks import Call
 from tilec_runtime.grid import MOST_TILES, GridWish
 from tilec_runtime.images import Function
 from tilec_runtime.keys import Slots, has_slot
-from tilec_runtime.layout import TensorFacts, byte_range, nesting
-from tilec_runtime.limits import MOST_THREADS_ALONG, cluster_of, is_tile
+from tilec_runtime.layout import TensorFacts, nesting, spans_meet
+from tilec_runtime.limits import cluster_of, is_tile, limits_of, whole_clusters
 from tilec_runtime.lowering import TensorTerms, lowered, number, truth
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import Expr, parse
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
-from tilec_runtime.program import LoweringError, Term, Writer, all_of, any_of, binary, divides, product, unary
+from tilec_runtime.program import LoweringError, Term, Writer, all_of, any_of, binary, product, unary
 from tilec_runtime.seam_types import DeviceInfo, LaunchShape
-from tilec_runtime.select import Decision, Settled
+from tilec_runtime.select import Decision, Settled, assumed
 from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class _Conditions:
                 end += 1
                 continue
             self.tensors[name] = self.names[name] = self._terms(facts, end)
-            end += 1 + 2 * len(facts.shape)
+            end += 3 + 2 * len(facts.shape)
         for slot, place in enumerate(self.contract.others, end):
             if place in self.contract.keyed:
                 value = call.values[place]
@@ -167,11 +166,13 @@ class _Conditions:
     def _terms(self, facts: TensorFacts, first: int) -> TensorTerms:
         rank, shape, stride = len(facts.shape), list[Term](facts.shape), list[Term](facts.stride)
         if not self.exact:
-            shape = [((op.SLOT, first + 1 + dim),) for dim in range(rank)]
-            stride = [((op.SLOT, first + 1 + rank + dim),) for dim in range(rank)]
+            shape = [((op.SLOT, first + 3 + dim),) for dim in range(rank)]
+            stride = [((op.SLOT, first + 3 + rank + dim),) for dim in range(rank)]
             if rank and facts.contiguous:
                 stride[-1] = 1
-        return TensorTerms(ptr=((op.SLOT, first),), shape=shape, stride=stride, size=product(shape), dtype=facts.dtype)
+        ptr, start, end = (((op.SLOT, first + place),) for place in range(3))
+        size, dtype, contiguous = product(shape), facts.dtype, facts.contiguous
+        return TensorTerms(ptr=ptr, start=start, end=end, shape=shape, stride=stride, size=size, dtype=dtype, contiguous=contiguous)
 
     def program(self, settled: Settled, admitted: Admitted) -> Program:
         """Write it: what tells calls apart first."""
@@ -188,8 +189,13 @@ class _Conditions:
             self.write.check(unary(op.NOT, all_of(self._variant(passed.variant))))
         for condition in [*self._variant(variant), *self._contract(call.axes)]:
             self.write.check(condition)
-        sizes = {param.name: self._tensor(param) for param in self.contract.params if param.name in self.tensors}
-        self._apart(sizes)
+        params = self.contract.params
+        for param in params:
+            if param.name in self.tensors:
+                self._layout(param)
+        for out, other in self.contract.pairs:
+            if params[out].name in self.tensors and params[other].name in self.tensors:
+                self._apart(params[out].name, params[other].name)
         self._shape(env, admitted)
         for key, output in arguments.items():
             self._argument(output, number(values[key]), key[1])
@@ -239,92 +245,45 @@ class _Conditions:
     def _contract(self, axes: Mapping[str, AxisValue]) -> Terms:
         absent, env = self.call.absent, self._env(axes)
         requires = [truth(lowered(each, env)) for each in self.contract.requires if not absent & each.names]
-        facts = [self._facts(param, param.shape_divisible, param.stride_divisible) for param in self.contract.params]
-        return [*requires, *itertools.chain.from_iterable(facts)]
-
-    def _facts(self, fact: Param | Assumption, shape: Sequence[int], stride: Sequence[int]) -> Terms:
-        """Divisible extents and strides, and an aligned address."""
-        terms = self.tensors.get(fact.name if isinstance(fact, Param) else fact.param)
-        if terms is None:
-            return []
-        found = [divides(by, extent) for by, extent in zip(shape, terms.shape, strict=False)]
-        found += [divides(by, step) for by, step in zip(stride, terms.stride, strict=False)]
-        return [*found, divides(fact.align, terms.ptr)]
+        given = (param for param in self.contract.params if param.name in self.tensors)
+        facts = (Assumption(param=p.name, shape=p.shape_divisible, stride=p.stride_divisible, align=p.align) for p in given)
+        return [*requires, *(holds for fact in facts for holds, _, _ in assumed(fact, self.tensors[fact.param]))]
 
     def _variant(self, variant: VariantInfo) -> Terms:
         """Whether the arguments satisfy all assumptions of a variant."""
-        found: Terms = []
         if self.contract.optionals and {fact.param for fact in variant.assume if fact.absent} != self.call.absent:
             return [0]
-        for fact in variant.assume:
-            if fact.absent:
-                continue
-            facts, terms = self.call.tensors[fact.param], self.tensors[fact.param]
-            if fact.contiguous and not facts.contiguous:
-                return [0]
-            wanted = zip(fact.extent, terms.shape, strict=False)
-            found += [binary(op.EQ, extent, want) for want, extent in wanted if want is not None]
-            found += self._facts(fact, fact.shape, fact.stride)
-        return found
+        return [holds for fact in variant.assume if not fact.absent for holds, _, _ in assumed(fact, self.tensors[fact.param])]
 
     # Tensors
 
-    def _tensor(self, param: Param) -> Term:
-        """What a tensor is checked for whatever the kernel says; its bytes from the first to past the last."""
-        facts, terms, check = self.call.tensors[param.name], self.tensors[param.name], self.write.check
-        check(divides(facts.itemsize, terms.ptr))
-        size = self.write.kept(terms.size)
+    def _layout(self, param: Param) -> None:
+        """Wanted strides; and dimensions of an output that lie within each other as they do, so that no two indices name one element."""
+        facts, terms = self.call.tensors[param.name], self.tensors[param.name]
         if 0 in facts.shape:
-            check(unary(op.NOT, size))
-            return 0
-        check(size)
-        check(terms.ptr)
-        if facts.contiguous:
-            self._wanted_strides(param, terms)
-            packed = DTYPES[facts.dtype].per_byte
-            if packed > 1:
-                size = binary(op.MUL, product(terms.shape[:-1]), binary(op.FLOORDIV, terms.shape[-1], packed))
-            return self.write.kept(binary(op.MUL, size, facts.itemsize))
-        end: Term = 1
-        for extent, step in zip(terms.shape, terms.stride, strict=True):
-            if min(facts.stride) >= 0:
-                check(binary(op.GE, step, 0))
-            end = binary(op.ADD, end, binary(op.MUL, binary(op.SUB, extent, 1), step))
-        if param.out and not self.exact:
-            self._nested(terms, nesting(facts) or ())
-        self._wanted_strides(param, terms)
-        return self.write.kept(binary(op.MUL, end, facts.itemsize))
-
-    def _nested(self, terms: TensorTerms, order: Sequence[int]) -> None:
-        """An output's dimensions lie within each other in this order, so that no two indices name one element."""
-        within: Term = 1
-        for dim in reversed(order):
-            self.write.check(binary(op.GE, terms.stride[dim], within))
-            within = binary(op.MUL, terms.shape[dim], terms.stride[dim])
-
-    def _wanted_strides(self, param: Param, terms: TensorTerms) -> None:
+            return
         for wanted, extent, step in zip(param.stride or (), terms.shape, terms.stride, strict=False):
             if wanted is not None and step != wanted:
                 equal = binary(op.EQ, step, wanted)
                 self.write.check(equal if equal == 1 else any_of([equal, binary(op.LE, extent, 1)]))
+        if param.out and not facts.contiguous and not self.exact:
+            within: Term = 1
+            for dim in reversed(nesting(facts) or ()):
+                self.write.check(binary(op.GE, terms.stride[dim], within))
+                within = binary(op.MUL, terms.shape[dim], terms.stride[dim])
 
-    def _apart(self, sizes: Mapping[str, Term]) -> None:
-        """No output shares bytes with another tensor; interleaved ones stay as far apart as they are."""
-        params, tensors = self.contract.params, self.call.tensors
-        for out, other in self.contract.pairs:
-            one, two = params[out].name, params[other].name
-            if sizes.get(one, 0) == 0 or sizes.get(two, 0) == 0:
-                continue
-            start, start_two = self.tensors[one].ptr, self.tensors[two].ptr
-            if self.exact:
-                low, high = _distances(tensors[one], tensors[two])
-                distance = binary(op.SUB, start_two, start)
-                now = tensors[two].ptr - tensors[one].ptr
-                apart = binary(op.EQ, distance, now) if low < now < high else _outside(distance, low, high)
-            else:
-                before = binary(op.LE, binary(op.ADD, start, sizes[one]), start_two)
-                apart = binary(op.EITHER, before, binary(op.LE, binary(op.ADD, start_two, sizes[two]), start))
-            self.write.check(apart)
+    def _apart(self, out: str, other: str) -> None:
+        """An output shares no byte with another tensor; interleaved ones stay as far apart as they are."""
+        facts, other_facts = self.call.tensors[out], self.call.tensors[other]
+        if 0 in (*facts.shape, *other_facts.shape):
+            return
+        one, two = self.tensors[out], self.tensors[other]
+        if not spans_meet(facts, other_facts):
+            self.write.check(binary(op.EITHER, binary(op.LE, one.end, two.start), binary(op.LE, two.end, one.start)))
+        elif self.exact:
+            self.write.check(binary(op.EQ, binary(op.SUB, two.ptr, one.ptr), other_facts.ptr - facts.ptr))
+        else:
+            raise LoweringError("two tensors lie between each other")
 
     # The launch
 
@@ -375,18 +334,8 @@ class _Conditions:
                 self.write.check(binary(op.LE, binary(op.ADD, tiles, product(grid)), MOST_TILES))
 
     def _limits(self, grid: Terms, block: Terms, shape: LaunchShape) -> None:
-        check, device = self.write.check, self.device
-        for blocks, threads, most, most_threads in zip(grid, block, device.max_grid, device.max_block, strict=True):
-            check(binary(op.NE, threads, 0))
-            check(binary(op.LE, threads, most_threads))
-            if isinstance(threads, int):
-                check(binary(op.LE, blocks, min(most, MOST_THREADS_ALONG // threads)))
-            else:
-                check(binary(op.LE, blocks, most))
-                check(binary(op.LE, binary(op.MUL, blocks, threads), MOST_THREADS_ALONG))
-        check(binary(op.LE, product(block), device.max_threads))
-        for extent, blocks in zip(shape.cluster, grid, strict=False):
-            check(divides(extent, blocks))
+        for holds, _, _ in limits_of(grid, block, shape.cluster, self.device):
+            self.write.check(holds)
 
     def _admitted(self, grid: Terms, block: Terms, shared: Term, admitted: Admitted, function: Function) -> None:
         """What `check_compiled`, `admit` and `check_residency` hold against the image."""
@@ -397,8 +346,8 @@ class _Conditions:
                 if image.required_block:
                     check(binary(op.EQ, term, has))
             check(binary(op.LE, threads, min(facts.max_threads, image.max_threads or facts.max_threads)))
-            for extent, blocks in zip(image.cluster, grid, strict=False):
-                check(divides(extent, blocks))
+            for holds, _, _ in whole_clusters(grid, image.cluster):
+                check(holds)
         check(binary(op.LE, shared, max(self.device.shared_default - facts.static_shared, shape.shared)))
         if cluster_of(shape, image) or shape.cooperative:  # the driver was asked about launches of this block
             for term, has in zip((*block, shared), (*shape.block, shape.shared), strict=True):
@@ -422,13 +371,3 @@ def _plain(value: Any) -> int | float:
     if isinstance(value, int | float):
         return value
     return operator.index(value) if hasattr(value, "__index__") else float(value)
-
-
-def _distances(one: TensorFacts, two: TensorFacts) -> tuple[int, int]:
-    """The distances of two addresses (second minus first) between which the tensors' bytes meet."""
-    (low, high), (low_two, high_two) = byte_range(one), byte_range(two)
-    return low - high_two, high - low_two
-
-
-def _outside(distance: Term, low: int, high: int) -> Term:
-    return binary(op.EITHER, binary(op.LE, distance, low), binary(op.GE, distance, high))

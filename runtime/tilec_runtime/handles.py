@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.arguments import MOST_TYPES
 from tilec_runtime.errors import ArgumentError, TilecError
 from tilec_runtime.scalars import shown
+
+# Types of arrays that something is remembered of; programs may make types without end.
+MOST_TYPES = 256
 
 
 def stream_handle(stream: Any, kernel: str) -> int:

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable
 from typing import Any
 
-from tilec_runtime.arguments import look
 from tilec_runtime.contract import Contract
-from tilec_runtime.layout import Look
+from tilec_runtime.layout import TensorFacts, span
 from tilec_runtime.program import BOUND
+from tilec_runtime.values import value_class
 
 Key = tuple[Any, ...]
 Slots = list[int]
 
 
-def facts_of(contract: Contract, values: tuple[Any, ...]) -> tuple[Key, Slots]:
-    """Return the class of a call, and its slots.
+@value_class(frozen=True, slots=True)
+class Facts:
+    """The facts of a call: of each tensor parameter (None for one that is not given), its class, and its slots."""
 
-    The class holds what no program can check: of each tensor its dtype, rank, device, whether it is read-only and whether it
-    is contiguous; of every other argument its type, and by their bits the values that expressions read and that have no slot. A
-    tensor that is no tensor, or that cannot be read, raises what its library raises.
+    tensors: tuple[TensorFacts | None, ...]
+    key: Key
+    slots: Slots
+
+
+def facts_of(contract: Contract, values: tuple[Any, ...], tensors: Iterable[TensorFacts | None]) -> Facts:
+    """Return the facts of a call whose tensors were read.
+
+    The class holds what no program can check: of each tensor its dtype, rank, device, whether it is read-only, contiguous or empty,
+    whether it is aligned to its elements and has memory, and whether no stride is negative; of every other argument its type, and by their
+    bits the values that expressions read and that have no slot. The slots of a tensor are its address, the addresses where its bytes begin
+    and end, its extents, and its strides.
     """
-    return key_and_slots(contract, values, [look(values[place]) for place in contract.tensors])
-
-
-def key_and_slots(contract: Contract, values: tuple[Any, ...], looks: Iterable[Look]) -> tuple[Key, Slots]:
-    """Return what `facts_of` does, for tensors that were looked at."""
     slots: Slots = []
     key: list[Any] = []
-    for address, shape, stride, kind in looks:
-        slots.append(address)
-        slots += shape
-        slots += stride
-        key.append(kind)
+    tensors = tuple(tensors)
+    for place, facts in zip(contract.tensors, tensors, strict=True):
+        if facts is None:
+            slots.append(0)
+            key.append(None)
+            continue
+        slots += (facts.ptr, *span(facts), *facts.shape, *facts.stride)
+        empty, size = 0 in facts.shape, facts.itemsize
+        sound = size > 0 and facts.ptr % size == 0 and (facts.ptr != 0 or empty)
+        ahead = min(facts.stride, default=0) >= 0
+        # How a partition is cut.
+        cut = values[place]._tilec_look_[3][5:] if hasattr(type(values[place]), "grid_wish") else ()
+        key.append((facts.dtype, len(facts.shape), facts.device, facts.readonly, facts.contiguous, empty, sound, ahead, *cut))
     for place in contract.others:
         value = values[place]
         key.append(type(value))
@@ -43,7 +57,7 @@ def key_and_slots(contract: Contract, values: tuple[Any, ...], looks: Iterable[L
             slots.append(0)
             if place in contract.keyed:
                 key.append(_bits(value))
-    return tuple(key), slots
+    return Facts(tensors, tuple(key), slots)
 
 
 def has_slot(value: Any) -> bool:
@@ -60,17 +74,15 @@ def _bits(value: Any) -> object:
     return value.tobytes() if hasattr(value, "tobytes") else repr(value)  # NumPy's
 
 
-def address_slots(contract: Contract, key: Key) -> tuple[int, ...]:
-    """The slots of the tensors' addresses."""
-    places, end = [], 0
-    for kind in key[: len(contract.tensors)]:
-        places.append(end)
-        end += 1 if kind is None else 1 + 2 * kind[1]
-    return tuple(places)
+def tensor_slots(contract: Contract, key: Key) -> list[tuple[int, int]]:
+    """Where the slots of each tensor begin and end."""
+    ends = itertools.accumulate((1 if kind is None else 3 + 2 * kind[1] for kind in key[: len(contract.tensors)]), initial=0)
+    return list(itertools.pairwise(ends))
 
 
-def exact_key(contract: Contract, key: Key, slots: Slots) -> Key:
+def exact_key(contract: Contract, facts: Facts) -> Key:
     """The key of a plan that is for one set of extents and strides: all facts of a call but addresses, and numbers that decide nothing."""
-    first = len(slots) - len(contract.others)
-    free = {*address_slots(contract, key), *(first + i for i, place in enumerate(contract.others) if place not in contract.keyed)}
-    return key, *(slot for place, slot in enumerate(slots) if place not in free)
+    slots = facts.slots
+    layouts = [slots[begin + 3 : end] for begin, end in tensor_slots(contract, facts.key)]
+    numbers = zip(contract.others, slots[len(slots) - len(contract.others) :], strict=True)
+    return facts.key, *itertools.chain(*layouts), *(number for place, number in numbers if place in contract.keyed)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.arguments import is_foreign, is_leased
+from tilec_runtime.arguments import is_foreign, is_leased, tensor_facts
 from tilec_runtime.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.contract import Contract
 from tilec_runtime.errors import ArgumentError, VariantError
 from tilec_runtime.grid import GridWish
 from tilec_runtime.handles import current_stream, stream_handle
-from tilec_runtime.keys import Key, Slots, facts_of
+from tilec_runtime.keys import Facts, facts_of
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.native import LauncherBase, table_of
 from tilec_runtime.packing import Block
@@ -114,21 +114,19 @@ class Launcher(Uncopied, LauncherBase):
         recording = recording_of(site.driver, site.device.ordinal, handle) if leased else None
         if recording is not None:
             self._record(recording, handle, values, leased)
-        elif not (leased and self._launch_leased(handle, values, leased)):
-            plan = self._launch_in_python(handle, values, leased)
-            if plan is not None and plan.native:
-                self._keep(values, plan)
+        elif not (leased and self._launch_in_core(handle, values, leased)):
+            self._launch_in_python(handle, values, leased)
 
-    def _launch_leased(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
-        """Let the launch core launch tensors with leases, which were checked; whether it did."""
+    def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
+        """Let the launch core launch tensors whose leases were checked; whether it did."""
         answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
         if answer is None or isinstance(answer, bool):
             return answer is True
         self._refused(answer, handle, values)
         return True
 
-    def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Plan | None:
-        """Launch without the launch core; return the plan, None for a stream that is captured."""
+    def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
+        """Launch without the launch core, which then learns of the plan."""
         driver, ordinal = self.site.driver, self.site.device.ordinal
         facts = self._facts(values)
         ready = self._known(facts)
@@ -137,14 +135,18 @@ class Launcher(Uncopied, LauncherBase):
             recording = (recording_of if ready is None else own_recording)(driver, ordinal, handle)
             if recording is not None:
                 self._record(recording, handle, values, leased)
-                return None
-        if ready is None:
-            ready = self._prepared(values, facts)
+                return
+        if ready is None or facts is None:
+            ready, facts = self._prepared(values, facts)
             driver.adopt(ordinal)
+            ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
+            if ready.plan.native and self._keep(values, facts, ready.plan) and self._launch_in_core(handle, values, leased):
+                return
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
         self._order(handle, values, leased)()
         self._enqueue(ready, call, block, handle, values)
-        return ready.plan
+        if ready.plan.native:
+            self._keep(values, facts, ready.plan)
 
     def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
         """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use."""
@@ -155,20 +157,17 @@ class Launcher(Uncopied, LauncherBase):
 
         return order
 
-    def _keep(self, values: tuple[Any, ...], plan: Plan) -> None:
-        """Let the launch core do later calls like this one. Its table is made behind the first launch, when the device has its context."""
+    def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+        """Let the launch core do calls like this one; whether it takes them. Its table is made when the device has its context."""
         if not self._tabled:
             self._tabled, self._table = True, table_of(self.contract, self.site.driver, self.site.device.ordinal)
-        table = self._table
-        if table is None:
-            return
+        if self._table is None:
+            return False
         try:
-            added = table.add(values, plan)
+            return self._table.add(values, plan, facts.tensors)
         except (ValueError, TypeError, OverflowError):  # beyond the limits of the core
-            plan.native = added = False
-        known = self._known(self._facts(values)) if added else None
-        if added and (known is None or known.plan is not plan):  # another thread changed an array before it was added
-            table.clear()
+            plan.native = False
+            return False
 
     def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
         """Let the driver deal with a launch of the launch core that it refused."""
@@ -202,7 +201,7 @@ class Launcher(Uncopied, LauncherBase):
         ready = self._known(facts)
         if ready is None:
             with site.driver.outside_captures(site.device.ordinal):  # the first launch loads the image
-                ready = self._prepared(values, facts)
+                ready, _ = self._prepared(values, facts)
         self._enqueue(ready, ready.plan.call(handle, ready.outputs), self._filled(ready, values), handle, values)
 
     def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
@@ -222,29 +221,27 @@ class Launcher(Uncopied, LauncherBase):
             plan.bound.clear()
             raise
 
-    def _facts(self, values: tuple[Any, ...]) -> tuple[Key, Slots] | None:
-        """Class and slots of a call; None where an argument cannot be read, which `prepare` then explains."""
+    def _facts(self, values: tuple[Any, ...]) -> Facts | None:
+        """The facts of a call; None where an argument cannot be read, which `prepare` then explains."""
+        contract, ask = self.contract, self.site.driver.pointer_device
+        given = [values[place] for place in contract.tensors]
         try:
-            return facts_of(self.contract, values)
+            return facts_of(contract, values, [None if value is None else tensor_facts(value, ask) for value in given])
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
-    def _known(self, facts: tuple[Key, Slots] | None) -> Ready | None:
+    def _known(self, facts: Facts | None) -> Ready | None:
         """A cached plan for a call; None on a miss."""
-        try:
-            return None if facts is None else self.plans.find(self.contract, *facts)
-        except Exception:  # noqa: BLE001 - extents that are no numbers, as torch's of jagged tensors: `prepare` says so
-            return None
+        return None if facts is None else self.plans.find(self.contract, facts)
 
-    def _prepared(self, values: tuple[Any, ...], facts: tuple[Key, Slots] | None) -> Ready:
+    def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
         """Make the plan of a call on a miss, and cache it."""
         contract = self.contract
-        plan, slots = prepare(contract, values, self.pinned, self.site, self._grid)
-        if facts is not None and facts == self._facts(values):  # no other thread has changed an array meanwhile
-            self.plans.add(contract, *facts, plan)
-        ready = plan.ready(slots)
+        plan, facts = prepare(contract, values, self.pinned, self.site, self._grid, facts)
+        self.plans.add(contract, facts, plan)
+        ready = plan.ready(facts.slots)
         assert ready is not None  # `prepare` tried it
-        return ready
+        return ready, facts
 
     def plan_of(self, values: tuple[Any, ...]) -> Plan:
         """The plan of a call, cached or new.
@@ -253,7 +250,7 @@ class Launcher(Uncopied, LauncherBase):
             As for a call.
         """
         facts = self._facts(values)
-        return (self._known(facts) or self._prepared(values, facts)).plan
+        return (self._known(facts) or self._prepared(values, facts)[0]).plan
 
     def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
         """An argument block for a call.

@@ -119,6 +119,12 @@ def byte_range(facts: TensorFacts) -> tuple[int, int]:
     return low * facts.itemsize, (high + 1) * facts.itemsize
 
 
+def span(facts: TensorFacts) -> tuple[int, int]:
+    """Addresses of a tensor's first byte, and of the one behind its last."""
+    low, high = byte_range(facts)
+    return facts.ptr + low, facts.ptr + high
+
+
 def nesting(facts: TensorFacts) -> list[int] | None:
     """The dimensions, outermost first, if steps of each pass all elements of the next, so that no two indices name one element: as in rows
     or columns of a larger matrix. None where they are interleaved.
@@ -148,13 +154,17 @@ def overlaps_itself(facts: TensorFacts) -> bool:
     return False
 
 
+def spans_meet(a: TensorFacts, b: TensorFacts) -> bool:
+    """Whether bytes of one tensor lie between the first and the last byte of another."""
+    (a_start, a_end), (b_start, b_end) = span(a), span(b)
+    return a_start < b_end and b_start < a_end
+
+
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
     """Whether two tensors can share a byte. Side by side columns of one matrix are told apart; stranger interleavings are not."""
-    a, b = as_bytes(a), as_bytes(b)
-    a_low, a_high = byte_range(a)
-    b_low, b_high = byte_range(b)
-    if a.ptr + a_low >= b.ptr + b_high or b.ptr + b_low >= a.ptr + a_high or a_low == a_high or b_low == b_high:
+    if 0 in (*a.shape, *b.shape) or not spans_meet(a, b):
         return False
+    a, b = as_bytes(a), as_bytes(b)
     pitch = math.gcd(*_outer(a), *_outer(b))
     if pitch == 0:
         return True

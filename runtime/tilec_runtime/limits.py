@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.checks import Call
@@ -12,6 +13,7 @@ from tilec_runtime.images import Function
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.program import FLOORDIV, LE, NE, Demand, Term, binary, divides, product
 from tilec_runtime.seam_types import DeviceInfo, Dim3, LaunchShape
 
 if TYPE_CHECKING:
@@ -73,29 +75,41 @@ def check_device_limits(name: str, shape: LaunchShape, device: DeviceInfo) -> No
     Raises:
         LaunchLimitError: the first of these that does not hold.
     """
-    _check_itself(name, shape)
-    for noun, dims, limits in (("grid", shape.grid, device.max_grid), ("block", shape.block, device.max_block)):
-        for axis, has, most in zip(_AXES, dims, limits, strict=True):
-            if has > most:
-                fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {limits[0]}"
-                raise _refuse(name, f"{noun}.{axis} is {has}, and {device} allows {most}", fix if noun == "grid" and axis != "x" else "")
-    threads = math.prod(shape.block)
-    if threads > device.max_threads:
-        raise _refuse(name, f"the block has {threads} threads, and {device} allows {device.max_threads}")
+    _require(name, limits_of(shape.grid, shape.block, shape.cluster, device))
     if shape.programmatic and device.interprets is None and device.cc < _PROGRAMMATIC:
         own = f"{device.cc[0]}.{device.cc[1]}"
         raise _refuse(name, f"launch.programmatic needs compute capability 9.0, and {device} is of {own}")
 
 
-def _check_itself(name: str, shape: LaunchShape) -> None:
-    for noun, dims in (("block", shape.block), ("cluster", shape.cluster)):
+def limits_of(grid: Sequence[Term], block: Sequence[Term], cluster: Sequence[int], device: DeviceInfo) -> Iterator[Demand]:
+    """What a launch shape has to be on a device, whatever is launched: over numbers or over terms of a program."""
+    for noun, dims, one in (("block", block, "thread"), ("cluster", cluster, "block")):
         for axis, has in zip(_AXES, dims, strict=False):
-            if has == 0:
-                raise _refuse(name, f"{noun}.{axis} is 0: a {noun} has one {'thread' if noun == 'block' else 'block'} at least")
-    for axis, blocks, extent in zip(_AXES, shape.grid, shape.block, strict=True):
-        if blocks * extent > MOST_THREADS_ALONG:
-            raise _refuse(name, f"grid.{axis} {blocks} times block.{axis} {extent} is beyond 32-bit coordinates")
-    _check_whole_clusters(name, shape, shape.cluster)
+            yield binary(NE, has, 0), "{0}.{1} is 0: a {0} has one {2} at least", (noun, axis, one)
+    for axis, blocks, extent in zip(_AXES, grid, block, strict=True):
+        most = binary(FLOORDIV, MOST_THREADS_ALONG, extent)
+        yield binary(LE, blocks, most), "grid.{0} {1} times block.{0} {2} is beyond 32-bit coordinates", (axis, blocks, extent)
+    yield from whole_clusters(grid, cluster)
+    for noun, dims, limits in (("grid", grid, device.max_grid), ("block", block, device.max_block)):
+        for axis, has, most in zip(_AXES, dims, limits, strict=True):
+            yield binary(LE, has, most), "{}.{} is {}, and {} allows {}", (noun, axis, has, device, most)
+    threads = product(block)
+    yield binary(LE, threads, device.max_threads), "the block has {} threads, and {} allows {}", (threads, device, device.max_threads)
+
+
+def whole_clusters(grid: Sequence[Term], cluster: Sequence[int]) -> Iterator[Demand]:
+    """The grid is made of whole clusters."""
+    for axis, blocks, extent in zip(_AXES, grid, cluster, strict=False):
+        yield divides(extent, blocks), "grid.{0} is {1}, and must be divisible by cluster.{0} {2}", (axis, blocks, extent)
+
+
+def _require(name: str, demands: Iterable[Demand]) -> None:
+    for holds, what, values in demands:
+        if not holds:
+            fix = ""
+            if values[:2] in (("grid", "y"), ("grid", "z")):
+                fix = f"choose larger tiles or blocks, or give the longest dimension to x, which allows {values[3].max_grid[0]}"
+            raise _refuse(name, what.format(*values), fix)
 
 
 def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
@@ -116,13 +130,7 @@ def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
         return
     if shape.cluster and _three(shape.cluster) != _three(image.cluster):
         raise _refuse(name, f"the cluster is {_three(shape.cluster)}, and the kernel was compiled for {_three(image.cluster)}")
-    _check_whole_clusters(name, shape, image.cluster)
-
-
-def _check_whole_clusters(name: str, shape: LaunchShape, cluster: tuple[int, ...]) -> None:
-    for axis, blocks, extent in zip(_AXES, shape.grid, cluster, strict=False):
-        if blocks % extent:
-            raise _refuse(name, f"grid.{axis} is {blocks}, and must be divisible by cluster.{axis} {extent}")
+    _require(name, whole_clusters(shape.grid, image.cluster))
 
 
 def admit(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from tilec_runtime import program
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import Expr
-from tilec_runtime.model.expr_tree import parse_tree
 from tilec_runtime.program import LoweringError, Term, binary, unary
 from tilec_runtime.values import value_class
 
@@ -40,23 +39,23 @@ _FUNCTIONS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorTerms:
-    """The facts of a tensor as terms of a program; extents and strides in elements."""
+    """The facts of a tensor as terms of a program: addresses of its first element, of its first byte and behind its last one; extents and
+    strides in elements.
+    """
 
     ptr: Term
+    start: Term
+    end: Term
     shape: list[Term]
     stride: list[Term]
     size: Term
     dtype: str
+    contiguous: bool
 
     @property
     def nbytes(self) -> Term:
         """Bytes of its elements."""
         return binary(program.CDIV, binary(program.MUL, self.size, DTYPES[self.dtype].bits), 8)
-
-
-@functools.lru_cache(maxsize=1024)
-def _tree(text: str) -> ast.expr:
-    return parse_tree(text)
 
 
 def lowered(expression: Expr, env: Mapping[str, Any]) -> Value:
@@ -69,7 +68,7 @@ def lowered(expression: Expr, env: Mapping[str, Any]) -> Value:
     Raises:
         LoweringError: a program cannot compute it.
     """
-    return _lower(_tree(expression.text), env)
+    return _lower(expression.tree, env)
 
 
 def number(value: Value) -> Term:

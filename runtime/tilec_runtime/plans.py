@@ -8,9 +8,9 @@ from typing import Any
 
 from tilec_runtime.conditions import SHAPE_OUTPUTS, Program
 from tilec_runtime.contract import Contract
-from tilec_runtime.keys import Key, Slots, exact_key
+from tilec_runtime.keys import Facts, Key, Slots, exact_key
 from tilec_runtime.packing import Block, Packing
-from tilec_runtime.program import depth_of, packed, run
+from tilec_runtime.program import packed, run
 from tilec_runtime.seam_types import FunctionHandle, LaunchCall, LaunchShape
 from tilec_runtime.values import value_class
 
@@ -67,11 +67,6 @@ class Plan:
     def program(self) -> bytes:
         """The program's steps as bytes."""
         return packed(self.steps)
-
-    @functools.cached_property
-    def depth(self) -> int:
-        """The most numbers that the program has on its stack."""
-        return depth_of(self.steps)
 
     def ready(self, slots: Slots) -> Ready | None:
         """This plan for a call; None where it does not apply."""
@@ -136,18 +131,18 @@ class Plans:
         """How many plans are cached."""
         return sum(map(len, (*self._general.values(), *self._exact.values())))
 
-    def find(self, contract: Contract, key: Key, slots: Slots) -> Ready | None:
+    def find(self, contract: Contract, facts: Facts) -> Ready | None:
         """A cached plan for a call; None on a miss."""
-        plans = self._general.get(key, ())
+        plans = self._general.get(facts.key, ())
         if self._exact:
-            plans += self._exact.get(exact_key(contract, key, slots), ())
-        return next((ready for plan in plans if (ready := plan.ready(slots)) is not None), None)
+            plans += self._exact.get(exact_key(contract, facts), ())
+        return next((ready for plan in plans if (ready := plan.ready(facts.slots)) is not None), None)
 
-    def add(self, contract: Contract, key: Key, slots: Slots, plan: Plan) -> None:
+    def add(self, contract: Contract, facts: Facts, plan: Plan) -> None:
         """Cache a plan of a call, if it lasts."""
         if not plan.lasting:
             return
-        plans, key = (self._exact, exact_key(contract, key, slots)) if plan.exact else (self._general, key)
+        plans, key = (self._exact, exact_key(contract, facts)) if plan.exact else (self._general, facts.key)
         if len(plans) >= MOST_PLANS and key not in plans:
             plans.clear()
         plans[key] = (plan, *plans.get(key, ())[: MOST_ALIKE - 1])

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from tilec_runtime.arguments import NO_TENSOR
 from tilec_runtime.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.checks import Call, Values
@@ -16,8 +15,7 @@ from tilec_runtime.contract import Contract
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.grid import GridRule, GridWish, settle_grid
 from tilec_runtime.images import Function, ImageStore
-from tilec_runtime.keys import Slots, address_slots, key_and_slots
-from tilec_runtime.layout import TensorFacts
+from tilec_runtime.keys import Facts, facts_of, tensor_slots
 from tilec_runtime.limits import admit, as_compiled, check_compiled, check_device_limits, check_recorded, check_residency, launch_shape
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback
@@ -131,9 +129,17 @@ class Explanation:
 
 
 def prepare(
-    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()
-) -> tuple[Plan, Slots]:
-    """Check a call in the documented order; its plan, and the call's slots.
+    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = (), read: Facts | None = None
+) -> tuple[Plan, Facts]:
+    """Check a call in the documented order; its plan, and the facts that it was made for.
+
+    Args:
+        contract: of the kernel.
+        values: all arguments in order.
+        axes: those that the launcher is restricted to.
+        site: where the bundle is loaded.
+        grid: what the caller says of it.
+        read: the call's facts; None where they could not be read, or were not.
 
     Raises:
         LaunchError: the first check that fails.
@@ -141,15 +147,17 @@ def prepare(
         DriverError: the driver refuses the image.
     """
     try:
-        return _prepared(contract, values, axes, site, grid)
+        call = Call(contract, values, dict(axes), site.driver, None if read is None else read.tensors)
+        facts = read or facts_of(contract, values, [call.tensors.get(contract.params[place].name) for place in contract.tensors])
+        return _prepared(call, facts, axes, site, grid), facts
     except DeviceError as error:
         if error.device is None:
             error.device = site.device.ordinal
         raise
 
 
-def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]) -> tuple[Plan, Slots]:
-    call, settled = _checked(contract, values, axes, site)
+def _prepared(call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]) -> Plan:
+    contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
     own = shape = _settled_shape(call, grid)
@@ -169,11 +177,10 @@ def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], si
         admit(name, shape, device, image, function, driver)
         resident = check_residency(name, shape, device, image, function, driver)
         bind = _binder(call, variant, site, function)
-    key, slots = key_and_slots(contract, values, [NO_TENSOR if facts is None else facts.look() for facts in _facts_in_order(call)])
     exact = why_exact(call, variant.abi, device, grid)
     admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or call.cut_outputs), resident=resident)
-    program, exact = settled_program(call, settled, device, admitted, slots, exact)
-    plan = Plan(
+    program, exact = settled_program(call, settled, device, admitted, facts.slots, exact)
+    return Plan(
         variant=variant.id,
         function=None if function is None else function.handle,
         shape=shape,
@@ -181,10 +188,9 @@ def _prepared(contract: Contract, values: Values, axes: dict[str, AxisValue], si
         exact=exact,
         packing=Packing(call, variant.abi, fixed, program.arguments),
         bind=bind,
-        addresses=address_slots(contract, key),
+        addresses=tuple(begin for begin, _ in tensor_slots(contract, facts.key)),
         scratch=any(slot.scratch for slot in variant.abi),
     )
-    return plan, slots
 
 
 def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
@@ -250,7 +256,8 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     Raises:
         LaunchError: the call is refused.
     """
-    call, settled = _checked(contract, values, axes, site)
+    call = Call(contract, values, dict(axes), site.driver)
+    settled = _settled(call, axes, site)
     considered = settled.considered
     images = choose_image(considered[-1].variant.images, site.facts(contract.info))
     point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
@@ -288,12 +295,6 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
         yield Considered(variant=variant, taken=False, reason=why)
 
 
-def _checked(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site) -> tuple[Call, Settled]:
-    call = Call(contract, values, dict(axes), site.driver)
+def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
     call.check_signature(site.device)
-    return call, settle(call, axes, site.device)
-
-
-def _facts_in_order(call: Call) -> list[TensorFacts | None]:
-    """The facts of each tensor parameter; None for one that is not given."""
-    return [call.tensors.get(call.contract.params[place].name) for place in call.contract.tensors]
+    return settle(call, axes, site.device)

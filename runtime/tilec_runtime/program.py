@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 # Operations. Those from 32 on are tilec's own; all others are what their names say.
 CONST, SLOT, ADD, SUB, MUL, FLOORDIV, MOD, MIN, MAX, NEG = range(1, 11)
@@ -16,6 +17,8 @@ BOUND = 2**63  # numbers lie between -BOUND and BOUND, both excluded, as in the 
 Step = tuple[int, int]
 # What pushes one number: the number itself where it is known, or code.
 Term = int | tuple[Step, ...]
+# A condition, and why it does not hold: a text with places for values. Over numbers it is known; over terms, a program checks it.
+Demand = tuple[Term, str, tuple[Any, ...]]
 
 
 class LoweringError(Exception):
@@ -216,15 +219,3 @@ class Writer:
 def packed(steps: Sequence[Step]) -> bytes:
     """A program as bytes: two 64-bit numbers for each step."""
     return struct.pack(f"<{2 * len(steps)}q", *(number for step in steps for number in step))
-
-
-def depth_of(steps: Sequence[Step]) -> int:
-    """The most numbers that a program has on its stack."""
-    depth = deepest = 0
-    for op, _ in steps:
-        if op in (CONST, SLOT, GET):
-            depth += 1
-        elif op in _BINARY or op in (CHECK, OUT, DIVISIBLE):
-            depth -= 1
-        deepest = max(deepest, depth)
-    return deepest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tilec_runtime.binding import check_axes
@@ -15,10 +15,12 @@ from tilec_runtime.layout import TensorFacts, contiguous_stride
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption
+from tilec_runtime.program import EQ, Demand, binary, divides
 from tilec_runtime.seam_types import DeviceInfo
 from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
+    from tilec_runtime.lowering import TensorTerms
     from tilec_runtime.model.table import TableEntry
 
 
@@ -159,7 +161,8 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
     considered: list[Considered] = []
     for variant in contract.matching(call.axes):
         why = _other_tensors(call, variant) if contract.optionals else ""
-        why = why or next((why for fact in variant.assume if not fact.absent and (why := _unmet(fact, call.tensors[fact.param]))), "")
+        demands = (demand for fact in variant.assume if not fact.absent for demand in assumed(fact, call.tensors[fact.param]))
+        why = why or next((what.format(*values) for holds, what, values in demands if not holds), "")
         if not why:
             reason = "the arguments satisfy all its assumptions" if variant.assume else "it assumes nothing"
             considered.append(Considered(variant=variant, taken=True, reason=reason))
@@ -276,19 +279,16 @@ def _other_tensors(call: Call, variant: VariantInfo) -> str:
     return ""
 
 
-def _unmet(fact: Assumption, facts: TensorFacts) -> str:
-    """Why a tensor does not satisfy an assumption, or an empty text where it does."""
-    for dim, (wanted, extent) in enumerate(zip(fact.extent, facts.shape, strict=False)):
-        if wanted is not None and extent != wanted:
-            return f"{fact.param}.shape[{dim}] is {extent}, not {wanted}"
-    for dim, (divisor, extent) in enumerate(zip(fact.shape, facts.shape, strict=False)):
-        if extent % divisor:
-            return f"{fact.param}.shape[{dim}] is {extent}, not divisible by {divisor}"
-    for dim, (divisor, stride) in enumerate(zip(fact.stride, facts.stride, strict=False)):
-        if stride % divisor:
-            return f"{fact.param}.stride[{dim}] is {stride}, not divisible by {divisor}"
-    if fact.contiguous and facts.stride != contiguous_stride(facts.shape):
-        return f"{fact.param} has strides {facts.stride}, not those of a contiguous tensor, {contiguous_stride(facts.shape)}"
-    if facts.ptr % fact.align:
-        return f"{fact.param} has address {facts.ptr:#x}, not divisible by {fact.align}"
-    return ""
+def assumed(fact: Assumption, tensor: TensorFacts | TensorTerms) -> Iterator[Demand]:
+    """What a variant assumes of a tensor, over its numbers or over terms of a program."""
+    for dim, (wanted, extent) in enumerate(zip(fact.extent, tensor.shape, strict=False)):
+        if wanted is not None:
+            yield binary(EQ, extent, wanted), "{}.shape[{}] is {}, not {}", (fact.param, dim, extent, wanted)
+    for noun, divisors, numbers in (("shape", fact.shape, tensor.shape), ("stride", fact.stride, tensor.stride)):
+        for dim, (divisor, value) in enumerate(zip(divisors, numbers, strict=False)):
+            yield divides(divisor, value), "{}.{}[{}] is {}, not divisible by {}", (fact.param, noun, dim, value, divisor)
+    if fact.contiguous:
+        dense = contiguous_stride(tensor.shape) if isinstance(tensor, TensorFacts) else ()
+        what = "{} has strides {}, not those of a contiguous tensor, {}"
+        yield int(tensor.contiguous), what, (fact.param, tensor.stride, dense)
+    yield divides(fact.align, tensor.ptr), "{} has address {:#x}, not divisible by {}", (fact.param, tensor.ptr, fact.align)

@@ -27,8 +27,8 @@ def step_launch(
     if site.device.interprets is None:
         fix = f'load the package on "cpu" too, and step through {name} there'
         raise CallError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
-    plan, slots = prepare(contract, values, axes, site)
-    ready = plan.ready(slots)
+    plan, facts = prepare(contract, values, axes, site)
+    ready = plan.ready(facts.slots)
     assert ready is not None  # `prepare` tried it
     call = plan.call(0, ready.outputs)
     if not isinstance(call, QueuedCall):

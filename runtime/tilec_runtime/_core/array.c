@@ -47,6 +47,31 @@ static bool settle_strides(struct facts *facts)
     return true;
 }
 
+/* Find which bytes an array has, and what tells calls apart of its address and strides. False where a number is beyond 64 bits. */
+static bool measure(const struct core *core, struct facts *facts)
+{
+    int bits = core->dtypes[facts->dtype].bits;
+    int64_t size = bits < 8 ? 1 : bits / 8, low = 0, high = 0, reach;
+    facts->empty = is_empty(facts);
+    facts->sound = facts->address % size == 0 && (facts->address != 0 || facts->empty);
+    facts->ahead = true;
+    for (int i = 0; i < facts->rank; i++) {
+        facts->ahead = facts->ahead && facts->strides[i] >= 0;
+        if (__builtin_mul_overflow(facts->extents[i] - 1, facts->strides[i], &reach) ||
+            __builtin_add_overflow(reach, reach < 0 ? low : high, reach < 0 ? &low : &high))
+            return false;
+    }
+    facts->start = facts->end = facts->address;
+    if (facts->empty)
+        return true;
+    if (__builtin_mul_overflow(low, size, &low) || __builtin_add_overflow(high, 1, &high) || __builtin_mul_overflow(high, size, &high))
+        return false;
+    if (bits < 8) /* elements that share bytes */
+        high = high * bits / 8;
+    return (bits >= 8 || facts->contiguous) && !__builtin_add_overflow(facts->address, low, &facts->start) && facts->start >= 0 &&
+           !__builtin_add_overflow(facts->address, high, &facts->end);
+}
+
 /* Place extents and strides in the caller's room. False where the rank is none, or too large. */
 static bool place_layout(struct facts *facts, int64_t rank, int64_t *room, size_t count)
 {
@@ -108,7 +133,7 @@ static bool copy_tensor(const struct core *core, const DLTensor *tensor, int64_t
     if (!(tensor->strides != NULL ? settle_strides(facts) : contiguous_strides(facts)))
         return false;
     return exchange_dtype(core, tensor->dtype, &facts->dtype) && exchange_device(tensor->device, &facts->device) &&
-           exchange_address(tensor, &facts->address);
+           exchange_address(tensor, &facts->address) && measure(core, facts);
 }
 
 /* Whether a torch tensor is no lazy negation, of which DLPack says nothing. (A lazy conjugate is complex: no dtype of tilec's.) */
@@ -147,7 +172,7 @@ static enum outcome read_managed(
         managed->deleter(managed);
     if (!whole || PyErr_Occurred())
         return declined();
-    if (is_empty(facts) && facts->device != ON_CPU)
+    if (facts->empty && facts->device != ON_CPU)
         facts->device = ON_ANY;
     return DONE;
 }
@@ -196,20 +221,25 @@ static bool dtype_of(const struct core *core, PyObject *found, int *dtype)
     return number != NULL;
 }
 
+enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts)
+{
+    int64_t device, readonly;
+    if (!number_of(found, core->name_ptr, &facts->address) || !number_of(found, core->name_device, &device) ||
+        !number_of(found, core->name_readonly, &readonly) || !dtype_of(core, found, &facts->dtype) ||
+        !copy_layout(core, found, room, count, facts) || facts->address < 0 || !measure(core, facts))
+        return declined();
+    facts->device = (int)device;
+    facts->readonly = readonly != 0;
+    return DONE;
+}
+
 static enum outcome read_python(
     const struct core *core, PyObject *fallback, PyObject *value, int64_t *room, size_t count, struct facts *facts)
 {
     PyObject *found = PyObject_CallOneArg(fallback, value);
-    int64_t device, readonly;
-    bool copied = found != NULL && number_of(found, core->name_ptr, &facts->address) && number_of(found, core->name_device, &device) &&
-                  number_of(found, core->name_readonly, &readonly) && dtype_of(core, found, &facts->dtype) &&
-                  copy_layout(core, found, room, count, facts);
+    enum outcome outcome = found == NULL ? declined() : array_copy(core, found, room, count, facts);
     Py_XDECREF(found);
-    if (!copied)
-        return declined();
-    facts->device = (int)device;
-    facts->readonly = readonly != 0;
-    return facts->address < 0 ? DECLINED : DONE;
+    return outcome;
 }
 
 /* Types --------------------------------------------------------------------------------------------------------------------------------- */

@@ -15,16 +15,21 @@ enum reading_kind {
 
 /* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */
 struct facts {
-    int64_t address;
-    int64_t *extents, *strides; /* in the caller's slots */
+    int64_t address, start, end; /* its bytes lie from `start` to before `end` */
+    int64_t *extents, *strides;  /* in the caller's slots */
     int rank, dtype, device;
-    bool readonly, contiguous;
+    bool readonly, contiguous, empty;
+    bool sound; /* aligned to its elements; memory where there are elements */
+    bool ahead; /* no stride is negative */
 };
 
 /* Read an array. `room` is where extents and strides go, `count` how many numbers fit there; `fallback` is Python's reader. Tensors of
  * tilec's own are declined unless the caller minds their leases. */
 enum outcome array_read(
     struct core *core, PyObject *value, PyObject *fallback, bool minded, int64_t *room, size_t count, struct facts *facts);
+
+/* Copy facts that Python has read (`TensorFacts`). */
+enum outcome array_copy(const struct core *core, PyObject *found, int64_t *room, size_t count, struct facts *facts);
 
 /* What is known of the current stream of an array's library. */
 enum streams { NO_STREAMS, CURRENT_STREAM, STREAMS_OF_PYTHON /* only Python can tell */ };

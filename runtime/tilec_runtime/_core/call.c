@@ -68,22 +68,27 @@ static bool add_key(struct call *call, uint64_t word)
 static uint64_t class_of(const struct facts *facts)
 {
     uint64_t flags = (uint64_t)1 | (uint64_t)facts->readonly << 1 | (uint64_t)facts->contiguous << 2;
+    flags |= (uint64_t)facts->empty << 3 | (uint64_t)facts->sound << 4 | (uint64_t)facts->ahead << 5;
     return flags | (uint64_t)facts->rank << 8 | (uint64_t)facts->dtype << 16 | (uint64_t)(uint32_t)facts->device << 32;
 }
 
-static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *fallback, bool minded, struct call *call)
+static enum outcome read_tensor(struct core *core, PyObject *value, PyObject *given, const struct reading *reading, struct call *call)
 {
     if (value == Py_None)
         return add_slot(call, 0) && add_key(call, 0) ? DONE : DECLINED;
     struct facts facts;
-    size_t start = call->slot_count + 1; /* extents and strides follow the address */
-    if (start >= MOST_SLOTS)
+    size_t layout = call->slot_count + 3; /* extents and strides follow the addresses */
+    if (layout >= MOST_SLOTS)
         return DECLINED;
-    enum outcome outcome = array_read(core, value, fallback, minded, &call->slots[start], MOST_SLOTS - start, &facts);
+    int64_t *room = &call->slots[layout];
+    enum outcome outcome = given != NULL ? array_copy(core, given, room, MOST_SLOTS - layout, &facts)
+                                         : array_read(core, value, reading->fallback, reading->minded, room, MOST_SLOTS - layout, &facts);
     if (outcome != DONE)
         return outcome;
-    call->slots[start - 1] = facts.address;
-    call->slot_count = start + 2 * (size_t)facts.rank;
+    call->slots[layout - 3] = facts.address;
+    call->slots[layout - 2] = facts.start;
+    call->slots[layout - 1] = facts.end;
+    call->slot_count = layout + 2 * (size_t)facts.rank;
     return add_key(call, class_of(&facts)) ? DONE : DECLINED;
 }
 
@@ -118,13 +123,14 @@ static bool read_other(PyObject *value, bool keyed, struct call *call)
 }
 
 enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback, bool minded, struct call *call)
+    struct core *core, const struct signature *signature, PyObject *const *values, const struct reading *reading, struct call *call)
 {
     call->values = values;
     call->slot_count = call->key_count = 0;
     for (size_t i = 0; i < signature->tensor_count; i++) {
         call->tensor_slots[i] = (uint16_t)call->slot_count;
-        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], fallback, minded, call);
+        PyObject *given = reading->given == NULL ? NULL : reading->given[i];
+        enum outcome outcome = read_tensor(core, values[signature->tensors[i]], given, reading, call);
         if (outcome != DONE)
             return outcome;
     }

@@ -22,10 +22,16 @@ struct call {
 /* Read a signature from Python: sequences of places. */
 bool signature_read(struct signature *signature, Py_ssize_t parameters, PyObject *tensors, PyObject *others, PyObject *keyed);
 
-/* Read a call of all parameters; `fallback` is Python's reader of arrays, `minded` says whether the caller minds leases of tensors of tilec's
- * own. Types in the key are borrowed from the values. */
+/* How the tensors of a call are read. */
+struct reading {
+    PyObject *fallback;        /* Python's reader of arrays */
+    PyObject *const *given;    /* what Python has read of each of them; NULL to read them */
+    bool minded;               /* whether the caller minds the leases of tensors of tilec's own */
+};
+
+/* Read a call of all parameters. Types in the key are borrowed from the values. */
 enum outcome call_read(
-    struct core *core, const struct signature *signature, PyObject *const *values, PyObject *fallback, bool minded, struct call *call);
+    struct core *core, const struct signature *signature, PyObject *const *values, const struct reading *reading, struct call *call);
 
 /* Find the handle of a stream. May run Python. */
 enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle);

@@ -61,6 +61,8 @@ static bool verify_operand(struct program *program, const struct step *step, boo
         return step->operand != 0 && -64 <= step->operand && step->operand <= 64;
     case OP_DIVISIBLE:
         return step->operand > 0;
+    case OP_CONST:
+        return step->operand != INT64_MIN; /* it has no negative, so it is no number of a program */
     default:
         return true;
     }
@@ -167,108 +169,102 @@ static bool fits(int64_t value, int64_t bits)
     return -half - 1 <= value && value <= half;
 }
 
-/* Compute `a op b`, for the ops that take two values. False where there is no result. */
-static bool binary(int64_t op, int64_t a, int64_t b, int64_t *result)
+/* Whether a value has no negative, so that it is none of a program. */
+static bool is_beyond(int64_t value)
 {
-    switch (op) {
-    case OP_ADD:
-        return !__builtin_add_overflow(a, b, result);
-    case OP_SUB:
-        return !__builtin_sub_overflow(a, b, result);
-    case OP_MUL:
-        return !__builtin_mul_overflow(a, b, result);
-    case OP_FLOORDIV:
-        return floor_divide(a, b, result);
-    case OP_CDIV:
-        return ceiling_divide(a, b, result);
-    case OP_MOD:
-        return floor_modulo(a, b, result);
-    case OP_MIN:
-        return *result = a < b ? a : b, true;
-    case OP_MAX:
-        return *result = a > b ? a : b, true;
-    case OP_EQ:
-        return *result = a == b, true;
-    case OP_NE:
-        return *result = a != b, true;
-    case OP_LT:
-        return *result = a < b, true;
-    case OP_LE:
-        return *result = a <= b, true;
-    case OP_GT:
-        return *result = a > b, true;
-    case OP_GE:
-        return *result = a >= b, true;
-    case OP_BOTH:
-        return *result = a != 0 && b != 0, true;
-    case OP_EITHER:
-        return *result = a != 0 || b != 0, true;
-    case OP_AND:
-        return *result = a != 0 ? b : a, true;
-    case OP_OR:
-        return *result = a != 0 ? a : b, true;
-    }
-    return false;
-}
-
-/* Replace the value at the top, for the ops that take one value and leave one. */
-static bool unary(const struct step *step, int64_t *value)
-{
-    switch (step->op) {
-    case OP_NEG:
-        *value = -*value;
-        return true;
-    case OP_NOT:
-        *value = *value == 0;
-        return true;
-    case OP_POW2:
-        return next_power(value);
-    default:
-        return fits(*value, step->operand);
-    }
+    return value == INT64_MIN;
 }
 
 bool program_run(const struct program *program, const int64_t *slots, int64_t *outputs)
 {
     int64_t stack[MOST_STACK + 1], *top = stack; /* `top` is the last value; `verify` saw that it stays within */
-    stack[0] = 0;                                /* below the first value */
-    for (size_t i = 0; i < program->count; i++) {
-        const struct step *step = &program->steps[i];
+    for (const struct step *step = program->steps, *end = step + program->count; step < end; step++) {
+        int64_t operand = step->operand;
         switch (step->op) {
         case OP_CONST:
-            *++top = step->operand;
+            *++top = operand;
             break;
         case OP_SLOT:
-            *++top = slots[step->operand];
+            *++top = slots[operand];
             break;
         case OP_GET:
-            *++top = outputs[step->operand];
+            *++top = outputs[operand];
             break;
         case OP_OUT:
-            outputs[step->operand] = *top--;
+            outputs[operand] = *top--;
             break;
         case OP_CHECK:
             if (*top-- == 0)
                 return false;
             break;
         case OP_DIVISIBLE:
-            if (*top-- % step->operand != 0)
+            if (*top-- % operand != 0)
+                return false;
+            break;
+        case OP_FITS:
+            if (!fits(*top, operand))
                 return false;
             break;
         case OP_NEG:
+            *top = -*top;
+            break;
         case OP_NOT:
+            *top = *top == 0;
+            break;
         case OP_POW2:
-        case OP_FITS:
-            if (!unary(step, top))
+            if (!next_power(top))
                 return false;
             break;
-        default:
+        case OP_ADD:
             top--;
-            if (!binary(step->op, top[0], top[1], top))
+            if (__builtin_add_overflow(top[0], top[1], top) || is_beyond(*top))
                 return false;
+            break;
+        case OP_SUB:
+            top--;
+            if (__builtin_sub_overflow(top[0], top[1], top) || is_beyond(*top))
+                return false;
+            break;
+        case OP_MUL:
+            top--;
+            if (__builtin_mul_overflow(top[0], top[1], top) || is_beyond(*top))
+                return false;
+            break;
+        case OP_FLOORDIV:
+            top--;
+            if (!floor_divide(top[0], top[1], top))
+                return false;
+            break;
+        case OP_CDIV:
+            top--;
+            if (!ceiling_divide(top[0], top[1], top))
+                return false;
+            break;
+        case OP_MOD:
+            top--;
+            if (!floor_modulo(top[0], top[1], top))
+                return false;
+            break;
+#define BINARY(op, value) \
+        case op: { \
+            int64_t b = *top--, a = *top; \
+            *top = (value); \
+            break; \
         }
-        if (*top == INT64_MIN) /* it has no negative */
-            return false;
+        BINARY(OP_MIN, a < b ? a : b)
+        BINARY(OP_MAX, a > b ? a : b)
+        BINARY(OP_EQ, a == b)
+        BINARY(OP_NE, a != b)
+        BINARY(OP_LT, a < b)
+        BINARY(OP_LE, a <= b)
+        BINARY(OP_GT, a > b)
+        BINARY(OP_GE, a >= b)
+        BINARY(OP_BOTH, a != 0 && b != 0)
+        BINARY(OP_EITHER, a != 0 || b != 0)
+        BINARY(OP_AND, a != 0 ? b : a)
+        BINARY(OP_OR, a != 0 ? a : b)
+#undef BINARY
+        }
     }
     return true;
 }

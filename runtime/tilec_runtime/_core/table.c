@@ -103,7 +103,7 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
     struct call call;
     enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &handle);
     if (outcome == DONE)
-        outcome = call_read(table->core, &table->signature, values, table->read, order != NULL, &call);
+        outcome = call_read(table->core, &table->signature, values, &(struct reading){table->read, NULL, order != NULL}, &call);
     if (outcome == DONE && stream == Py_None)
         outcome = call_stream(table->core, &table->signature, &call, &handle);
     return outcome == DONE ? launch_call(table, &call, handle, order) : outcome_value(outcome);
@@ -148,19 +148,22 @@ static bool add_plan(struct table *table, const struct call *call, PyObject *sou
 }
 
 PyDoc_STRVAR(add_doc,
-    "add(values, plan, /)\n--\n\n"
-    "Keep Python's plan of a call for later ones; return whether later calls can hit it.\n\n"
+    "add(values, plan, tensors=..., /)\n--\n\n"
+    "Keep Python's plan of a call, which it made for these facts of its tensors; return whether later calls can hit it.\n\n"
     "Raises ValueError for a plan that is malformed or beyond the core's limits.");
 
 static PyObject *table_add(struct table *table, PyObject *args)
 {
-    PyObject *values, *source;
-    if (!PyArg_ParseTuple(args, "O!O:add", &PyTuple_Type, &values, &source))
+    PyObject *values, *source, *tensors = NULL;
+    if (!PyArg_ParseTuple(args, "O!O|O!:add", &PyTuple_Type, &values, &source, &PyTuple_Type, &tensors))
         return NULL;
-    if ((size_t)PyTuple_GET_SIZE(values) != table->signature.parameters)
+    const struct signature *signature = &table->signature;
+    if ((size_t)PyTuple_GET_SIZE(values) != signature->parameters ||
+        (tensors != NULL && (size_t)PyTuple_GET_SIZE(tensors) != signature->tensor_count))
         return Py_NewRef(Py_False);
     struct call call;
-    enum outcome outcome = call_read(table->core, &table->signature, PySequence_Fast_ITEMS(values), table->read, true, &call);
+    const struct reading reading = {table->read, tensors == NULL ? NULL : PySequence_Fast_ITEMS(tensors), true};
+    enum outcome outcome = call_read(table->core, signature, PySequence_Fast_ITEMS(values), &reading, &call);
     if (outcome != DONE)
         return outcome == RAISED ? NULL : Py_NewRef(Py_False);
     return add_plan(table, &call, source) ? Py_NewRef(Py_True) : NULL;

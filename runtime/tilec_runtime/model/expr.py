@@ -30,6 +30,7 @@ class Expr:
         uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`, `("eps", "")` for a bare name.
         extents: (name, attribute, index) of each part of a shape or stride whose index is written out: `("x", "shape", -1)`.
         kind: what its value will be: `number`, `truth`, `text`, or `any` for a bare name.
+        tree: as Python's parser reads it.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Expr:
     uses: frozenset[tuple[str, str]] = dataclasses.field(compare=False)
     extents: frozenset[tuple[str, str, int]] = dataclasses.field(compare=False)
     kind: str = dataclasses.field(compare=False)
+    tree: ast.expr = dataclasses.field(compare=False, repr=False)
     _run: Run = dataclasses.field(compare=False, repr=False)
 
     def evaluate(self, env: Mapping[str, Any]) -> Value:
@@ -146,4 +148,4 @@ def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -
     kind, run = builder.build(node, 1)
     if kind == "tuple":
         raise builder.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
-    return Expr(own, frozenset(builder.names), frozenset(builder.uses), frozenset(builder.extents), kind, run)
+    return Expr(own, frozenset(builder.names), frozenset(builder.uses), frozenset(builder.extents), kind, node, run)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import Array
-from tilec_runtime.arguments import UnreadableError, look, tensor_facts
+from tilec_runtime.arguments import UnreadableError, tensor_facts
 from tilec_runtime.dlpack import RawDType, RawManaged, RawTensor, RawVersioned, view
 from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts
 
@@ -62,7 +62,6 @@ def test_dlpack(versioned):
     facts = tensor_facts(tensor, nowhere)
     assert facts == TensorFacts(ptr=0x20040, shape=(2, 3), stride=(4, 1), dtype="f32", device=0)
     assert set(tensor.streams) == {-1}, "no synchronisation is asked for"
-    assert look(tensor) == facts.look() == (0x20040, (2, 3), (4, 1), ("f32", 2, 0, False, False))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,6 @@ def test_a_device_is_a_number_of_this_process():
     array = Array(4)
     array.device = JaxDevice(9, 1)
     assert tensor_facts(array, nowhere).device == 1
-    assert look(array) == tensor_facts(array, nowhere).look()
     array.device = JaxDevice(9, None)
     assert tensor_facts(array, lambda address: {0x10000: 3}[address]).device == 3, "the driver is asked"
     array.device.local_hardware_id = True
@@ -234,11 +232,8 @@ def test_torch_tensors_are_read_without_torch(cls):
     assert "torch" not in sys.modules
     tensor = cls((8, 4), (6, 1), dtype="torch.bfloat16", device=1)
     assert tensor_facts(tensor, nowhere) == TensorFacts(ptr=0x40000, shape=(8, 4), stride=(6, 1), dtype="bf16", device=1)
-    assert look(tensor) == (0x40000, (8, 4), (6, 1), ("torch.bfloat16", 2, 1, False, False))
     dense = cls((8, 4))
     assert tensor_facts(dense, nowhere).stride == (4, 1)
-    assert look(dense) == (0x40000, (8, 4), (4, 1), ("torch.float32", 2, 0, False, True))
-    assert look(cls((8, 4), negative=True)) == (0x40000, (8, 4), (4, 1), ("torch.float32", 2, 0, True, True))
     assert tensor_facts(cls((8,), device=-1), nowhere).device == ON_CPU
 
 

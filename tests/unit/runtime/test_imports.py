@@ -135,7 +135,7 @@ ON_THE_PATH = {
     "bundle": "archive choose codec format limits read rules schema",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature table tensormap",
     "": "bundle errors foreign model values "
-    "_core _driver _driver_calls _driver_graphs _driver_memory arguments binding checks conditions contract defaults devices "
+    "_core _driver _driver_calls _driver_graphs _driver_memory _libcuda arguments binding checks conditions contract defaults devices "
     "forks grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars "
     "seam_types select tensors uncopied",
     "tensors": "recording",

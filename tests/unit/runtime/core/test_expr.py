@@ -106,10 +106,8 @@ def test_programs_are_bytes_of_whole_steps():
 
 
 def test_the_smallest_number_is_none_of_a_program():
-    """It has no negative: whatever pushes it, the plan does not apply."""
-    for steps in (
-        [(py.SLOT, 0), (py.OUT, 0)],
-        [(py.CONST, -(2**63)), (py.OUT, 0)],
-        [(py.CONST, -(2**62)), (py.CONST, 2), (py.MUL, 0), (py.OUT, 0)],
-    ):
-        assert core.run(bytes_of(steps), (-(2**63),)) is None
+    """It has no negative: a program that computes it does not apply. No slot holds it."""
+    for left, right, apply in ((-(2**62), 2, py.MUL), (-(2**62), -(2**62), py.ADD), (-(2**62), 2**62, py.SUB)):
+        assert core.run(bytes_of([(py.CONST, left), (py.CONST, right), (apply, 0), (py.OUT, 0)]), ()) is None
+    with pytest.raises(ValueError, match="malformed"):
+        core.run(bytes_of([(py.CONST, -(2**63)), (py.OUT, 0)]), ())

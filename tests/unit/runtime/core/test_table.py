@@ -209,7 +209,7 @@ def test_numbers_are_packed_as_the_struct_module_packs_them(format_: str, value:
 def test_outputs_and_addresses_are_patched() -> None:
     recorder = Recorder()
     plans = table(recorder, tensors=(0, 1), others=())
-    steps = [(op.SLOT, 2), (op.NEG, 0), (op.OUT, 7)]
+    steps = [(op.SLOT, 4), (op.NEG, 0), (op.OUT, 7)]
     patches = ((0, 1, 0, 8, "Q"), (1, 7, 8, 2, "h"), (1, 7, 12, 4, "f"))
     values = (LIBRARY((3, 5), None), TORCH(address=0x1230))
     assert plans.add(values, Plan(steps, template=bytes(16), offsets=(0, 8, 12), patches=patches))
