@@ -227,7 +227,7 @@ def _prepare(emit: Sequence[str]) -> None:
     from tilec.package import publish, render
 
     if publish.HOLDS_PACKAGE.intersection(emit):
-        render.package_template()
+        render.package_templates()
 
 
 def _lock(project: Project, declared: Declared, request: BuildRequest) -> Lock:

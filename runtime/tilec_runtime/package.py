@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilec_runtime.forks import ForkLock
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tilec_runtime.bundle.read import Bundle
+    from tilec_runtime.jit import Compiled
+    from tilec_runtime.launch import Launcher
     from tilec_runtime.load import Module
     from tilec_runtime.protocols import DeviceLike
     from tilec_runtime.seam import DeviceDriver
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Package:
@@ -130,18 +130,59 @@ class Makers(dict[str, "Callable[..., Any]"]):
         return self[kernel]
 
 
-class OnDevice:
-    """Makes functions of a generated package those of one device: their ops run there."""
+class PackageKernels:
+    """Base of a generated package's `Module`, whose methods launch through `_launchers`."""
 
-    def __init__(self, module: Module) -> None:
-        """Use the kernels of a module."""
-        self._launchers = Makers(lambda kernel: module.lazy[kernel])
+    _functions: type[PackageFunctions]
 
-    def __call__(self, function: F) -> F:
-        """Return the function of the device."""
+    def __init__(self, loaded: Module) -> None:
+        """Use the package's `load`."""
+        self._loaded = loaded
+        self._launchers = Makers(loaded.kernels.__getitem__)
+        self._lazy = self._functions(loaded)
+
+    @property
+    def lazy(self) -> PackageFunctions:
+        """The same kernels as functions that give ops, to be run on this device."""
+        return self._lazy
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code of this device and were compiled so far."""
+        return self._loaded.compiled
+
+    def __getitem__(self, kernel: str) -> Launcher:
+        """Return the launcher of a kernel."""
+        return self._loaded.kernels[kernel]
+
+    def __repr__(self) -> str:
+        """Package, version, device."""
+        return repr(self._loaded.kernels)
+
+
+class PackageFunctions:
+    """Base of a generated package's `Functions`: the package's functions, each made one of a device at its first use."""
+
+    _package: dict[str, Any]  # names of the package
+
+    def __init__(self, loaded: Module) -> None:
+        """Use `lazy` of the package's `Module`."""
+        self._kernels = loaded.kernels
+        self._launchers = Makers(lambda kernel: loaded.lazy[kernel])
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return the function of a kernel, whose ops run on the device."""
+        if name.startswith("_") or name not in self._kernels:
+            raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self)
+        function, launchers = self._package[name], self._launchers
 
         @functools.wraps(function)
         def on_device(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **kwargs).run_by(self._launchers)
+            return function(*args, **kwargs).run_by(launchers)
 
-        return cast("F", on_device)
+        self.__dict__[name] = on_device
+        return on_device
+
+    def __dir__(self) -> list[str]:
+        """Attributes and kernels."""
+        return [*super().__dir__(), *self._kernels]

@@ -31,6 +31,7 @@ FILES = {
 EVERYTHING = ("build", "--emit", "bundle,package,wheel,cubin,ptx,fatbin")
 FOREIGN = (
     "dist/acme/__init__.py",
+    "dist/acme/__init__.pyi",
     "dist/acme/py.typed",
     "dist/acme-1.0.0.tilec",
     "dist/acme-1.0.0-py3-none-any.whl",

@@ -34,6 +34,7 @@ def test_every_kind_of_output(made: Path) -> None:
             "acme-1.0.0.tilec",
             inner,
             "acme/__init__.py",
+            "acme/__init__.pyi",
             "acme/py.typed",
             "cubin/SHA256SUMS",
             "cubin/add-TILE128-sm_80.cubin",

@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GOLDEN = HERE.parent / "golden" / "sample" / "__init__.py"
+GOLDEN = HERE.parent / "golden" / "sample"
 RIGHT = ("right_uses.py", "right_ops.py", "right_launches.py")
 WRONG = re.compile(r"# wrong: (.+)$")
 
@@ -24,9 +24,7 @@ WRONG = re.compile(r"# wrong: (.+)$")
 def project(tmp_path_factory):
     """A directory with the golden package as `sample`, and the files that use it."""
     folder = tmp_path_factory.mktemp("typing")
-    (folder / "sample").mkdir()
-    shutil.copy(GOLDEN, folder / "sample" / "__init__.py")
-    (folder / "sample" / "py.typed").touch()
+    shutil.copytree(GOLDEN, folder / "sample")
     for file in (*RIGHT, "wrong_uses.py"):
         shutil.copy(HERE / file, folder / file)
     return folder
@@ -76,4 +74,12 @@ CHECKERS = [mypy_errors, pyright_errors]
 
 @pytest.mark.parametrize("errors", CHECKERS)
 def test_the_package_and_right_uses_are_accepted_and_each_wrong_one_is_refused_at_its_line(project, errors):
-    assert errors(project, "sample/__init__.py", *RIGHT, "wrong_uses.py") == {"wrong_uses.py": wrong_lines("wrong_uses.py")}
+    assert errors(project, "sample/__init__.pyi", *RIGHT, "wrong_uses.py") == {"wrong_uses.py": wrong_lines("wrong_uses.py")}
+
+
+def test_the_stub_tells_what_the_module_has(project):
+    """Functions of a device are made at their first use, so that the class has none of them."""
+    (project / "allowed.txt").write_text(r"sample\.Functions\.(?!__init__).*")
+    command = [sys.executable, "-m", "mypy.stubtest", "--allowlist", "allowed.txt", "sample"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

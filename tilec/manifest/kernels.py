@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import keyword
 import math
@@ -26,8 +25,6 @@ from tilec_runtime.model.suggest import did_you_mean
 Languages = Mapping[str, tuple[str, ...]]
 Axes = dict[str, tuple[AxisValue, ...]]
 Mark = tuple[type, AxisValue]
-RESERVED = ("load", "Module", "Mapping", "Literal")
-"""Names that the generated package needs for itself; its classes need Python's own as well."""
 
 
 def mark(value: AxisValue) -> Mark:
@@ -86,7 +83,8 @@ class Scope:
 
 def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages) -> Kernel | None:
     """One kernel; None where too little of it could be read."""
-    _check_name(name, path, problems)
+    if what := values.kernel_name_problem(name):
+        problems.add(path, what, at_key=True)
     file, function = found.get("source", ("", ""))
     language = _language(found, file, path, problems, languages) if file else ""
     matrix, axes = _matrix(found.get("matrix", {}), (*path, "matrix"), problems)
@@ -120,19 +118,6 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
         options=options,
         checks=found.get("checks", ""),
     )
-
-
-def _check_name(name: str, path: Path, problems: Problems) -> None:
-    if keyword.iskeyword(name):
-        problems.add(path, f"{name!r} is a keyword of Python: a launcher cannot have this name", at_key=True)
-    elif name in RESERVED:
-        problems.add(path, f"{name!r} is a name of the generated package itself: choose another", at_key=True)
-    elif name.startswith("_"):
-        problems.add(path, "names that start with an underscore are kept for the generated package: choose another", at_key=True)
-    elif len(name) > values.NAME_LIMIT:
-        problems.add(path, f"the name has {len(name)} characters, the most is {values.NAME_LIMIT}: files are named by it", at_key=True)
-    elif name in vars(builtins):
-        problems.add(path, f"{name!r} is a built-in name of Python, which a launcher would hide: choose another", at_key=True)
 
 
 def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 import sys
@@ -34,6 +35,9 @@ SOURCE = rf"[^:]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
 FUNCTION = rf"[^:]+:{IDENTIFIER}"
 AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
 
+PACKAGE_TYPES = ("Compiled", "DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
+# Names that the generated package needs for itself, those of its types among them.
+RESERVED = frozenset(("load", "lazy", "compiled", "Module", "Functions", "Literal", "TypeVar", *PACKAGE_TYPES))
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -160,6 +164,19 @@ def module_name(text: str) -> str:
     if text in sys.stdlib_module_names or text in ("tilec", "tilec_runtime", "cuda", "numpy"):
         raise ValueError(f"imported as {text!r} it would hide the module of that name: choose another name")
     return text
+
+
+def kernel_name_problem(name: str) -> str:
+    """Return why a launcher of the generated package cannot have an identifier as its name; empty where it can."""
+    if keyword.iskeyword(name):
+        return f"{name!r} is a keyword of Python: a launcher cannot have this name"
+    if name in RESERVED:
+        return f"{name!r} is a name of the generated package itself: choose another"
+    if name.startswith("_"):
+        return "names that start with an underscore are kept for the generated package: choose another"
+    if len(name) > NAME_LIMIT:
+        return f"the name has {len(name)} characters, the most is {NAME_LIMIT}: files are named by it"
+    return f"{name!r} is a built-in name of Python, which a launcher would hide: choose another" if name in vars(builtins) else ""
 
 
 def licence(text: str) -> str:

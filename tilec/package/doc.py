@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from tilec.package.text import paragraph, prose
+from tilec.package.text import paragraph, plain, prose
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
@@ -12,6 +12,11 @@ from tilec_runtime.model.signature import Param, ParamKind
 # A docstring lists this many variants; `tilec inspect` lists them all.
 MOST_VARIANTS = 12
 _STREAM = "where the kernel is enqueued; None is the current stream of the arrays' library, or the device's default stream"
+
+
+def summary(kernel: KernelInfo) -> str:
+    """Return the first paragraph of a kernel's documentation."""
+    return " ".join(itertools.takewhile(bool, map(str.strip, prose(kernel.doc)))) or f"Launch the kernel {plain(kernel.name)}."
 
 
 def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
@@ -35,11 +40,11 @@ def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, .
     return lines
 
 
-def op_doc(kernel: KernelInfo, method: str, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
+def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """What a kernel does, and its arguments, as the function that gives ops shows it."""
-    lines = list(itertools.takewhile(bool, prose(kernel.doc))) if kernel.doc.strip() else [f"Launch the kernel {kernel.name}."]
     entries = [*_params(kernel, params), *_axes(kernel, axes)]
-    lines += ["", *paragraph(f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{method}` says what it requires.")]
+    later = f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{kernel.name}` says what it requires."
+    lines = [*paragraph(summary(kernel)), "", *paragraph(later)]
     return [*lines, "", "Args:", *entries] if entries else lines
 
 

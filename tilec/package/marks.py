@@ -27,6 +27,7 @@ from tilec_runtime.model.digest import sha256
 
 SUMS = "SHA256SUMS"
 STANDARD = ("fatbin", "cubin", "ptx")
+_PACKAGE = ("__init__.py", "__init__.pyi", "py.typed")
 _MARK = b"# Written by tilec, sha256 "
 _LINE = len(_MARK) + 64 + 1
 _MOST_TEXT = 64 << 20
@@ -144,7 +145,7 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
         if not folder.is_dir() or folder.is_symlink():
             continue
         bundles = _inner_bundles(folder)
-        files = [path for path in (*bundles, folder / "__init__.py", folder / "py.typed") if os.path.lexists(path)]
+        files = [path for path in (*bundles, *(folder / name for name in _PACKAGE)) if os.path.lexists(path)]
         if folder.name == module:
             found.update({path: is_written(path) for path in files})
         elif any(package_of(bundle) == package for bundle in bundles):

@@ -19,7 +19,6 @@ from tilec.compiler.outputs import Output, place_of
 from tilec.manifest.types import Manifest
 from tilec.package.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
 from tilec.package.render import render_package
-from tilec.package.wheel import wheel_name, write_wheel
 from tilec.plan import Plan
 from tilec_runtime.bundle.atomic import Stage, output_error
 from tilec_runtime.bundle.format import index_digest
@@ -147,6 +146,8 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
 
 
 def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
+    from tilec.package.wheel import wheel_name, write_wheel  # builds without a wheel do not load packaging
+
     info, manifest = publication.info, publication.manifest
     name = _inner_name(info, digest)
     module = info.package.module

@@ -29,13 +29,14 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
     Raises:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
-    text = package_template().render(package=package_view(info, bundle_name, index))
-    return {"__init__.py": signed(f"{text}\n\n".encode()), "py.typed": b""}
+    view = package_view(info, bundle_name, index)
+    files = {name: signed(template.render(package=view).encode() + b"\n\n") for name, template in package_templates().items()}
+    return {**files, "py.typed": b""}
 
 
 @functools.cache
-def package_template() -> Template:
-    """The template of a package's module; the first call loads Jinja2 and compiles it, which takes longer than to fill it in."""
+def package_templates() -> dict[str, Template]:
+    """The templates of a package's files; the first call loads Jinja2 and compiles them, which takes longer than to fill them in."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Every text in a view is escaped for the place where it stands: HTML's escaping would only spoil it.
@@ -47,7 +48,7 @@ def package_template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("__init__.py.jinja")
+    return {name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")}
 
 
 def templates(name: str) -> Path:

@@ -1,157 +1,153 @@
-"""From a bundle's index to the plain values that the package template shows: names, imports, methods and functions."""
+"""From a bundle's index to the texts that the package's templates show: one view for each kernel, and one of the whole."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tilec.package.doc import entry, launcher_doc
-from tilec.package.lazy import LazyView, lazy_view
-from tilec.package.text import bracketed, imported, listed, literal, method_name, parameter_names, plain, tuple_text, unique
-from tilec.package.types import chosen, param_type, signature
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo
-from tilec_runtime.model.signature import Param
-
-# What the module's text names besides kernels.
-_MODULE_NAMES = frozenset({"Module", "OnDevice", "Package", "TYPE_CHECKING", "Compiled", "annotations", "load", "_tilec_package_"})
-_TYPING = ("Literal", "TypeVar")
-_RUNTIME = ("DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
+from tilec.manifest.values import kernel_name_problem
+from tilec.package.doc import launcher_doc, op_doc, summary
+from tilec.package.text import bracketed, literal, parameter_names, plain, unique
+from tilec.package.types import choice_type, defaults, is_open, keywords, param_type
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.kernel import AxisValue, BundleInfo, KernelInfo
+from tilec_runtime.model.signature import ParamKind
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelView:
-    """One method: its name and attribute, and the lines of its signature, docstring and body."""
+    """One kernel's method, and its function that gives ops. All but `name` and `op` are Python text.
+
+    Attributes:
+        name: the kernel's. summary: first paragraph of its documentation. op: the class of its ops in the stub.
+        values: what the launcher is given, in the module.
+        params, axes: parameters of the method and of the function in the module, without types.
+        base: what the class of ops extends. method, function, bound: their lines in the stub, `bound` for the functions of a device.
+        variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
+    """
 
     name: str
-    attribute: str
-    signature: tuple[str, ...]
-    doc: tuple[str, ...]
-    body: tuple[str, ...]
+    summary: str
+    op: str
+    values: str
+    params: str
+    axes: str
+    base: str
+    method: list[str]
+    function: list[str]
+    bound: list[str]
+    variant: list[str]
+    options: list[str]
+    doc: list[str]
+    op_doc: list[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PackageView:
-    """The whole package: texts are escaped already.
+    """The whole package; all texts are Python text.
 
     Attributes:
-        title: first line of the module's docstring. subject: name and version, inside another docstring.
-        builder: what made it.
-        exports: the lines of `__all__`. imports: those that only type checkers read. variables: their type variables.
-        loaded, held: attributes that hold the loaded module, and the functions that give ops.
-        compiled: property that gives what was compiled at load.
-        lazy: property that gives the functions; `functions` is their class, and `init` the lines of its only method.
-        launch: what has the makers of ops. listed: the lines that list the functions.
-        bundle: the bundle's file name and the digest of its index, as Python literals.
-        kernels: in the manifest's order. ops: their functions that give ops.
+        title: first line of the module's docstring. subject: name and version. builder: what made it.
+        exports: the value of `__all__`. bundle, index: the bundle's file name, and the digest of its index.
+        variables: type variables of tensors. kernels: in the manifest's order.
     """
 
     title: str
     subject: str
     builder: str
-    exports: tuple[str, ...]
-    imports: tuple[str, ...]
+    exports: str
+    bundle: str
+    index: str
     variables: tuple[str, ...]
-    loaded: str
-    held: str
-    lazy: str
-    compiled: str
-    functions: str
-    init: tuple[str, ...]
-    launch: str
-    listed: tuple[str, ...]
-    bundle: tuple[str, str]
     kernels: tuple[KernelView, ...]
-    ops: tuple[LazyView, ...]
 
 
 def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
-    """The view of a bundle's package; arguments as for `render_package`.
+    """Return the view of a bundle's package; arguments as for `render_package`.
 
     Raises:
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
     package = info.package
-    taken = {method_name(kernel.name) for kernel in info.kernels}
-    # Kernels keep their names as methods; what the package has of its own stands back.
-    own = {}
-    for name in ("_loaded", "_functions", "lazy", "compiled", "Functions"):
-        own[name] = unique(name, taken)
-        taken.add(own[name])
-    named = [parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self", "stream"}) for kernel in info.kernels]
-    launch = unique("_launch", taken.union(*named))  # functions name the makers in their bodies, where a parameter could hide it
-    module = {*_MODULE_NAMES, *_TYPING, *_RUNTIME, "Loaded", own["Functions"], launch}
-    module |= {f"_T{number}" for number in range(1, 1 + max((len(kernel.params) for kernel in info.kernels), default=0))}
-    kernels, ops = [], []
-    for kernel, names in zip(info.kernels, named, strict=True):
-        attribute = unique(f"_{kernel.name.lstrip('_')}", taken)
-        taken.add(attribute)
-        # As functions of the module they stand back, as the module's names are those that every package has.
-        exported = unique(kernel.name, module)
-        op = unique(f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch", {*module, *taken})
-        module |= {exported, op}
-        kernels.append(_kernel_view(kernel, attribute, names))
-        ops.append(lazy_view(kernel, names, launch, op, exported))
+    names = sorted(["Functions", "Module", "load", *(kernel.name for kernel in info.kernels)])
     subject = plain(f"{package.name} {package.version}")
-    title = plain(f"{package.name} {package.version}: {package.description}" if package.description else subject)
-    exports = sorted(["Module", "load", own["Functions"], *(op.exported for op in ops)])
+    most = max((len(_tensors(kernel)) for kernel in info.kernels), default=0)
+    ops: list[str] = []
+    for kernel in info.kernels:
+        ops.append(unique(f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch", ops))
     return PackageView(
-        title=title if title.endswith(".") else f"{title}.",
+        title=f"{subject}: {plain(package.description)}".removesuffix(".") + "." if package.description else f"{subject}.",
         subject=subject,
         builder=plain(info.builder or "tilec"),
-        exports=tuple(listed("__all__ = ", [literal(name) for name in exports])),
-        imports=tuple(_imports(kernels, ops)),
-        variables=tuple(f"_T{number}" for number in range(1, 1 + max((op.tensors for op in ops), default=0))),
-        loaded=own["_loaded"],
-        held=own["_functions"],
-        lazy=own["lazy"],
-        compiled=own["compiled"],
-        functions=own["Functions"],
-        init=tuple(_init(ops, own["lazy"])),
-        launch=launch,
-        listed=tuple(entry(", ".join(kernel.name for kernel in info.kernels), "as the functions of this module")) if ops else (),
-        bundle=(literal(bundle_name), literal(index)),
-        kernels=tuple(kernels),
-        ops=tuple(ops),
+        exports=f"[{', '.join(map(literal, names))}]",
+        bundle=literal(bundle_name),
+        index=literal(index),
+        variables=tuple(f"_T{number}" for number in range(1, most + 1)),
+        kernels=tuple(_kernel_view(kernel, op) for kernel, op in zip(info.kernels, ops, strict=True)),
     )
 
 
-def _init(ops: list[LazyView], lazy: str) -> list[str]:
-    """What makes the functions of one device. Its variables must not hide functions."""
-    exported = {op.exported for op in ops}
-    own, loaded, made = (unique(name, exported) for name in ("self", "loaded", "on_device"))
-    lines = [f"def __init__({own}, {loaded}: Loaded) -> None:", f'    """Use the functions of this module, or `Module.{lazy}`."""']
-    if ops:
-        lines.append(f"    {made} = OnDevice({loaded})")
-    return [*lines, *(f"    {own}.{op.name} = {made}({op.exported})" for op in ops)]
+def _tensors(kernel: KernelInfo) -> list[str]:
+    """Tensors whose types an op gives back."""
+    return [param.name for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional]
 
 
-def _imports(kernels: list[KernelView], ops: list[LazyView]) -> list[str]:
-    """What type checkers need of other modules; nothing that the text does not name."""
-    lines = [line for kernel in kernels for line in kernel.signature]
-    text = "\n".join([*lines, *(line for op in ops for line in (*op.signature, *op.checked))])
-    variables = any(op.tensors for op in ops)
-    typing = [name for name in _TYPING if (name == "TypeVar" and variables) or (name == "Literal" and "Literal[" in text)]
-    always = {"DeviceLike", "Launcher"} | ({"TensorLike"} if variables else set())
-    runtime = [name for name in _RUNTIME if name in always or name in text]
-    return [
-        *([*imported("typing", typing, indent=4), ""] if typing else []),
-        *imported("tilec_runtime", runtime, indent=4),
-        "from tilec_runtime import Module as Loaded",
-        "from tilec_runtime.jit import Compiled",
-    ]
-
-
-def _kernel_view(kernel: KernelInfo, attribute: str, names: tuple[str, ...]) -> KernelView:
+def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
+    name = kernel.name
+    if not name.isidentifier() or not name.isascii() or kernel_name_problem(name):
+        raise UsageError(f"kernel {name!r} cannot be a function of the generated package", fix="rename the kernel in tilec.toml")
+    names = parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self", "stream", "_launch"})
     params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
-
-    def type_of(_: int, param: Param) -> str:
-        return param_type(param)
-
-    items = ["self", *signature(kernel, params, axes, type_of, before="stream: StreamLike | None = None")]
-    arguments = ["stream", tuple_text(params, indent=12)] + ([chosen(kernel, axes, indent=12)] if axes else [])
+    given = defaults(kernel)
+    opened = [is_open(kernel, axis) for axis in kernel.choices]
+    variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
+    types = [param_type(param) for param in kernel.params]
+    results = [variables.get(param.name, type_) for param, type_ in zip(kernel.params, types, strict=True)]
+    result = f"{op}[{', '.join(variables.values())}]" if variables else op
+    built = dict(kernel.axes)
+    chosen = [
+        f"{axis}: {choice_type(built[choice])}{' | None = None' if left else ''}"
+        for axis, choice, left in zip(axes, kernel.choices, opened, strict=True)
+    ]
+    stream = ["*", "stream: StreamLike | None = None", *chosen]
+    typed = [f" = {default}" if default else "" for default in given]
+    direct = [f"{name}: {type_}{default}" for name, type_, default in zip(params, types, typed, strict=True)]
+    lazy = [f"{name}: OrOp[{type_}]{default}" for name, type_, default in zip(params, results, typed, strict=True)]
+    lazy += ["*", *chosen] if chosen else []
     return KernelView(
-        name=kernel.name,
-        attribute=attribute,
-        signature=tuple(bracketed(f"def {kernel.name}", items, " -> None:", indent=4)),
-        doc=tuple(launcher_doc(kernel, params, axes)),
-        body=tuple(bracketed(f"self.{attribute}.launch", arguments, "", indent=8)),
+        name=name,
+        summary=summary(kernel),
+        op=op,
+        values=_values(params, axes, all_open=all(opened)),
+        params=", ".join(f"{name}={default}" if default else name for name, default in zip(params, given, strict=True)),
+        axes="".join(f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)),
+        base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
+        method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
+        function=bracketed(f"def {name}", lazy, f" -> {result}:"),
+        bound=bracketed(f"def {name}", ["self", *lazy], f" -> {result}:"),
+        variant=bracketed("def variant", keywords(kernel.axes, " | None"), f" -> {result}:"),
+        options=bracketed("def options", keywords(_hints(kernel)), f" -> {result}:"),
+        doc=launcher_doc(kernel, params, axes),
+        op_doc=op_doc(kernel, params, axes),
     )
+
+
+def _values(params: tuple[str, ...], axes: tuple[str, ...], *, all_open: bool) -> str:
+    """The arguments of a launch, and its axes where the caller chooses any: if all may be open, one test tells that all are."""
+    text = f"({', '.join(params)}{',' if len(params) == 1 else ''})"
+    if not axes:
+        return text
+    chosen = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
+    return f"{text}, () if {' and '.join(f'{axis} is None' for axis in axes)} else {chosen}" if all_open else f"{text}, {chosen}"
+
+
+def _hints(kernel: KernelInfo) -> list[tuple[str, tuple[AxisValue, ...]]]:
+    """What ops can restrict variants by: the hints that they were built with, and the divisors that they assume."""
+    hints: dict[str, set[int]] = {}
+    for variant in kernel.variants:
+        for _, given in variant.hints:
+            for name, value in given:
+                hints.setdefault(name, set()).add(value)
+    divisors = {variant.divisibility for variant in kernel.variants}
+    if len(divisors) > 1:
+        hints["max_divisibility"] = divisors
+    return [(name, tuple(sorted(hints[name]))) for name in sorted(hints)]

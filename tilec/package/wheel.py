@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.version import InvalidVersion, Version
 
 from tilec.package.marks import normalise_name, record_digest
 from tilec_runtime.bundle.archive import ArchiveWriter
@@ -17,17 +19,6 @@ from tilec_runtime.errors import OutputError
 from tilec_runtime.model.kernel import PackageInfo
 
 _REQUIRES_PYTHON = ">=3.10"
-# PEP 440, in the spellings that it allows and that `normalise_version` turns into its own one.
-_VERSION = re.compile(
-    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
-    r"(?:[-_.]?(?P<pre>alpha|a|beta|b|preview|pre|c|rc)[-_.]?(?P<pre_n>\d*))?"
-    r"(?:-(?P<post_dash>\d+)|[-_.]?(?P<post>post|rev|r)[-_.]?(?P<post_n>\d*))?"
-    r"(?:[-_.]?(?P<dev>dev)[-_.]?(?P<dev_n>\d*))?"
-    r"(?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))?",
-    re.IGNORECASE | re.ASCII,
-)
-_PRE = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
-_SPDX = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+()-]+)*|\([A-Za-z0-9.+() -]+\)[A-Za-z0-9.+() -]*")
 
 
 def write_wheel(
@@ -86,26 +77,13 @@ def normalise_version(version: str) -> str:
     Raises:
         OutputError: it is no PEP 440 version.
     """
-    match = _VERSION.fullmatch(version.strip())
-    if match is None:
+    try:
+        return str(Version(version))
+    except InvalidVersion as exc:
         raise OutputError(
             f"package version {version!r} cannot be a wheel's: it is not of the form of PEP 440",
             fix="set package.version to something like 1.2.3, 1.2.3rc1 or 1.2.3.dev4",
-        )
-    part = match.groupdict()
-    text = f"{int(part['epoch'])}!" if part["epoch"] and int(part["epoch"]) else ""
-    text += ".".join(str(int(number)) for number in part["release"].split("."))
-    if part["pre"]:
-        letter = part["pre"].lower()
-        text += f"{_PRE.get(letter, letter)}{int(part['pre_n'] or 0)}"
-    if part["post"] or part["post_dash"]:
-        text += f".post{int(part['post_dash'] or part['post_n'] or 0)}"
-    if part["dev"]:
-        text += f".dev{int(part['dev_n'] or 0)}"
-    if part["local"]:
-        pieces = re.split(r"[-_.]", part["local"].lower())
-        text += "+" + ".".join(str(int(piece)) if piece.isdigit() else piece for piece in pieces)
-    return text
+        ) from exc
 
 
 def _metadata(package: PackageInfo, version: str, licences: list[str], requires: tuple[str, ...]) -> bytes:
@@ -114,8 +92,10 @@ def _metadata(package: PackageInfo, version: str, licences: list[str], requires:
     if paragraphs:
         lines.append(f"Summary: {paragraphs[0].strip()}")
     if package.license:
-        field = "License-Expression" if _SPDX.fullmatch(package.license) else "License"
-        lines.append(f"{field}: {' '.join(package.license.split())}")
+        try:
+            lines.append(f"License-Expression: {canonicalize_license_expression(package.license)}")
+        except InvalidLicenseExpression:
+            lines.append(f"License: {' '.join(package.license.split())}")
     lines += [f"License-File: {file}" for file in licences]
     lines.append(f"Requires-Python: {_REQUIRES_PYTHON}")
     lines += [f"Requires-Dist: {requirement}" for requirement in requires]

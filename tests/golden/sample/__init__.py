@@ -1,436 +1,76 @@
 """sample 1.0: Kernels for 'tests'.
 
 Made by tilec 0.1.0. Do not edit: builds write this file, and refuse to where it was changed.
+Types and the full documentation are in `__init__.pyi`.
 """
+# fmt: off
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from tilec_runtime.package import OnDevice, Package
-
-if TYPE_CHECKING:
-    from typing import Literal, TypeVar
-
-    from tilec_runtime import (
-        DeviceLike,
-        Launcher,
-        LazyLaunch,
-        OrOp,
-        StreamLike,
-        StructLike,
-        TensorLike,
-    )
-    from tilec_runtime import Module as Loaded
-    from tilec_runtime.jit import Compiled
-
-    _T1 = TypeVar("_T1", bound=TensorLike)
-    _T2 = TypeVar("_T2", bound=TensorLike)
-    _T3 = TypeVar("_T3", bound=TensorLike)
-
-    class _AddLaunch(LazyLaunch[tuple[_T1, _T2, _T3, float]]):
-        """A launch of add that runs later."""
-
-        def variant(self) -> _AddLaunch[_T1, _T2, _T3]:
-            """Launch the variant of these axis values; None leaves an axis open again."""
-            ...
-
-        def options(self, *, max_divisibility: Literal[1, 16] = ...) -> _AddLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
-            ...
-
-    class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
-        """A launch of gemm that runs later."""
-
-        def variant(
-            self,
-            *,
-            T: Literal["f16", "bf16"] | None = ...,
-            BM: Literal[64, 128] | None = ...,
-            BK: Literal[64] | None = ...,
-        ) -> _GemmLaunch[_T1, _T2, _T3]:
-            """Launch the variant of these axis values; None leaves an axis open again."""
-            ...
-
-        def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
-            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
-            ...
-
-    class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
-        """A launch of everything that runs later."""
-
-        def variant(
-            self,
-            *,
-            T: Literal["f32", "f16"] | None = ...,
-            ORDER: Literal["row", "column"] | None = ...,
-            FAST: Literal[True, False] | None = ...,
-            W: float | None = ...,
-        ) -> _EverythingLaunch[_T1]:
-            """Launch the variant of these axis values; None leaves an axis open again."""
-            ...
-
-        def options(
-            self,
-            *,
-            num_ctas: Literal[2] = ...,
-            occupancy: Literal[2, 4] = ...,
-        ) -> _EverythingLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
-            ...
-
-    class _TiledLaunch(LazyLaunch[tuple[_T1]]):
-        """A launch of tiled that runs later."""
-
-        def variant(
-            self,
-            *,
-            BM: Literal[32, 64] | None = ...,
-            ORDER: Literal["row", "column"] | None = ...,
-        ) -> _TiledLaunch[_T1]:
-            """Launch the variant of these axis values; None leaves an axis open again."""
-            ...
-
-        def options(self) -> _TiledLaunch[_T1]:
-            """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
-            ...
-
+from tilec_runtime.package import Package as _Package
+from tilec_runtime.package import PackageFunctions as _Functions
+from tilec_runtime.package import PackageKernels as _Kernels
 
 __all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
 
 # The bundle beside this file, and the SHA-256 of its index, which has those of its images.
-_tilec_package_ = Package(
+_tilec_package_ = _Package(
     __name__,
     "sample-1.0.tilec",
     "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 )
-
-
-class Module:
-    """The kernels of sample 1.0, loaded on one device. Every method checks its arguments and enqueues at once."""
-
-    def __init__(self, loaded: Loaded) -> None:
-        """Use `load`."""
-        self._loaded = loaded
-        self._functions = Functions(loaded)
-        self._add = loaded.kernels["add"]
-        self._gemm = loaded.kernels["gemm"]
-        self._everything = loaded.kernels["everything"]
-        self._tiled = loaded.kernels["tiled"]
-
-    @property
-    def lazy(self) -> Functions:
-        """The same kernels as functions that give ops, to be run on this device."""
-        return self._functions
-
-    @property
-    def compiled(self) -> tuple[Compiled, ...]:
-        """The images that were no machine code of this device and were compiled so far."""
-        return self._loaded.compiled
-
-    def __getitem__(self, kernel: str) -> Launcher:
-        """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
-        return self._loaded.kernels[kernel]
-
-    def __repr__(self) -> str:
-        """Package, version, device."""
-        return repr(self._loaded.kernels)
-
-    def add(
-        self,
-        z: TensorLike,
-        x: TensorLike,
-        y: TensorLike,
-        alpha: float = 1.0,
-        *,
-        stream: StreamLike | None = None,
-    ) -> None:
-        """Adds two vectors.
-
-        Args:
-            z: sum (f32 tensor, 1 dimension, C-contiguous, written)
-            x: f32 tensor, 1 dimension, C-contiguous, read
-            y: f32 tensor, 1 dimension, C-contiguous, read
-            alpha: f32, 1.0 by default
-            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
-                or the device's default stream
-
-        Requires:
-            x.shape[0] == z.shape[0]
-            y.shape[0] == z.shape[0]
-
-        Variants:
-            add-a16: z, x, y extents divisible by (16,); z, x, y aligned to 16 bytes
-                sm_90
-            add
-                sm_90, sm_80
-        """
-        self._add.launch(stream, (z, x, y, alpha))
-
-    def gemm(
-        self,
-        c: TensorLike,
-        a: TensorLike,
-        b: TensorLike,
-        *,
-        stream: StreamLike | None = None,
-        BM: Literal[64, 128] | None = None,
-    ) -> None:
-        """Enqueue the kernel gemm.
-
-        Args:
-            c: T tensor, 2 dimensions, strides (any, 1), written
-            a: T tensor, 2 dimensions, strides (any, 1), read
-            b: T tensor, 2 dimensions, C-contiguous, read
-            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
-                or the device's default stream
-            BM: 64 or 128; 128 by default
-
-        T is f16 or bf16, by the arguments.
-
-        Built with BK = 64.
-
-        Requires:
-            a.shape[1] == b.shape[0]
-
-        Variants:
-            gemm-f16-BM64
-                sm_90
-            gemm-f16-BM128
-                sm_90
-            gemm-bf16-BM128
-                sm_90
-        """
-        self._gemm.launch(stream, (c, a, b), () if BM is None else (BM,))
-
-    def everything(
-        self,
-        x: TensorLike,
-        lambda_: int,
-        stream_: bool,
-        raw: int,
-        config: StructLike,
-        scale: float = float("inf"),
-        *,
-        stream: StreamLike | None = None,
-        ORDER: Literal["row", "column"],
-        FAST: Literal[True, False] | None = None,
-        W: float | None = None,
-    ) -> None:
-        """Shows everything that a signature can hold.
-
-        A second paragraph, which is so long that it has to be wrapped somewhere, for lines of a
-        docstring end at the hundredth column at most.
-
-            an indented 'example' with a / backslash and triple quotes '''
-
-        Args:
-            x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
-                (8,), aligned to 16 bytes, read)
-            lambda_: i64, 3 by default
-            stream_: bool
-            raw: address in device memory
-            config: packed settings (24 bytes, passed by value)
-            scale: f32, inf by default
-            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
-                or the device's default stream
-            ORDER: row or column
-            FAST: True or False; True by default
-            W: 0.5 or 1.5; 0.5 by default
-
-        T is f32 or f16, by the arguments.
-
-        Requires:
-            x.size > 0
-
-        Variants:
-            everything-f32-row
-                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
-            everything-f32-column
-                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
-            everything-f16-row
-                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
-            everything-f16-column
-                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
-                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
-                compute_80
-        """
-        self._everything.launch(stream, (x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
-
-    def tiled(
-        self,
-        z: TensorLike,
-        *,
-        stream: StreamLike | None = None,
-        BM: Literal[32, 64] | None = None,
-        ORDER: Literal["row", "column"] | None = None,
-    ) -> None:
-        """Enqueue the kernel tiled.
-
-        Args:
-            z: f32 tensor, 2 dimensions, C-contiguous, written
-            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
-                or the device's default stream
-            BM: 32 or 64; by the tiles of z
-            ORDER: row or column; row by default
-
-        Variants:
-            tiled-BM32-row
-                sm_90
-            tiled-BM32-column
-                sm_90
-            tiled-BM64-row
-                sm_90
-            tiled-BM64-column
-                sm_90
-        """
-        self._tiled.launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
-
-
-# Functions of the module: their ops run on any device, where the bundle is loaded when the first of them does.
 _launch = _tilec_package_.makers
 
 
-def add(
-    z: OrOp[_T1],
-    x: OrOp[_T2],
-    y: OrOp[_T3],
-    alpha: OrOp[float] = 1.0,
-) -> _AddLaunch[_T1, _T2, _T3]:
-    """Adds two vectors.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
-    requires.
-
-    Args:
-        z: sum (f32 tensor, 1 dimension, C-contiguous, written)
-        x: f32 tensor, 1 dimension, C-contiguous, read
-        y: f32 tensor, 1 dimension, C-contiguous, read
-        alpha: f32, 1.0 by default
-    """
-    made: _AddLaunch[_T1, _T2, _T3]
-    made = _launch["add"]((z, x, y, alpha))
-    return made
+def add(z, x, y, alpha=1.0):
+    """Adds two vectors."""
+    return _launch["add"]((z, x, y, alpha))
 
 
-def gemm(
-    c: OrOp[_T1],
-    a: OrOp[_T2],
-    b: OrOp[_T3],
-    *,
-    BM: Literal[64, 128] | None = None,
-) -> _GemmLaunch[_T1, _T2, _T3]:
-    """Launch the kernel gemm.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
-    requires.
-
-    Args:
-        c: T tensor, 2 dimensions, strides (any, 1), written
-        a: T tensor, 2 dimensions, strides (any, 1), read
-        b: T tensor, 2 dimensions, C-contiguous, read
-        BM: 64 or 128; 128 by default
-    """
-    made: _GemmLaunch[_T1, _T2, _T3]
-    made = _launch["gemm"]((c, a, b), () if BM is None else (BM,))
-    return made
+def gemm(c, a, b, *, BM=None):
+    """Launch the kernel gemm."""
+    return _launch["gemm"]((c, a, b), () if BM is None else (BM,))
 
 
-def everything(
-    x: OrOp[_T1],
-    lambda_: OrOp[int],
-    stream_: OrOp[bool],
-    raw: OrOp[int],
-    config: OrOp[StructLike],
-    scale: OrOp[float] = float("inf"),
-    *,
-    ORDER: Literal["row", "column"],
-    FAST: Literal[True, False] | None = None,
-    W: float | None = None,
-) -> _EverythingLaunch[_T1]:
-    """Shows everything that a signature can hold.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
-    what it requires.
-
-    Args:
-        x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
-            (8,), aligned to 16 bytes, read)
-        lambda_: i64, 3 by default
-        stream_: bool
-        raw: address in device memory
-        config: packed settings (24 bytes, passed by value)
-        scale: f32, inf by default
-        ORDER: row or column
-        FAST: True or False; True by default
-        W: 0.5 or 1.5; 0.5 by default
-    """
-    made: _EverythingLaunch[_T1]
-    made = _launch["everything"]((x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
-    return made
+def everything(x, lambda_, stream_, raw, config, scale=float("inf"), *, ORDER, FAST=None, W=None):
+    """Shows everything that a signature can hold."""
+    return _launch["everything"]((x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
 
 
-def tiled(
-    z: OrOp[_T1],
-    *,
-    BM: Literal[32, 64] | None = None,
-    ORDER: Literal["row", "column"] | None = None,
-) -> _TiledLaunch[_T1]:
-    """Launch the kernel tiled.
-
-    Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
-    requires.
-
-    Args:
-        z: f32 tensor, 2 dimensions, C-contiguous, written
-        BM: 32 or 64; by the tiles of z
-        ORDER: row or column; row by default
-    """
-    made: _TiledLaunch[_T1]
-    made = _launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
-    return made
+def tiled(z, *, BM=None, ORDER=None):
+    """Launch the kernel tiled."""
+    return _launch["tiled"]((z,), () if BM is None and ORDER is None else (BM, ORDER))
 
 
-class Functions:
-    """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
+class Functions(_Functions):
+    """The kernels of sample 1.0 as functions that give ops, to be run on one device."""
 
-    They are those of this module, and their ops run on one device. An argument may be an op that gives it. Tensors that are owned move in;
-    an op's result is its arguments.
-
-    Attributes:
-        add, gemm, everything, tiled: as the functions of this module
-    """
-
-    def __init__(self, loaded: Loaded) -> None:
-        """Use the functions of this module, or `Module.lazy`."""
-        on_device = OnDevice(loaded)
-        self.add = on_device(add)
-        self.gemm = on_device(gemm)
-        self.everything = on_device(everything)
-        self.tiled = on_device(tiled)
+    _package = globals()
 
 
-def load(device: DeviceLike | None = None) -> Module:
-    """Load the package's bundle on a device.
+class Module(_Kernels):
+    """The kernels of sample 1.0, loaded on one device."""
 
-    Args:
-        device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; None for the default device (`use_device`,
-            else device 0).
+    _functions = Functions
 
-    Returns:
-        The kernels; images are loaded at the first launch that needs them.
+    def add(self, z, x, y, alpha=1.0, *, stream=None):
+        """Adds two vectors."""
+        self._launchers["add"].launch(stream, (z, x, y, alpha))
 
-    Raises:
-        NoDeviceError: there is no driver or no such device.
-        BundleError: the bundle is damaged.
-    """
+    def gemm(self, c, a, b, *, stream=None, BM=None):
+        """Launch the kernel gemm."""
+        self._launchers["gemm"].launch(stream, (c, a, b), () if BM is None else (BM,))
+
+    def everything(self, x, lambda_, stream_, raw, config, scale=float("inf"), *, stream=None, ORDER, FAST=None, W=None):
+        """Shows everything that a signature can hold."""
+        self._launchers["everything"].launch(stream, (x, lambda_, stream_, raw, config, scale), (ORDER, FAST, W))
+
+    def tiled(self, z, *, stream=None, BM=None, ORDER=None):
+        """Launch the kernel tiled."""
+        self._launchers["tiled"].launch(stream, (z,), () if BM is None and ORDER is None else (BM, ORDER))
+
+
+def load(device=None):
+    """Load the package's bundle on a device."""
     return Module(_tilec_package_.load(device))
 
 
-# Written by tilec, sha256 7e7254430e0a1332e32dde0d4cb108287b170e888dde343b8b4c46ec1cf97d07
+# Written by tilec, sha256 4f7b09dd1c43fe4cfc46a72236913617fd5caab8ac6af69378016c3cbc83306a

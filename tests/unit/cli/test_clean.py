@@ -21,7 +21,8 @@ def built(project: Path) -> Path:
     (project / ".tilec" / "spool").mkdir(parents=True)
     package = project / "dist" / "acme"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_bytes(signed(b"import tilec\n"))
+    for name in ("__init__.py", "__init__.pyi"):
+        (package / name).write_bytes(signed(b"import tilec\n"))
     (package / "py.typed").touch()
     write_sample(project / "dist" / "acme-kernels-0.3.0.tilec")
     write_sample(package / "acme-0123456789abcdef.tilec")
@@ -43,7 +44,7 @@ def test_outputs_and_working_directory_go_and_nothing_else(cli, built: Path) -> 
     (built / "kernels").mkdir()
     (built / "kernels" / "a.cu").write_text("mine")
     done = cli("clean")
-    assert (done.code, done.out, done.err) == (0, "removed 6 files and .tilec\n", "")
+    assert (done.code, done.out, done.err) == (0, "removed 7 files and .tilec\n", "")
     assert left(built) == ["kernels/a.cu", "tilec.toml"]
     assert not (built / "dist").exists()
     assert cli("clean").out == "nothing to remove\n"
@@ -52,7 +53,7 @@ def test_outputs_and_working_directory_go_and_nothing_else(cli, built: Path) -> 
 def test_a_dry_run_removes_nothing(cli, built: Path) -> None:
     before = left(built)
     done = cli("clean", "--dry-run")
-    assert done.out.endswith("  .tilec\nwould remove 6 files and .tilec\n")
+    assert done.out.endswith("  .tilec\nwould remove 7 files and .tilec\n")
     assert left(built) == before
     document = json.loads(cli("clean", "-n", "--json").out)
     assert sorted(document["removed"]) == [".tilec", *(name for name in before if name.startswith("dist/"))]

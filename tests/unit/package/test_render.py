@@ -20,7 +20,7 @@ from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, Vari
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Param
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sample" / "__init__.py"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sample"
 
 EVERYTHING = kernel(
     "everything",
@@ -79,8 +79,11 @@ SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED), bui
 PIN = "0123456789abcdef" * 4
 
 
-def rendered(info=SAMPLE):
-    return render_package(info, "sample-1.0.tilec", PIN)["__init__.py"].decode()
+FILES = ("__init__.py", "__init__.pyi")
+
+
+def rendered(info=SAMPLE, file="__init__.py"):
+    return render_package(info, "sample-1.0.tilec", PIN)[file].decode()
 
 
 def renamed(kernel_name="add", **params):
@@ -90,49 +93,18 @@ def renamed(kernel_name="add", **params):
 
 def test_the_whole_package(golden):
     files = render_package(SAMPLE, "sample-1.0.tilec", PIN)
-    assert sorted(files) == ["__init__.py", "py.typed"]
-    golden(GOLDEN, files["__init__.py"].decode())
+    assert sorted(files) == sorted([*FILES, "py.typed"])
+    for file in FILES:
+        golden(GOLDEN / file, files[file].decode())
 
 
-def with_choices(kernel, name, axes):
-    """A kernel with axes that all may be left open."""
-    return dataclasses.replace(kernel, name=name, axes=tuple((axis, (1, 2)) for axis in axes), default=tuple((axis, 1) for axis in axes))
-
-
-@pytest.mark.parametrize("width", [100, 120, 140])
-def test_a_formatter_changes_nothing(width, tmp_path):
-    wide = tuple(Param(name=f"parameter_number_{index}", kind=SCALAR, dtype="f32") for index in range(12))
-    tensors = tuple(Param(name=f"tensor_number_{index}", kind=TENSOR, dtype="f32") for index in range(30))
-    hinted = tuple(dataclasses.replace(v, hints=(("sm_90", (("num_ctas", 2), ("occupancy", n))),)) for n, v in enumerate(ADD.variants, 1))
-    opened = (("BM", "BN", "BK", "STAGES"), ("BM", "BN", "BK", "GROUP", "STAGES"), ("rows_of_the_tile_of_x", "rows_of_the_tile_of_y"))
-    kernels = (
-        *(with_choices(ADD, f"opened{number}", names) for number, names in enumerate(opened)),
-        dataclasses.replace(ADD, name="wide", params=wide),
-        dataclasses.replace(ADD, name="tensors", params=tensors, variants=hinted),
-        dataclasses.replace(ADD, name="both", params=(*wide, *tensors)),
-        dataclasses.replace(ADD, name="nothing", params=()),
-    )
-    info = dataclasses.replace(SAMPLE, kernels=(*SAMPLE.kernels, *kernels))
-    assert_formatted(rendered(info), width, tmp_path)
-
-
-def assert_formatted(text, width, folder):
-    (folder / "__init__.py").write_text(text)
-    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff", "--line-length", str(width), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_axes_that_are_left_open_stand_on_lines_that_fit(tmp_path):
-    """However many there are, and however long their names."""
-    kernels = tuple(
-        with_choices(ADD, f"k{count}_{length}", [f"A{number}".ljust(length, "X") for number in range(count)])
-        for count in range(1, 8)
-        for length in range(2, 45, 3)
-    )
-    text = rendered(dataclasses.replace(SAMPLE, kernels=kernels))
-    assert max(len(line) for line in text.splitlines() if " is None" in line) <= 100
-    assert_formatted(text, 100, tmp_path)
+def test_a_formatter_changes_nothing(tmp_path):
+    for file in FILES:
+        (tmp_path / file).write_text(rendered(file=file))
+    for command in (["format", "--diff"], ["check"]):
+        whole = [sys.executable, "-m", "ruff", *command, "--isolated", "--no-cache", str(tmp_path)]
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def test_equal_bundles_give_equal_bytes():
@@ -140,71 +112,30 @@ def test_equal_bundles_give_equal_bytes():
     assert rendered() != rendered(renamed())
 
 
-def test_no_kernels_at_all():
-    tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=())))
-    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Module", "Functions", "load"]
+@pytest.mark.parametrize("file", FILES)
+def test_no_kernels_at_all(file):
+    tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=()), file))
+    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Functions", "Module", "load"]
 
 
-def method(info, name):
-    tree = ast.parse(rendered(info))
-    module = next(node for node in tree.body if isinstance(node, ast.ClassDef))
-    return next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name)
-
-
-@pytest.mark.parametrize("name", ["class", "two words", "x\n    import os", "größe", "__init__", "__x", "float", "Literal", "Mapping", ""])
-def test_kernels_that_cannot_be_methods(name):
-    with pytest.raises(UsageError, match="cannot be a method of a Python class"):
+@pytest.mark.parametrize(
+    "name", ["class", "two words", "x\n    import os", "größe", "__init__", "_x", "float", "Literal", "lazy", "load", "OrOp", ""]
+)
+def test_kernels_that_the_package_can_have_no_function_of(name):
+    with pytest.raises(UsageError, match="cannot be a function of the generated package"):
         rendered(renamed(name))
 
 
-# Kernels of these names keep them as methods; as functions of the module they get an underscore.
-RESERVED = ("load", "Package", "TYPE_CHECKING", "OnDevice", "Loaded", "DeviceLike", "LazyLaunch", "annotations", "_T1")
-# And these are nobody's: what the functions are made with stands back.
-FREE = (
-    "_add",
-    "_loaded",
-    "compiled",
-    "_launch",
-    "kernels",
-    "tilec",
-    "stream",
-    "lazy",
-    "Functions",
-    "AddLaunch",
-    "_AddLaunch",
-    "self",
-    "loaded",
-    "on_device",
-)
-
-
-@pytest.mark.parametrize("name", [*FREE, *RESERVED])
-def test_kernels_whose_names_meet_others(name):
+@pytest.mark.parametrize("name", ["self", "stream", "launch", "AddLaunch", "loaded", "Package", "kernels", "tilec_runtime"])
+def test_kernels_of_any_other_name(name):
+    """No name of a file is defined twice."""
     info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
-    tree = ast.parse(rendered(info))
-    module, functions = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    methods = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
-    stored = [node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
-    assert not methods & set(stored)
-    assert len(stored) == len(set(stored)) == 4
-    # The functions of a device have the kernels' names, and are made of the module's, which no variable hides.
-    exported = f"{name}_" if name in RESERVED else name
-    init = next(node for node in functions.body if isinstance(node, ast.FunctionDef))
-    assigned = [node for node in init.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)]
-    kept = {node.targets[0].attr: node.value.args[0].id for node in assigned}
-    assert kept == {"add": "add", name: exported}
-    local = {argument.arg for argument in init.args.args} | {
-        node.id for node in ast.walk(init) if isinstance(getattr(node, "ctx", None), ast.Store) and isinstance(node, ast.Name)
-    }
-    assert len(local) == 3
-    assert not local & {"add", exported}
-    # Every function is there under a name of its own, and none of the module's own names is hidden.
-    assigned = [node.targets[0].id for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
-    defined = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-    imported = [alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
-    names = [*assigned, *defined, *imported]
-    assert len(names) == len(set(names))
-    assert {"add", exported} <= set(defined)
+    for file in FILES:
+        body = ast.parse(rendered(info, file)).body
+        defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        defined += [alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names]
+        assert len(defined) == len(set(defined))
+        assert {"add", name} <= set(defined)
 
 
 @pytest.mark.parametrize(
@@ -212,23 +143,15 @@ def test_kernels_whose_names_meet_others(name):
     [
         ({"z": "self", "x": "stream", "y": "in"}, ["self", "self_", "stream_", "in_", "alpha"]),
         ({"z": "__z", "x": "z", "y": "z_"}, ["self", "z", "z_", "z__", "alpha"]),
+        ({"z": "_launch", "x": "_launch_"}, ["self", "_launch_", "_launch__", "y", "alpha"]),
     ],
 )
 def test_parameters_whose_names_meet_others(names, expected):
-    assert [argument.arg for argument in method(renamed(**names), "add").args.args] == expected
-
-
-def test_no_parameter_hides_the_table_of_makers():
-    info = renamed(z="_launch", x="_launch_")
-    functions = [node for node in ast.parse(rendered(info)).body if isinstance(node, ast.FunctionDef) and node.name != "load"]
-    for function in functions:
-        tables = {
-            node.value.id
-            for node in ast.walk(function)
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant)
-        }
-        assert tables == {"_launch__"}
-        assert not tables & {argument.arg for argument in function.args.args}
+    for file in FILES:
+        body = ast.parse(rendered(renamed(**names), file)).body
+        module = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == "Module")
+        method = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "add")
+        assert [argument.arg for argument in method.args.args] == expected
 
 
 def test_a_parameter_that_is_no_name():
@@ -238,7 +161,7 @@ def test_a_parameter_that_is_no_name():
 
 def test_many_variants_are_not_all_listed():
     many = tuple(dataclasses.replace(ADD.variants[0], id=f"add-{index}") for index in range(40))
-    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)))
+    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)), "__init__.pyi")
     assert "add-11" in text
     assert "add-12" not in text
     assert "and 28 more: tilec inspect lists them" in text
@@ -272,16 +195,18 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
     package = dataclasses.replace(PACKAGE, description=description, name=f"s{description}", version=variant)
     info = dataclasses.replace(SAMPLE, package=package, kernels=(nasty,), builder=doc)
     one = dataclasses.replace(ADD, variants=ADD.variants[:1])
-    plain = render_package(dataclasses.replace(SAMPLE, kernels=(one,)), "plain.tilec", PIN)["__init__.py"].decode()
-    text = render_package(info, bundle, PIN)["__init__.py"].decode()
-    assert all(character.isprintable() or character == "\n" for character in text)
-    assert not any(line.endswith(" ") for line in text.split("\n"))
-    assert code(text) == code(plain)
+    plain = render_package(dataclasses.replace(SAMPLE, kernels=(one,)), "plain.tilec", PIN)
+    texts = render_package(info, bundle, PIN)
+    for file in FILES:
+        text = texts[file].decode()
+        assert all(character.isprintable() or character == "\n" for character in text)
+        assert not any(line.endswith(" ") for line in text.split("\n"))
+        assert code(text) == code(plain[file].decode())
 
 
 def test_tensors_that_may_be_none_can_be_left_out():
     params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
-    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)))
+    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)), "__init__.pyi")
     assert "y: TensorLike | None = None,\n" in text
     assert "y: OrOp[TensorLike | None] = None,\n" in text
     assert "class _AddLaunch(LazyLaunch[tuple[_T1, _T2, TensorLike | None, float]]):" in text

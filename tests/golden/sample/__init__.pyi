@@ -1,0 +1,453 @@
+"""sample 1.0: Kernels for 'tests'.
+
+Made by tilec 0.1.0. Do not edit: builds write this file, and refuse to where it was changed.
+"""
+# fmt: off
+
+from typing import Literal, TypeVar
+
+from tilec_runtime import (
+    DeviceLike,
+    Launcher,
+    LazyLaunch,
+    OrOp,
+    StreamLike,
+    StructLike,
+    TensorLike,
+)
+from tilec_runtime import Module as _Loaded
+from tilec_runtime.jit import Compiled
+
+__all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
+
+_T1 = TypeVar("_T1", bound=TensorLike)
+_T2 = TypeVar("_T2", bound=TensorLike)
+_T3 = TypeVar("_T3", bound=TensorLike)
+
+class _AddLaunch(LazyLaunch[tuple[_T1, _T2, _T3, float]]):
+    """A launch of add that runs later."""
+
+    def variant(self) -> _AddLaunch[_T1, _T2, _T3]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(self, *, max_divisibility: Literal[1, 16] = ...) -> _AddLaunch[_T1, _T2, _T3]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def add(
+    z: OrOp[_T1],
+    x: OrOp[_T2],
+    y: OrOp[_T3],
+    alpha: OrOp[float] = 1.0,
+) -> _AddLaunch[_T1, _T2, _T3]:
+    """Adds two vectors.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
+    requires.
+
+    Args:
+        z: sum (f32 tensor, 1 dimension, C-contiguous, written)
+        x: f32 tensor, 1 dimension, C-contiguous, read
+        y: f32 tensor, 1 dimension, C-contiguous, read
+        alpha: f32, 1.0 by default
+    """
+
+class _GemmLaunch(LazyLaunch[tuple[_T1, _T2, _T3]]):
+    """A launch of gemm that runs later."""
+
+    def variant(
+        self,
+        *,
+        T: Literal["f16", "bf16"] | None = ...,
+        BM: Literal[64, 128] | None = ...,
+        BK: Literal[64] | None = ...,
+    ) -> _GemmLaunch[_T1, _T2, _T3]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(self) -> _GemmLaunch[_T1, _T2, _T3]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def gemm(
+    c: OrOp[_T1],
+    a: OrOp[_T2],
+    b: OrOp[_T3],
+    *,
+    BM: Literal[64, 128] | None = None,
+) -> _GemmLaunch[_T1, _T2, _T3]:
+    """Launch the kernel gemm.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
+    requires.
+
+    Args:
+        c: T tensor, 2 dimensions, strides (any, 1), written
+        a: T tensor, 2 dimensions, strides (any, 1), read
+        b: T tensor, 2 dimensions, C-contiguous, read
+        BM: 64 or 128; 128 by default
+    """
+
+class _EverythingLaunch(LazyLaunch[tuple[_T1, int, bool, int, StructLike, float]]):
+    """A launch of everything that runs later."""
+
+    def variant(
+        self,
+        *,
+        T: Literal["f32", "f16"] | None = ...,
+        ORDER: Literal["row", "column"] | None = ...,
+        FAST: Literal[True, False] | None = ...,
+        W: float | None = ...,
+    ) -> _EverythingLaunch[_T1]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(
+        self,
+        *,
+        num_ctas: Literal[2] = ...,
+        occupancy: Literal[2, 4] = ...,
+    ) -> _EverythingLaunch[_T1]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def everything(
+    x: OrOp[_T1],
+    lambda_: OrOp[int],
+    stream_: OrOp[bool],
+    raw: OrOp[int],
+    config: OrOp[StructLike],
+    scale: OrOp[float] = float("inf"),
+    *,
+    ORDER: Literal["row", "column"],
+    FAST: Literal[True, False] | None = None,
+    W: float | None = None,
+) -> _EverythingLaunch[_T1]:
+    """Shows everything that a signature can hold.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
+    what it requires.
+
+    Args:
+        x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
+            (8,), aligned to 16 bytes, read)
+        lambda_: i64, 3 by default
+        stream_: bool
+        raw: address in device memory
+        config: packed settings (24 bytes, passed by value)
+        scale: f32, inf by default
+        ORDER: row or column
+        FAST: True or False; True by default
+        W: 0.5 or 1.5; 0.5 by default
+    """
+
+class _TiledLaunch(LazyLaunch[tuple[_T1]]):
+    """A launch of tiled that runs later."""
+
+    def variant(
+        self,
+        *,
+        BM: Literal[32, 64] | None = ...,
+        ORDER: Literal["row", "column"] | None = ...,
+    ) -> _TiledLaunch[_T1]:
+        """Launch the variant of these axis values; None leaves an axis open again."""
+
+    def options(self) -> _TiledLaunch[_T1]:
+        """Launch a variant that was built with these compiler hints, or assumes no larger divisor."""
+
+def tiled(
+    z: OrOp[_T1],
+    *,
+    BM: Literal[32, 64] | None = None,
+    ORDER: Literal["row", "column"] | None = None,
+) -> _TiledLaunch[_T1]:
+    """Launch the kernel tiled.
+
+    Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
+    requires.
+
+    Args:
+        z: f32 tensor, 2 dimensions, C-contiguous, written
+        BM: 32 or 64; by the tiles of z
+        ORDER: row or column; row by default
+    """
+
+class Functions:
+    """The kernels of sample 1.0 as functions that give ops: work that is described now, and runs later, once.
+
+    They are those of this module, and their ops run on one device. An argument may be an op that gives it. Tensors that are owned move in;
+    an op's result is its arguments.
+    """
+
+    def __init__(self, loaded: _Loaded) -> None:
+        """Use the functions of this module, or `Module.lazy`."""
+
+    def add(
+        self,
+        z: OrOp[_T1],
+        x: OrOp[_T2],
+        y: OrOp[_T3],
+        alpha: OrOp[float] = 1.0,
+    ) -> _AddLaunch[_T1, _T2, _T3]:
+        """Adds two vectors.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.add` says what it
+        requires.
+
+        Args:
+            z: sum (f32 tensor, 1 dimension, C-contiguous, written)
+            x: f32 tensor, 1 dimension, C-contiguous, read
+            y: f32 tensor, 1 dimension, C-contiguous, read
+            alpha: f32, 1.0 by default
+        """
+
+    def gemm(
+        self,
+        c: OrOp[_T1],
+        a: OrOp[_T2],
+        b: OrOp[_T3],
+        *,
+        BM: Literal[64, 128] | None = None,
+    ) -> _GemmLaunch[_T1, _T2, _T3]:
+        """Launch the kernel gemm.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.gemm` says what it
+        requires.
+
+        Args:
+            c: T tensor, 2 dimensions, strides (any, 1), written
+            a: T tensor, 2 dimensions, strides (any, 1), read
+            b: T tensor, 2 dimensions, C-contiguous, read
+            BM: 64 or 128; 128 by default
+        """
+
+    def everything(
+        self,
+        x: OrOp[_T1],
+        lambda_: OrOp[int],
+        stream_: OrOp[bool],
+        raw: OrOp[int],
+        config: OrOp[StructLike],
+        scale: OrOp[float] = float("inf"),
+        *,
+        ORDER: Literal["row", "column"],
+        FAST: Literal[True, False] | None = None,
+        W: float | None = None,
+    ) -> _EverythingLaunch[_T1]:
+        """Shows everything that a signature can hold.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.everything` says
+        what it requires.
+
+        Args:
+            x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
+                (8,), aligned to 16 bytes, read)
+            lambda_: i64, 3 by default
+            stream_: bool
+            raw: address in device memory
+            config: packed settings (24 bytes, passed by value)
+            scale: f32, inf by default
+            ORDER: row or column
+            FAST: True or False; True by default
+            W: 0.5 or 1.5; 0.5 by default
+        """
+
+    def tiled(
+        self,
+        z: OrOp[_T1],
+        *,
+        BM: Literal[32, 64] | None = None,
+        ORDER: Literal["row", "column"] | None = None,
+    ) -> _TiledLaunch[_T1]:
+        """Launch the kernel tiled.
+
+        Nothing runs yet: this is an op, whose result is its arguments. `Module.tiled` says what it
+        requires.
+
+        Args:
+            z: f32 tensor, 2 dimensions, C-contiguous, written
+            BM: 32 or 64; by the tiles of z
+            ORDER: row or column; row by default
+        """
+
+class Module:
+    """The kernels of sample 1.0, loaded on one device. Every method checks its arguments and enqueues at once."""
+
+    def __init__(self, loaded: _Loaded) -> None:
+        """Use `load`."""
+
+    @property
+    def lazy(self) -> Functions:
+        """The same kernels as functions that give ops, to be run on this device."""
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code of this device and were compiled so far."""
+
+    def __getitem__(self, kernel: str) -> Launcher:
+        """The launcher of a kernel, by name: it explains its choices and can be restricted to a variant."""
+
+    def add(
+        self,
+        z: TensorLike,
+        x: TensorLike,
+        y: TensorLike,
+        alpha: float = 1.0,
+        *,
+        stream: StreamLike | None = None,
+    ) -> None:
+        """Adds two vectors.
+
+        Args:
+            z: sum (f32 tensor, 1 dimension, C-contiguous, written)
+            x: f32 tensor, 1 dimension, C-contiguous, read
+            y: f32 tensor, 1 dimension, C-contiguous, read
+            alpha: f32, 1.0 by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+
+        Requires:
+            x.shape[0] == z.shape[0]
+            y.shape[0] == z.shape[0]
+
+        Variants:
+            add-a16: z, x, y extents divisible by (16,); z, x, y aligned to 16 bytes
+                sm_90
+            add
+                sm_90, sm_80
+        """
+
+    def gemm(
+        self,
+        c: TensorLike,
+        a: TensorLike,
+        b: TensorLike,
+        *,
+        stream: StreamLike | None = None,
+        BM: Literal[64, 128] | None = None,
+    ) -> None:
+        """Enqueue the kernel gemm.
+
+        Args:
+            c: T tensor, 2 dimensions, strides (any, 1), written
+            a: T tensor, 2 dimensions, strides (any, 1), read
+            b: T tensor, 2 dimensions, C-contiguous, read
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+            BM: 64 or 128; 128 by default
+
+        T is f16 or bf16, by the arguments.
+
+        Built with BK = 64.
+
+        Requires:
+            a.shape[1] == b.shape[0]
+
+        Variants:
+            gemm-f16-BM64
+                sm_90
+            gemm-f16-BM128
+                sm_90
+            gemm-bf16-BM128
+                sm_90
+        """
+
+    def everything(
+        self,
+        x: TensorLike,
+        lambda_: int,
+        stream_: bool,
+        raw: int,
+        config: StructLike,
+        scale: float = float("inf"),
+        *,
+        stream: StreamLike | None = None,
+        ORDER: Literal["row", "column"],
+        FAST: Literal[True, False] | None = None,
+        W: float | None = None,
+    ) -> None:
+        """Shows everything that a signature can hold.
+
+        A second paragraph, which is so long that it has to be wrapped somewhere, for lines of a
+        docstring end at the hundredth column at most.
+
+            an indented 'example' with a / backslash and triple quotes '''
+
+        Args:
+            x: any shape (T tensor, any number of dimensions, C-contiguous, extents divisible by
+                (8,), aligned to 16 bytes, read)
+            lambda_: i64, 3 by default
+            stream_: bool
+            raw: address in device memory
+            config: packed settings (24 bytes, passed by value)
+            scale: f32, inf by default
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+            ORDER: row or column
+            FAST: True or False; True by default
+            W: 0.5 or 1.5; 0.5 by default
+
+        T is f32 or f16, by the arguments.
+
+        Requires:
+            x.size > 0
+
+        Variants:
+            everything-f32-row
+                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
+                compute_80
+            everything-f32-column
+                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
+                compute_80
+            everything-f16-row
+                sm_90: num_ctas=2, occupancy=4; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=4; 40 registers, 20 bytes spilled, 16 bytes of stack
+                compute_80
+            everything-f16-column
+                sm_90: num_ctas=2, occupancy=2; 40 registers, no spills, 1024 bytes of shared memory
+                sm_80: occupancy=2; 40 registers, 20 bytes spilled, 16 bytes of stack
+                compute_80
+        """
+
+    def tiled(
+        self,
+        z: TensorLike,
+        *,
+        stream: StreamLike | None = None,
+        BM: Literal[32, 64] | None = None,
+        ORDER: Literal["row", "column"] | None = None,
+    ) -> None:
+        """Enqueue the kernel tiled.
+
+        Args:
+            z: f32 tensor, 2 dimensions, C-contiguous, written
+            stream: where the kernel is enqueued; None is the current stream of the arrays' library,
+                or the device's default stream
+            BM: 32 or 64; by the tiles of z
+            ORDER: row or column; row by default
+
+        Variants:
+            tiled-BM32-row
+                sm_90
+            tiled-BM32-column
+                sm_90
+            tiled-BM64-row
+                sm_90
+            tiled-BM64-column
+                sm_90
+        """
+
+def load(device: DeviceLike | None = None) -> Module:
+    """Load the package's bundle on a device.
+
+    Args:
+        device: a number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; None for the default device (`use_device`,
+            else device 0).
+
+    Returns:
+        The kernels; images are loaded at the first launch that needs them.
+
+    Raises:
+        NoDeviceError: there is no driver or no such device.
+        BundleError: the bundle is damaged.
+    """
+
+
+# Written by tilec, sha256 954a99b145817bce676f0638ba38c97e554b3b942d4bb91bfef69fd830f63291
