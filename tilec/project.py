@@ -16,7 +16,6 @@ from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
 from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
-from tilec.frontends.tools.reads import digests, with_reads
 from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest
@@ -207,7 +206,7 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
         known = None if fresh else load_declarations(cache, key)
-        if known is not None and _reads(known) == _reads_now(pair[1], known):
+        if known is not None:
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
     lacking: dict[str, MissingError] = {}
@@ -228,7 +227,7 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     kernels, unknown = pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
     return Declared(
         kernels=kernels,
-        inputs={name: with_reads(inputs[pair], _reads(found[pair])) for name, pair in readable.items()},
+        inputs={name: inputs[pair] for name, pair in readable.items()},
         tools=tools,
         unreadable=tuple(error for pair, error in failures.items() if pair in asked),
         passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
@@ -294,15 +293,6 @@ def include_problems(project: Project) -> tuple[CompileError, ...]:
             problems = tuple(frontend.missing_includes(source))
             found += [CompileError(problems[0].message, diagnostics=problems)] if problems else []
     return tuple(found)
-
-
-def _reads(declarations: Sequence[KernelDecl]) -> dict[str, str]:
-    """What the code of a source opened when it was executed, by name and digest."""
-    return {name: digest for decl in declarations for name, digest in decl.reads}
-
-
-def _reads_now(source: Source, declarations: Sequence[KernelDecl]) -> dict[str, str]:
-    return dict(digests(source.root, _reads(declarations)))
 
 
 def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
