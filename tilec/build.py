@@ -33,7 +33,6 @@ from tilec.project import (
     Project,
     declare,
     include_folders,
-    include_problems,
     look_at_project,
     look_at_sources,
     open_project,
@@ -379,11 +378,8 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
         problems += exc.problems
         fix = exc.fix
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
-    missing = include_problems(project)
-    if declared.unreadable or missing:
-        includes = "include what is not there"
-        what = f"sources {includes}" if not declared.unreadable else f"{UNREADABLE}, or {includes}" if missing else UNREADABLE
-        failed = BuildError((*declared.unreadable, *missing), total=declared.sources, what=what)
+    if declared.unreadable:
+        failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)
         if not problems:
             raise failed
         problems += failed.problems

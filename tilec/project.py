@@ -15,7 +15,7 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
+from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest
@@ -23,7 +23,7 @@ from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
 from tilec_runtime.bundle.tuning import read_record
-from tilec_runtime.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
+from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
 from tilec_runtime.model.job import InputFile, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
@@ -281,18 +281,6 @@ def _inputs(
         except TilecError as error:
             failures[language, source] = error
     return found, failures
-
-
-def include_problems(project: Project) -> tuple[CompileError, ...]:
-    """Sources whose includes are certainly not found, each with the places."""
-    languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
-    found: list[CompileError] = []
-    for language, source in dict.fromkeys((languages[name], source) for name, source in project.sources.items()):
-        frontend = project.frontends[language]
-        if isinstance(frontend, IncludingFrontend):
-            problems = tuple(frontend.missing_includes(source))
-            found += [CompileError(problems[0].message, diagnostics=problems)] if problems else []
-    return tuple(found)
 
 
 def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:

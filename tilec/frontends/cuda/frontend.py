@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tilec.frontends.cuda.groups import Programs
     from tilec.frontends.cuda.linked import LinkedFiles
 
-_HOST_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
@@ -80,23 +79,6 @@ class CudaFrontend:
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
         return sorted(dict.fromkeys(files), key=lambda f: f.name)
-
-    def missing_includes(self, source: Source) -> Sequence[Diagnostic]:
-        """Includes that a source certainly makes and that no directory has, as the compiler would report them.
-
-        Raises:
-            ToolchainError: a tool is missing.
-            UsageError: an option is wrong.
-        """
-        from tilec.frontends.cuda.missing import missing_includes
-
-        options = read_options(source.options)
-        if any("-I" in flag or "include" in flag or "isystem" in flag for flag in options.flags):
-            return ()  # directories or files that the flags name
-        headers = Path(self._require(_ALWAYS, digest=False)["headers"].path)
-        host = options.compiler == "nvcc"
-        toolkit = (headers, headers / "cccl", *(_HOST_HEADERS if host else ()))
-        return missing_includes(source.root, source.path, options.include, toolkit, host=host)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The `__global__` functions of a source and of the project's headers that it includes.

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tilec.frontends.cuda import link_errors
 from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.cpp import link_errors
 from tilec.frontends.tools.cpp.nvcc import settle, stems
 from tilec.frontends.tools.ltoir import arithmetic, as_one, level
 from tilec.frontends.tools.nvjitlink import Outcome, Piece, link_code, link_ptx

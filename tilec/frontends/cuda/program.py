@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
+from tilec.frontends.cuda import link_errors
 from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.cuda.pch import HEADERS
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
-from tilec.frontends.tools.cpp import includes, link_errors, symbol
+from tilec.frontends.tools.cpp import includes, symbol
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.nvcc import compile_ltoir, compile_ptx
 from tilec.frontends.tools.cpp.nvrtc import HERE, Folders, Program, compile_nowhere, inside, load
