@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.tools import ptx
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.link import LinkKind
-
-if TYPE_CHECKING:
-    from tilec.frontends.cuda.program import Asked, Made
 
 _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
 _TWICE = re.compile(r"(?:Multiple definition of|globals named) '([^']+)'")

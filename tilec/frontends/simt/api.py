@@ -237,9 +237,11 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
     from numba.cuda.cudadrv import nvvm
 
+    # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses code that disagrees on it.
+    modules = [module.replace('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"') for module in modules]
     with environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
+        made: bytes = nvvm.compile_ir(modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
         return made
 
 
