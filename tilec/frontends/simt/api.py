@@ -18,6 +18,7 @@ from typing import Any
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.names import canonical
 from tilec.frontends.simt.patches import replaced, stop_on_error
+from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -120,13 +121,7 @@ def require_version(version: str) -> None:
     Raises:
         ToolchainError: it is one.
     """
-    if tuple(version.split(".")[:2]) != tuple(map(str, TESTED)):
-        tested = ".".join(map(str, TESTED))
-        raise ToolchainError(
-            f"numba-cuda is of version {version}, and tilec compiles with {tested}",
-            cause="tilec uses parts of numba-cuda's compiler that change from one version to the next",
-            fix=FIX,
-        )
+    require_minor("numba-cuda", version, TESTED, FIX)
 
 
 def require_numpy(version: str) -> None:
