@@ -19,7 +19,7 @@ from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compiler.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.tools.reads import GONE, OWN
+from tilec.frontends.tools.reads import OWN
 from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
@@ -33,7 +33,6 @@ from tilec.project import (
     Project,
     declare,
     include_folders,
-    include_problems,
     look_at_project,
     look_at_sources,
     open_project,
@@ -315,8 +314,7 @@ def _stamp(
     # tilec's own code is looked at anyway.
     inputs = {file for files in declared.inputs.values() for file in files if not file.name.startswith(OWN)}
     names = {file.name for file in inputs}
-    # Status says nothing of a file that is not there, and of a directory not what is in it.
-    vague = any(file.name[0] == "<" or file.name[-1] == "/" or file.digest == GONE for file in inputs)
+    vague = any(file.name[0] == "<" for file in inputs)
     checked = not any(dict(source.options).get("unchecked-flags") for source in project.sources.values())
     partial = declared.unreadable or declared.passed_over
     if not checked or partial or vague or project.search.prefer != "wheels" or set(project.classes) - set(BUILTIN):
@@ -380,11 +378,8 @@ def check(request: BuildRequest, observer: Observer) -> Plan:
         problems += exc.problems
         fix = exc.fix
     problems.sort(key=lambda problem: order_of(problem, project.manifest.locate.file))
-    missing = include_problems(project)
-    if declared.unreadable or missing:
-        includes = "include what is not there"
-        what = f"sources {includes}" if not declared.unreadable else f"{UNREADABLE}, or {includes}" if missing else UNREADABLE
-        failed = BuildError((*declared.unreadable, *missing), total=declared.sources, what=what)
+    if declared.unreadable:
+        failed = BuildError(declared.unreadable, total=declared.sources, what=UNREADABLE)
         if not problems:
             raise failed
         problems += failed.problems

@@ -15,8 +15,7 @@ from tilec.compiler.cache import Cache
 from tilec.compiler.execute import Pool
 from tilec.compiler.keys import declaration_key
 from tilec.compiler.records import load_declarations, save_declarations
-from tilec.frontends.base import BUILTIN, Frontend, IncludingFrontend, ToolSearch, installed
-from tilec.frontends.tools.reads import digests, with_reads
+from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.files import file_problems, problem_at, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest
@@ -24,7 +23,7 @@ from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
 from tilec_runtime.bundle.tuning import read_record
-from tilec_runtime.errors import BuildError, CompileError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
+from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
 from tilec_runtime.model.job import InputFile, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
@@ -207,7 +206,7 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
         known = None if fresh else load_declarations(cache, key)
-        if known is not None and _reads(known) == _reads_now(pair[1], known):
+        if known is not None:
             found[pair] = known
     missing = [pair for pair in keys if pair not in found]
     lacking: dict[str, MissingError] = {}
@@ -228,7 +227,7 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     kernels, unknown = pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
     return Declared(
         kernels=kernels,
-        inputs={name: with_reads(inputs[pair], _reads(found[pair])) for name, pair in readable.items()},
+        inputs={name: inputs[pair] for name, pair in readable.items()},
         tools=tools,
         unreadable=tuple(error for pair, error in failures.items() if pair in asked),
         passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
@@ -282,27 +281,6 @@ def _inputs(
         except TilecError as error:
             failures[language, source] = error
     return found, failures
-
-
-def include_problems(project: Project) -> tuple[CompileError, ...]:
-    """Sources whose includes are certainly not found, each with the places."""
-    languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
-    found: list[CompileError] = []
-    for language, source in dict.fromkeys((languages[name], source) for name, source in project.sources.items()):
-        frontend = project.frontends[language]
-        if isinstance(frontend, IncludingFrontend):
-            problems = tuple(frontend.missing_includes(source))
-            found += [CompileError(problems[0].message, diagnostics=problems)] if problems else []
-    return tuple(found)
-
-
-def _reads(declarations: Sequence[KernelDecl]) -> dict[str, str]:
-    """What the code of a source opened when it was executed, by name and digest."""
-    return {name: digest for decl in declarations for name, digest in decl.reads}
-
-
-def _reads_now(source: Source, declarations: Sequence[KernelDecl]) -> dict[str, str]:
-    return dict(digests(source.root, _reads(declarations)))
 
 
 def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:

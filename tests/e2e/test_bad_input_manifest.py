@@ -307,13 +307,9 @@ dispatch = { table = "no.json" }
 source = "k/add.py:ad"
 [kernel.odd]
 source = "k/odd.py"
-[kernel.far]
-source = "k/far.cu"
-launch = { grid = ["1"], block = [32] }
 """
     files = {
         "k/odd.py": "import cuda.tile as ct\nx = (\n",
-        "k/far.cu": '#include "nowhere.cuh"\nextern "C" __global__ void far(float* x) {}\n',
     }
     root = write(tmp_path, CUDA.replace("block = [256]", 'block = ["q"]') + kernels, files)
     done = cli(root, "check")
@@ -325,7 +321,6 @@ launch = { grid = ["1"], block = [32] }
         ("tilec.toml", "kernel.table.dispatch.table"),
         ("tilec.toml", "kernel.typo.source"),
         ("k/odd.py", "SyntaxError"),
-        ("k/far.cu", 'cannot open source file "nowhere.cuh"'),
     ]
     assert cli(root, "build").code == 2
     assert not (root / "dist").exists()

@@ -215,7 +215,7 @@ def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
     edits = "pathlib.Path('k/factor.cuh').write_text('#define FACTOR 3.0f\\n')"
     done = cli.until(root, "building 1 job", edits, "build")
     assert done.code == 1
-    assert "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or opens, was changed while it was compiled\n" in done.err
+    assert "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n" in done.err
     assert "  fix: build again\n" in done.err
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
     (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")

@@ -51,7 +51,7 @@ def test_a_missing_header(tmp_path: Path, options: dict[str, Option]) -> None:
 def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Option]) -> None:
     error = refused(tmp_path, "__device__ float ext(float);\n__global__ void k(float* x) { x[0] = ext(x[1]); }", options=options)
     (found,) = error.diagnostics
-    assert str(found.location) == "k/a.cu:1:18"
+    assert str(found.location) == "k/a.cu:2:17"
     assert found.message == "ext (_Z3extf) is declared and defined nowhere, called by k"
     assert found.excerpt == "__device__ float ext(float);"
     assert "include the file that defines it" in found.hint

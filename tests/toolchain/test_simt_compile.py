@@ -161,8 +161,11 @@ def test_images_do_not_depend_on_what_was_compiled_before(root: Path) -> None:
     assert worker.compile(job(root, target="compute_80")) == alone
 
 
-def test_lines_are_those_of_the_source(root: Path) -> None:
-    text = frontend().compile(job(root, target="compute_80", lineinfo=True)).data.decode()
+@pytest.mark.parametrize("dtype", ["f32", "f16"], ids=["alone", "linked with numba's CUDA C++"])
+@pytest.mark.parametrize("debug", [False, True])
+def test_lines_are_those_of_the_source(root: Path, dtype: str, debug: bool) -> None:
+    wanted = job(root, target="compute_80", axes={"T": dtype, "SPAN": 4}, lineinfo=True, debug=debug)
+    text = frontend().compile(wanted).data.decode()
     assert '"k/a.py"' in text
     assert str(root) not in text
     assert ".loc" not in frontend().compile(job(root, target="compute_80")).data.decode()

@@ -11,7 +11,6 @@ import pytest
 from tests.e2e.harness import HEAD, TWICE, write
 from tilec.compiler.cache import Cache
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.reads import digests
 from tilec.manifest.files import reference_problems
 from tilec.project import declare, may_select, open_project
 from tilec_runtime.errors import Location, ManifestError, MissingError, ToolchainError
@@ -82,17 +81,6 @@ class Pool:
     def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
         self.asked += len(sources)
         return [(KernelDecl(name="twice", qualified="twice", location=Location(file=source.path, line=1)),) for _, source in sources]
-
-
-class OpeningPool(Pool):
-    """Says that the source opened files when it was executed."""
-
-    def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
-        names = ("tables/", "tables/a.json", "tables/b.json")
-        return [
-            tuple(dataclasses.replace(decl, reads=digests(source.root, names)) for decl in decls)
-            for (_, source), decls in zip(sources, super().declare(sources), strict=True)
-        ]
 
 
 class Reader:
@@ -171,30 +159,6 @@ def test_tools_that_several_languages_lack_are_told_at_once(
     with pytest.raises(MissingError) as caught:
         declare(project, Failing(), cache)
     assert str(caught.value) == told
-
-
-def test_files_that_a_source_opens_are_inputs_and_an_edit_reads_it_again(root: Path, tmp_path: Path) -> None:
-    project = dataclasses.replace(open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()})
-    pool, cache = OpeningPool(), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
-    table, other = root / "tables" / "a.json", root / "tables" / "b.json"
-    table.parent.mkdir()
-    table.write_text("1", encoding="utf-8")
-
-    def inputs() -> dict[str, str]:
-        return {file.name: file.digest for file in declare(project, pool, cache).inputs["twice"]}
-
-    first = inputs()
-    assert list(first) == ["k/twice.cu", "tables/", "tables/a.json", "tables/b.json"]
-    assert first["tables/b.json"] == "", "it is not there"
-    assert inputs() == first
-    assert pool.asked == 1, "nothing was touched"
-    table.write_text("2", encoding="utf-8")
-    second = inputs()
-    assert [name for name in first if first[name] != second[name]] == ["tables/a.json"]
-    other.write_text("", encoding="utf-8")
-    third = inputs()
-    assert [name for name in first if third[name] != second[name]] == ["tables/", "tables/b.json"]
-    assert pool.asked == 3
 
 
 @pytest.mark.parametrize(

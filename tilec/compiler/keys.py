@@ -17,18 +17,17 @@ from tilec_runtime.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec_runtime.model.signature import Assumption, Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.
-RECIPE = 5
+RECIPE = 6
 
 #: Fields that no compile depends on. Every other field of the dataclasses below a job is in the key without being named anywhere.
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    # `reads` are inputs; what comes of `together` is the job's group; what comes of the rest is in the job, or is not compiled.
+    # What comes of `together` is the job's group; what comes of the rest is in the job, or is not compiled.
     KernelDecl: frozenset(
         (
             "location",
             "doc",
-            "reads",
             "together",
             "axes",
             "grid",

@@ -25,11 +25,10 @@ from tilec.compiler.cache import Cache, Entry, index_row
 from tilec.compiler.keylock import KeyLock
 from tilec.compiler.keys import inputs_digest
 from tilec.frontends.base import Frontend
-from tilec.frontends.tools.reads import digests, with_reads
 from tilec_runtime.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import InputFile, Job
+from tilec_runtime.model.job import Job
 from tilec_runtime.model.kernel import KernelDecl
 
 _LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles
@@ -120,7 +119,7 @@ class _Worker:
         image = frontend.compile(dataclasses.replace(request.job, group=()) if request.apart else request.job)
         seconds = time.perf_counter() - start
         _check(image)
-        if request.inputs and inputs_digest(_inputs(frontend, request.job)) != request.inputs:
+        if request.inputs and inputs_digest(tuple(frontend.inputs(request.job.spec.source))) != request.inputs:
             raise _changed(request.job)
         blob = None if request.apart or request.spooled or not request.job.cacheable else self._cache.put(request.key, image)
         return wire.Compiled(
@@ -186,15 +185,9 @@ def _check(image: object) -> None:
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
 
 
-def _inputs(frontend: Frontend, job: Job) -> tuple[InputFile, ...]:
-    """The files that the image comes of, as they are now."""
-    source = job.spec.source
-    return with_reads(frontend.inputs(source), dict(digests(source.root, (name for name, _ in job.spec.decl.reads))))
-
-
 def _changed(job: Job) -> CompileError:
     """Which of the two states of the files was compiled cannot be told, so the image is of neither."""
-    what = f"{job.spec.source.path}, or a file that it includes, imports or opens, was changed while it was compiled"
+    what = f"{job.spec.source.path}, or a file that it includes, imports or reads, was changed while it was compiled"
     place = Diagnostic(message=what, location=Location(file=job.spec.source.path))
     return CompileError(what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
@@ -79,18 +78,6 @@ class Frontend(Protocol):
 
         Raises:
             CompileError: with located diagnostics, the compiler's log and its command.
-            ToolchainError: a tool is missing.
-        """
-
-
-@runtime_checkable
-class IncludingFrontend(Frontend, Protocol):
-    """A frontend whose sources include others, which `tilec check` looks for: it compiles nothing, and would not miss them."""
-
-    def missing_includes(self, source: Source) -> Sequence[Diagnostic]:
-        """What a source certainly includes and what is nowhere, each with its place.
-
-        Raises:
             ToolchainError: a tool is missing.
         """
 

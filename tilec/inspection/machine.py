@@ -281,6 +281,8 @@ def _unfit(name: str, found: str) -> str:
     from importlib.metadata import version
 
     from tilec.frontends.simt import api
+    from tilec.frontends.tile.patches import TESTED
+    from tilec.frontends.tools.packages import FIX, require_minor
     from tilec.frontends.triton import api as api_module
 
     try:
@@ -289,6 +291,8 @@ def _unfit(name: str, found: str) -> str:
             api.require_numpy(version("numpy"))
         elif name == EXTRAS["triton"]:
             api_module.require_version(found)
+        elif name == "cuda-tile":
+            require_minor(name, found, TESTED, FIX)
     except TilecError as exc:
         return exc.what
     return ""

@@ -129,7 +129,7 @@ def _named_paths(manifest: Manifest) -> Iterator[tuple[tuple[str | int, ...], st
     yield from ((("package", "license-files", index), name) for index, name in enumerate(manifest.package.license_files))
     yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}"
     for key, options in _option_tables(manifest):
-        for word in ("include", "link"):
+        for word in ("include", "link", "inputs"):
             entries = options.get(word, ())
             for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
                 yield (*key, word, index), str(entry).partition(":")[0]

@@ -358,7 +358,7 @@ def _options(found: dict[str, Any], language: str, path: Path, problems: Problem
             owners = [name for name, others in keys.OPTIONS.items() if key in others]
             if language and language not in owners:
                 problems.add((*path, key.name), f"is an option of {owner}, the kernel's language is {language}", at_key=True)
-            elif language == "tile" and found.get("source", ("", ""))[0].endswith(".py"):
+            elif language == "tile" and found.get("source", ("", ""))[0].endswith(".py") and key is not keys.READ:
                 problems.add((*path, key.name), "is an option of C++ sources, this one is Python", at_key=True)
             read[key.name] = found[key.name]
     for index, text in enumerate(read.get("link", ())):

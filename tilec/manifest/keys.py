@@ -119,6 +119,11 @@ _LINK = Key(
     ListOf(Text("a file such as act.cu or libact.a", convert=values.link_entry), least=1, unique=True),
     "Files of device functions that the kernel is linked with.",
 )
+READ = Key(
+    "inputs",
+    ListOf(_PATH, least=1, unique=True),
+    "Files, or directories of files, of the project that a Python source reads when it is executed.",
+)
 OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
@@ -136,9 +141,9 @@ OPTIONS: dict[str, tuple[Key, ...]] = {
             "More files of the same kernel, for other targets: each with its SHA-256.",
         ),
     ),
-    "tile": _CPP,
-    "triton": (),
-    "simt": (_LINK,),
+    "tile": (*_CPP, READ),
+    "triton": (READ,),
+    "simt": (_LINK, READ),
 }
 FRONTENDS = Table(
     keys=(
@@ -373,6 +378,7 @@ KERNEL = Table(
         Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
         *OPTIONS["cuda"],
         *OPTIONS["prebuilt"],
+        READ,
     ),
 )
 CHAIN = Table(

@@ -69,7 +69,6 @@ class KernelDecl:
         template: names of its template parameters, in order (C++); that of a pack ends in `...`.
         max_threads: threads per block that the source bounds it to, 0 for none or not a literal.
         cluster: cluster dimensions fixed in the source.
-        reads: files that its module opened when it was executed, and directories that it listed (`tables/`): (name, digest).
         together: most variants of the source that the frontend compiles in one go; 1 where each is compiled alone.
         axes: axes of the matrix that the source names besides its constants.
         grid: how many blocks the source says there are; then the manifest says nothing else, unless `grid_free`.
@@ -92,7 +91,6 @@ class KernelDecl:
     template: tuple[str, ...] = ()
     max_threads: int = 0
     cluster: tuple[int, ...] = ()
-    reads: tuple[tuple[str, str], ...] = ()
     together: int = 1
     axes: tuple[AxisUse, ...] = ()
     grid: tuple[str, ...] = ()

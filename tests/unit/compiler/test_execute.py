@@ -17,12 +17,10 @@ from tilec.compiler.blob import Blob
 from tilec.compiler.cache import Cache
 from tilec.compiler.events import Done, Failed, Outcome, SilentObserver
 from tilec.compiler.execute import KeyedJob
-from tilec.compiler.keys import inputs_digest
 from tilec.compiler.process import WorkerProcess
 from tilec.compiler.schedule import Timings, expected_seconds
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.reads import digests, with_reads
-from tilec.testing.fakes import FakeFrontend, MemoryObserver
+from tilec.testing.fakes import MemoryObserver
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
@@ -47,28 +45,12 @@ def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> N
     (project.root / "h.inc").write_text("after\n")
     with project.pool() as pool:
         error = error_of(*pool.compile([job]))
-        assert error.what == "k.fake, or a file that it includes, imports or opens, was changed while it was compiled"
+        assert error.what == "k.fake, or a file that it includes, imports or reads, was changed while it was compiled"
         assert error.fix == "build again"
         (project.root / "h.inc").write_text("before\n")
         assert not done_of(*pool.compile([job])).cached
         (project.root / "h.inc").write_text("after\n")
         assert not done_of(*pool.compile(project.keyed(project.job()))).cached
-
-
-def test_an_image_whose_source_opened_a_file_that_was_changed_meanwhile_is_not_kept(project) -> None:
-    table = project.root / "table.json"
-    table.write_text("before\n")
-    job = project.job()
-    decl = dataclasses.replace(job.spec.decl, reads=digests(str(project.root), ["table.json"]))
-    job = dataclasses.replace(job, spec=dataclasses.replace(job.spec, decl=decl))
-    inputs = with_reads(FakeFrontend(ToolSearch()).inputs(job.spec.source), dict(decl.reads))
-    (plain,) = project.keyed(job)
-    keyed = dataclasses.replace(plain, inputs=inputs_digest(inputs))
-    with project.pool() as pool:
-        table.write_text("after\n")
-        assert "opens, was changed while it was compiled" in error_of(*pool.compile([keyed])).what
-        table.write_text("before\n")
-        assert not done_of(*pool.compile([keyed])).cached
 
 
 def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:

@@ -128,7 +128,6 @@ HARMLESS: dict[type, dict[str, Any]] = {
     KernelDecl: {
         "location": Location(file="/abs/add.cu", line=9),
         "doc": "Adds two arrays.",
-        "reads": (("table.json", "0" * 64),),
         "together": 16,
         "axes": (AxisUse(name="T", dtype=True, where="x: tl.Ref[T, 1]"),),
         "grid": ("1",),

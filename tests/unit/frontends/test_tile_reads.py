@@ -1,4 +1,4 @@
-"""Files that a tile module opens when it is executed, and modules that it imports from outside of the project."""
+"""Files that a Python source reads when it is executed, and modules that it imports from outside of the project."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tilec.frontends.tools.inputs import closure
-from tilec.frontends.tools.modules import load
-from tilec.frontends.tools.reads import GONE, digest_of, digests, is_environment, with_reads
-from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import InputFile, Source
+from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.frontends.tools.reads import is_environment
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.job import Source
 
 OPEN = "from pathlib import Path\nHERE = Path(__file__).parent\n"
 
@@ -24,53 +24,42 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
-def reads(root: Path, text: str, **files: str) -> dict[str, str]:
-    write(root, {"kernels/k.py": text, **files})
-    return dict(load(Source(root=str(root), path="kernels/k.py")).reads)
+def loaded(root: Path, text: str, *inputs: str) -> LoadedModule:
+    write(root, {"kernels/k.py": text})
+    return load(Source(root=str(root), path="kernels/k.py", options=(("inputs", inputs),)))
 
 
 @pytest.mark.parametrize(
     "code",
     [
         'with open(HERE / "table.json") as file:\n    file.read()',
-        '(HERE / "table.json").read_text()',
         'import os\nos.close(os.open(HERE / "table.json", os.O_RDONLY))',
-        'import json\nwith open(str(HERE) + "/../kernels/table.json") as file:\n    json.load(file)',
         'import numpy\nnumpy.fromfile(HERE / "table.json", "u1")',
-        "exec(\"open(HERE / 'table.json').close()\")",
-        'def read():\n    with open(bytes(HERE / "table.json")) as file:\n        return file.read()\nread()',
+        'with open(bytes(HERE / "table.json")) as file:\n    file.read()',
     ],
 )
-def test_files_that_the_module_opens(tmp_path: Path, code: str) -> None:
+def test_a_file_that_the_module_reads_is_declared(tmp_path: Path, code: str) -> None:
     write(tmp_path, {"kernels/table.json": "[1]"})
-    assert reads(tmp_path, OPEN + code) == {"kernels/table.json": sha256(b"[1]")}
+    with pytest.raises(CompileError) as caught:
+        loaded(tmp_path, OPEN + code)
+    message = caught.value.diagnostics[0]
+    assert "the module reads kernels/table.json when it is executed, and the manifest does not say so" in message.message
+    assert message.location is not None
+    assert (message.location.file, message.location.line) >= ("kernels/k.py", 3)
+    assert [item.name for item in loaded(tmp_path, OPEN + code, "kernels/table.json").inputs] == ["kernels/k.py", "kernels/table.json"]
 
 
-def test_what_is_opened_by_a_module_that_it_imports(tmp_path: Path) -> None:
-    helper = OPEN + 'TABLE = (HERE / "table.json").read_text()\n'
-    write(tmp_path, {"lib/__init__.py": "", "lib/helper.py": helper, "lib/table.json": "[2]"})
-    assert reads(tmp_path, "from lib.helper import TABLE\n") == {"lib/table.json": sha256(b"[2]")}
-
-
-def test_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
-    text = OPEN + 'try:\n    VALUE = (HERE / "more.json").read_text()\nexcept FileNotFoundError:\n    VALUE = ""\n'
-    source = Source(root=str(tmp_path), path="kernels/k.py")
-    assert reads(tmp_path, text) == {"kernels/more.json": GONE}
-    first = load(source)
-    assert load(source) is first
-    write(tmp_path, {"kernels/more.json": "[3]"})
-    again = load(source)
-    assert (again.main.VALUE, dict(again.reads)) == ("[3]", {"kernels/more.json": sha256(b"[3]")})
-    assert not first.is_current
-
-
-def test_directories_that_are_listed(tmp_path: Path) -> None:
-    write(tmp_path, {"kernels/tables/a.json": "", "kernels/tables/.hidden": ""})
-    for code in ("sorted((HERE / 'tables').iterdir())", "import os\nos.listdir(HERE / 'tables')", "list((HERE / 'tables').glob('*'))"):
-        found = reads(tmp_path, OPEN + code)
-        assert found == {"kernels/tables/": sha256(b"a.json")}
-    write(tmp_path, {"kernels/tables/b.json": ""})
-    assert digest_of(str(tmp_path), "kernels/tables/") != found["kernels/tables/"]
+def test_declared_files_are_inputs(tmp_path: Path) -> None:
+    write(tmp_path, {"tables/a.json": "[1]", "tables/more/b.json": "[2]"})
+    text = OPEN + "VALUE = (HERE.parent / 'tables/a.json').read_text()\n"
+    first = loaded(tmp_path, text, "tables")
+    assert [item.name for item in first.inputs] == ["kernels/k.py", "tables/a.json", "tables/more/b.json"]
+    assert loaded(tmp_path, text, "tables") is first
+    write(tmp_path, {"tables/a.json": "[33]"})
+    assert loaded(tmp_path, text, "tables").main.VALUE == "[33]"
+    for name in ("tables/gone.json", "../outside.json"):
+        with pytest.raises(CompileError, match=name):
+            loaded(tmp_path, text, name)
 
 
 @pytest.mark.parametrize(
@@ -80,29 +69,14 @@ def test_directories_that_are_listed(tmp_path: Path) -> None:
         "import email.message, xml.dom.minidom",
         "open('/dev/null').close()\nopen('/proc/self/status').close()",
         "import os\nopen(os.__file__).close()",
-        "(HERE / 'made.txt').write_text('x')\n(HERE / 'made.txt').read_text()",
+        "(HERE / 'made.txt').write_text('x')",
         "import tempfile\ntempfile.TemporaryFile().close()",
         "open(HERE / '.state', 'a').close()\nopen(HERE / '.state').close()",
         "import os\nos.close(os.dup(0))\nimport io\nio.StringIO('x').read()",
     ],
 )
-def test_what_is_no_input(tmp_path: Path, code: str) -> None:
-    assert reads(tmp_path, OPEN + code) == {}
-
-
-def test_a_file_outside_of_the_project_is_an_input_too(tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    write(tmp_path, {"shared/table.json": "[4]"})
-    text = f"open({str(tmp_path / 'shared' / 'table.json')!r}).close()\n"
-    assert reads(root, text) == {"../shared/table.json": sha256(b"[4]")}
-    assert digests(str(root), ["../shared/table.json"]) == (("../shared/table.json", sha256(b"[4]")),)
-
-
-def test_inputs_with_reads() -> None:
-    known = (InputFile(name="b", digest="1"), InputFile(name="a", digest="2"))
-    assert with_reads(known, {}) == known, "as the frontend has them"
-    assert with_reads(known, {"b": "9"}) == known
-    assert [(file.name, file.digest) for file in with_reads(known, {"c": "3", "0": ""})] == [("0", ""), ("a", "2"), ("b", "1"), ("c", "3")]
+def test_what_needs_no_declaration(tmp_path: Path, code: str) -> None:
+    loaded(tmp_path, OPEN + code)
 
 
 def test_the_environment() -> None:
@@ -152,8 +126,3 @@ def test_installed_packages_are_not_looked_through(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("it may be large"))
     write(tmp_path, {"k.py": "import pytest, hypothesis.strategies, numpy, json, nothing_such\n"})
     assert [file.name for file in closure(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]
-
-
-def test_what_a_module_outside_of_the_project_opens(tmp_path: Path, elsewhere: Path) -> None:
-    write(elsewhere, {"acme_shared/__init__.py": OPEN + "VALUE = (HERE / 'v.txt').read_text()\n", "acme_shared/v.txt": "5"})
-    assert reads(tmp_path / "project", "import acme_shared\n") == {"../elsewhere/acme_shared/v.txt": sha256(b"5")}

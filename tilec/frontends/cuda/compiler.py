@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tilec.frontends.cuda import mangled
+from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.cuda.groups import Programs
-from tilec.frontends.cuda.program import Asked, Made, ProgramCompiler
+from tilec.frontends.cuda.linked import LinkedFiles
+from tilec.frontends.cuda.program import ProgramCompiler
 from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
 from tilec.frontends.tools.cpp import declare, includes
@@ -22,9 +24,9 @@ from tilec_runtime.model.job import Member
 class Compiler:
     """Compiles one job; made anew for each."""
 
-    def __init__(self, asked: Asked, programs: Programs) -> None:
+    def __init__(self, asked: Asked, files: LinkedFiles, programs: Programs) -> None:
         """Keep the job; `programs` may have the one that it is in."""
-        self._asked = asked
+        self._asked, self._files = asked, files
         self._job = asked.job
         self._programs = programs
 
@@ -63,14 +65,14 @@ class Compiler:
 
     def _program(self, expressions: tuple[str, ...]) -> Made:
         wanted = (self._job.target, self._job.spec.max_isa)
-        return self._programs.get(lambda: self._state(expressions), wanted, ProgramCompiler(self._asked, expressions))
+        return self._programs.get(lambda: self._state(expressions), wanted, ProgramCompiler(self._asked, self._files, expressions))
 
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
         """Everything that what is compiled depends on, as it is now; the kind of target is not part of it."""
         job, spec = self._job, self._job.spec
         options = self._asked.options
         files = includes.closure(spec.source.root, spec.source.path, options.include, [value for _, value in options.define])
-        files += self._asked.files.inputs(spec.source.root, options)
+        files += self._files.inputs(spec.source.root, options)
         return (spec.source, job.target.number, spec.opt, spec.lineinfo, spec.debug, expressions, tuple(files))
 
     def _expression(self, member: Member) -> str:

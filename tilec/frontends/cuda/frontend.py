@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.cuda.asked import Asked
+from tilec.frontends.cuda.compiler import Compiler
+from tilec.frontends.cuda.groups import Programs
+from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp import includes
+from tilec.frontends.tools.cpp.declare import find, kernels, together
+from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -18,11 +23,6 @@ from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
-if TYPE_CHECKING:
-    from tilec.frontends.cuda.groups import Programs
-    from tilec.frontends.cuda.linked import LinkedFiles
-
-_HOST_HEADERS = (Path("/usr/include"), Path("/usr/local/include"))
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary", *_ALWAYS)
@@ -41,8 +41,8 @@ class CudaFrontend:
         """Keep where to look for tools."""
         self._search = search
         self._found: dict[tuple[str, ...], dict[str, search_tools.Tool]] = {}
-        self._programs: Programs | None = None
-        self._linked: LinkedFiles | None = None
+        self._programs = Programs()
+        self._files = LinkedFiles()
 
     def refuse(self, target: Target) -> str:
         """Every target of the architecture table can be compiled for."""
@@ -76,27 +76,10 @@ class CudaFrontend:
         options = read_options(source.options)
         files = includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
         if options.link:
-            files += self._files().inputs(source.root, options)
+            files += self._files.inputs(source.root, options)
         if options.compiler == "nvcc":
             files += self._nvcc_parts()
         return sorted(dict.fromkeys(files), key=lambda f: f.name)
-
-    def missing_includes(self, source: Source) -> Sequence[Diagnostic]:
-        """Includes that a source certainly makes and that no directory has, as the compiler would report them.
-
-        Raises:
-            ToolchainError: a tool is missing.
-            UsageError: an option is wrong.
-        """
-        from tilec.frontends.cuda.missing import missing_includes
-
-        options = read_options(source.options)
-        if any("-I" in flag or "include" in flag or "isystem" in flag for flag in options.flags):
-            return ()  # directories or files that the flags name
-        headers = Path(self._require(_ALWAYS, digest=False)["headers"].path)
-        host = options.compiler == "nvcc"
-        toolkit = (headers, headers / "cccl", *(_HOST_HEADERS if host else ()))
-        return missing_includes(source.root, source.path, options.include, toolkit, host=host)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The `__global__` functions of a source and of the project's headers that it includes.
@@ -105,8 +88,6 @@ class CudaFrontend:
             CompileError: a file cannot be read, or a kernel takes a reference.
             UsageError: an option is wrong.
         """
-        from tilec.frontends.tools.cpp.declare import kernels, together
-
         most = together(source)
         return [dataclasses.replace(found.decl, together=most) for found in kernels(source)]
 
@@ -118,11 +99,6 @@ class CudaFrontend:
             ToolchainError: a tool is missing.
             UsageError: an option is wrong.
         """
-        from tilec.frontends.cuda.compiler import Compiler
-        from tilec.frontends.cuda.groups import Programs
-        from tilec.frontends.cuda.program import Asked
-        from tilec.frontends.tools.cpp.declare import find, kernels
-
         options = read_options(job.spec.source.options)
         try:
             self._check_include(job, options)
@@ -131,11 +107,8 @@ class CudaFrontend:
             tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
             found = find(job, candidates)
-            asked = Asked(
-                job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path, files=self._files()
-            )
-            self._programs = self._programs or Programs()
-            return Compiler(asked, self._programs).run()
+            asked = Asked(job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path)
+            return Compiler(asked, self._files, self._programs).run()
         except CompileError as exc:
             place = job.spec.decl.location
             exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
@@ -150,17 +123,7 @@ class CudaFrontend:
             self._found[key] = search_tools.require(names, self._search, digest=digest)
         return self._found[key]
 
-    def _files(self) -> LinkedFiles:
-        # What is not linked pays for none of this: it can load libraries.
-        if self._linked is None:
-            from tilec.frontends.cuda.linked import LinkedFiles
-
-            self._linked = LinkedFiles()
-        return self._linked
-
     def _nvcc_parts(self) -> list[InputFile]:
-        from tilec.frontends.tools.cpp.nvcc import host_parts
-
         tools = self._require(_NVCC)
         parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
         return [*parts, *host_parts(self._search.path, DigestTable(self._search.state_dir))]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from tilec.frontends.cuda.program import Made, ProgramCompiler
+from tilec.frontends.cuda.asked import Made
+from tilec.frontends.cuda.program import ProgramCompiler
 
 
 class Programs:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from tilec.frontends.cuda import link_errors
+from tilec.frontends.cuda.asked import Asked
 from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.tools import ptx
-from tilec.frontends.tools.cpp import link_errors
 from tilec.frontends.tools.cpp.nvcc import settle, stems
 from tilec.frontends.tools.ltoir import arithmetic, as_one, level
 from tilec.frontends.tools.nvjitlink import Outcome, Piece, link_code, link_ptx
 from tilec.frontends.tools.ptxas import Assembled
 from tilec.frontends.tools.run import command_line
-
-if TYPE_CHECKING:
-    from tilec.frontends.cuda.program import Asked
 
 _LIBRARY = "libnvJitLink"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
 
+from tilec.frontends.cuda.asked import Asked
 from tilec.frontends.tools.cpp import includes
+from tilec.frontends.tools.cpp.device import compile_device
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.nvcc import compile_ltoir
-from tilec.frontends.tools.cpp.nvrtc import Folders, compile_nowhere, inside, load
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.nvjitlink import Piece, kind_of
 from tilec.frontends.tools.run import command_line
@@ -18,9 +18,6 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.inside import contained
 from tilec_runtime.model.job import InputFile
 from tilec_runtime.model.link import LinkEntry, LinkKind
-
-if TYPE_CHECKING:
-    from tilec.frontends.cuda.program import Asked
 
 _MOST_PARTS = 64
 
@@ -95,20 +92,22 @@ def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     if options.compiler == "nvcc":
         nvcc = asked.tools["nvcc"].path
         place = {"root": spec.source.root, "path": asked.path}
-        told = compile_ltoir(nvcc, source, entry.path, "", arch=arch, arguments=arguments, timeout=spec.timeout, **place)
-        made, log, command, late = told.ltoir, told.log, told.command, told.timed_out
+        got = compile_ltoir(nvcc, source, entry.path, "", arch=arch, arguments=arguments, timeout=spec.timeout, **place)
+        made, log, command, late = got.ltoir, got.log, got.command, got.timed_out
     else:
-        library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
         command = command_line(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, entry.path])
-        own = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true", "-frandom-seed=tilec"]
-        if asked.lto:
-            own += [argument for argument in arguments if not argument.startswith("-I")]
-            folders = Folders(root=spec.source.root, toolkit=toolkit, include=options.include)
-            done = compile_nowhere(library, source, entry.path, own, folders, timeout=spec.timeout)
-        else:
-            own += [f"-I{toolkit}", f"-I{toolkit}/cccl", *arguments]
-            with inside(spec.source.root):
-                done = library.compile(source, entry.path, own, names=(), ptx=False, timeout=spec.timeout, lto=True)
+        told = [argument for argument in arguments if not argument.startswith("-I")]
+        done = compile_device(
+            asked.tools,
+            source,
+            entry.path,
+            root=spec.source.root,
+            arch=arch,
+            arguments=told,
+            include=options.include,
+            timeout=spec.timeout,
+            portable=asked.lto,
+        )
         made, log, late = done.ltoir, done.log or done.result, done.timed_out
     if made:
         return made

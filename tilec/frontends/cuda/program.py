@@ -4,140 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilec.frontends.cuda import link as link_module
+from tilec.frontends.cuda import link_errors
+from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.cuda.pch import HEADERS
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
-from tilec.frontends.tools.cpp import includes, link_errors, symbol
+from tilec.frontends.tools.cpp import includes, symbol
 from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.nvcc import compile_ltoir, compile_ptx
 from tilec.frontends.tools.cpp.nvrtc import HERE, Folders, Program, compile_nowhere, inside, load
-from tilec.frontends.tools.cpp.options import CudaOptions
-from tilec.frontends.tools.cpp.parse import Found
 from tilec.frontends.tools.machine_code import shipped_isa
-from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.run import command_line
-from tilec.frontends.tools.search import Tool
-from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
+from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic
-from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.arch import Version, dotted
 from tilec_runtime.model.driver import driver_of_ptx_isa
-from tilec_runtime.model.job import Job
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A job with what is needed to compile it; every message can name it.
-
-    Attributes:
-        job: the variant and its target.
-        options: checked options of the source.
-        found: the kernel as the source has it.
-        candidates: every kernel of the source.
-        tools: by name; `nvcc` only where it is used.
-        path: PATH for a host compiler.
-        files: makes what the program is linked with.
-    """
-
-    job: Job
-    options: CudaOptions
-    found: Found
-    candidates: Sequence[Found]
-    tools: Mapping[str, Tool]
-    path: str
-    files: LinkedFiles
-
-    @property
-    def toolkit(self) -> str:
-        """The directory of the toolkit's headers."""
-        return self.tools["headers"].path
-
-    @property
-    def ptx(self) -> bool:
-        """Whether PTX is what is wanted."""
-        return self.job.target.kind is TargetKind.PTX
-
-    @property
-    def lto(self) -> bool:
-        """Whether LTO-IR is what is wanted."""
-        return self.job.target.kind is TargetKind.LTOIR
-
-    @property
-    def lineinfo(self) -> bool:
-        """Whether source lines are kept: LTO-IR would name their files by directories of this machine."""
-        return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
-
-    def error(
-        self,
-        what: str,
-        *,
-        diagnostics: tuple[Diagnostic, ...] = (),
-        cause: str = "",
-        fix: str = "",
-        log: str = "",
-        command: str = "",
-        overtime: bool = False,
-    ) -> CompileError:
-        """An error that names the job and the kernel's place."""
-        return CompileError(
-            what,
-            diagnostics=diagnostics or (Diagnostic(message=what, location=self.found.decl.location, hint=fix),),
-            cause=cause,
-            fix=fix,
-            log=log,
-            command=command,
-            kernel=self.job.variant.id,
-            target=str(self.job.target),
-            overtime=overtime,
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """What compilers gave for some entry points.
-
-    Attributes:
-        text: PTX.
-        cubin: machine code; `kernels` is what was read from it.
-        symbols: of the entry points, by C++ name.
-        log: all words; `warnings` are those among them.
-        command: what was run, as nvcc would be told.
-        isa: of the PTX, where that is what was wanted.
-        ltoir: instead of PTX, before it is linked; and where that is what is wanted, afterwards.
-        libraries: what is linked to the PTX when it is assembled.
-    """
-
-    text: str
-    cubin: bytes = b""
-    kernels: Cubin | None = None
-    symbols: Mapping[str, str]
-    log: str
-    warnings: tuple[Diagnostic, ...] = ()
-    command: str
-    isa: Version | None = None
-    ltoir: bytes = b""
-    libraries: tuple[Piece, ...] = ()
-
-    def kernel(self, expression: str) -> CubinKernel:
-        """What the machine code of an entry point needs.
-
-        Raises:
-            BundleError: it is not there.
-        """
-        assert self.kernels is not None
-        return self.kernels.kernel(self.symbols.get(expression, ""))
 
 
 class ProgramCompiler:
     """Compiles some entry points of a job's source, for its target and with its options, as one program."""
 
-    def __init__(self, asked: Asked, expressions: tuple[str, ...]) -> None:
+    def __init__(self, asked: Asked, files: LinkedFiles, expressions: tuple[str, ...]) -> None:
         """Take C++ names of entry points; each may take as long as the job's time limit says."""
-        self._asked = asked
+        self._asked, self._files = asked, files
         self._spec = asked.job.spec
         self._expressions = expressions
         self._limit = asked.job.spec.timeout * len(expressions)
@@ -157,7 +50,7 @@ class ProgramCompiler:
         made = self._nvcc() if self._asked.options.compiler == "nvcc" else self._nvrtc()
         if not made.ltoir:
             return made
-        linked = link_module.link(self._asked, self._asked.files, made.ltoir, made.symbols)
+        linked = link_module.link(self._asked, self._files, made.ltoir, made.symbols)
         command = f"{made.command} && {linked.command}"
         made = dataclasses.replace(made, text=linked.text, ltoir=linked.ltoir, symbols=linked.symbols, command=command)
         return dataclasses.replace(made, libraries=linked.libraries)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.prebuilt.compiler import compile_job
+from tilec.frontends.prebuilt.declare import declarations
+from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import compiled_files
 from tilec.frontends.tools import search as search_tools
 from tilec_runtime.errors import CompileError
@@ -14,9 +16,6 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
-
-if TYPE_CHECKING:
-    from tilec.frontends.prebuilt.tools import Opener
 
 _TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
 
@@ -33,7 +32,7 @@ class PrebuiltFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._made: Opener | None = None
+        self._opener = Opener(search)
 
     def refuse(self, target: Target) -> str:
         """Nothing is refused before the files are known: what serves a target is theirs to say."""
@@ -65,9 +64,7 @@ class PrebuiltFrontend:
             CompileError: a file is damaged, has another digest than stated, or no entry point.
             ToolchainError: a tool is missing.
         """
-        from tilec.frontends.prebuilt.declare import declarations
-
-        return declarations(source, self._opener())
+        return declarations(source, self._opener)
 
     def compile(self, job: Job) -> Image:
         """Compile one job, or take the code that is there.
@@ -76,20 +73,10 @@ class PrebuiltFrontend:
             CompileError: a file is damaged, has another digest than stated, does not serve the target, or takes other arguments.
             ToolchainError: a tool is missing.
         """
-        from tilec.frontends.prebuilt.compiler import compile_job
-
         try:
-            return compile_job(job, self._opener())
+            return compile_job(job, self._opener)
         except CompileError as exc:
             place = job.spec.decl.location
             exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
             exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
             raise
-
-    def _opener(self) -> Opener:
-        # What is up to date is opened by nobody.
-        if self._made is None:
-            from tilec.frontends.prebuilt.tools import Opener
-
-            self._made = Opener(self._search)
-        return self._made

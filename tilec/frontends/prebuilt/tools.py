@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
 from tilec.frontends.tools.ltoir import level
-from tilec.frontends.tools.nvjitlink import Piece, link_ltoir
+from tilec.frontends.tools.nvjitlink import Piece, link_ltoir, link_ptx, taken, words
 from tilec.frontends.tools.run import command_line, run_tool
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.arch import Target, Version
@@ -93,7 +93,10 @@ class Opener:
         """
         key = (file.digest, target.number, opt, lineinfo)
         if key not in self._texts:
-            made = _compiled(file, target, opt, lineinfo=lineinfo) if file.kind is FileKind.NVVM else _linked(file, target, opt, lineinfo)
+            if file.kind is FileKind.NVVM:
+                made = _compiled(file, target, opt, lineinfo=lineinfo)
+            else:
+                made = _linked(file, self.path("libnvJitLink"), target, opt, lineinfo)
             self._texts[key] = made.rstrip(b"\0 ").decode("utf-8", "surrogateescape")
         return self._texts[key]
 
@@ -164,39 +167,34 @@ class Opener:
         return Members(files=files, others=others)
 
 
-def _linked(file: Prebuilt, target: Target, opt: int, lineinfo: bool) -> bytes:
-    nvjitlink = _import("nvjitlink", "libnvJitLink")
-    options = [f"-arch=sm_{target.number}", "-lto", "-ptx", level(opt), *(["-lineinfo"] if lineinfo else [])]
-    handle = nvjitlink.create(len(options), options)
-    kind = nvjitlink.InputType.FATBIN if file.kind is FileKind.FATBIN else nvjitlink.InputType.LTOIR
-    try:
-        nvjitlink.add_data(handle, kind, file.data, len(file.data), "k.ltoir")
-        nvjitlink.complete(handle)
-        return _taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle)
-    except nvjitlink.nvJitLinkError as exc:
-        log = _log(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
-        needs = _NEEDS_ARCH.search(log)
-        if needs:
-            what = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
-            fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"
-            raise fault(file.path, what, fix=fix, log=log) from exc
-        what = f"nvJitLink refuses this LTO-IR for {target}: {_first(log) or exc}"
-        raise fault(file.path, what, cause="it is damaged, or was made by a newer toolkit", log=log) from exc
-    finally:
-        nvjitlink.destroy(handle)
+def _linked(file: Prebuilt, library: str, target: Target, opt: int, lineinfo: bool) -> bytes:
+    options = [f"-arch=sm_{target.number}", level(opt), *(["-lineinfo"] if lineinfo else [])]
+    kind = "FATBIN" if file.kind is FileKind.FATBIN else "LTOIR"
+    done = link_ptx(library, [Piece(name="k.ltoir", kind=kind, data=file.data)], options)
+    if done.data:
+        return done.data
+    if needs := _NEEDS_ARCH.search(done.log):
+        what = f"this LTO-IR was made for compute_{needs[1]}, which is newer than {target}"
+        fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"
+        raise fault(file.path, what, fix=fix, log=done.log)
+    what = f"nvJitLink refuses this LTO-IR for {target}: {_first(done.log)}"
+    raise fault(file.path, what, cause="it is damaged, or was made by a newer toolkit", log=done.log)
 
 
 def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more: Sequence[str] = ()) -> bytes:
-    nvvm = _import("nvvm", "libnvvm")
+    try:
+        nvvm = importlib.import_module("cuda.bindings.nvvm")
+    except ImportError as exc:
+        raise ToolchainError(f"libnvvm cannot be used: {exc}", fix=_FIX) from exc
     options = [f"-arch=compute_{target.number}", f"-opt={3 if opt else 0}", *(["-generate-line-info"] if lineinfo else []), *more]
     program = nvvm.create_program()
     data = file.data.rstrip(b"\0") if b"\0" not in file.data.rstrip(b"\0") else file.data
     try:
         nvvm.add_module_to_program(program, data, len(data), "k.ll")
         nvvm.compile_program(program, len(options), options)
-        return _taken(nvvm.get_compiled_result_size, nvvm.get_compiled_result, program)
+        return taken(nvvm.get_compiled_result_size, nvvm.get_compiled_result, program)
     except nvvm.nvvmError as exc:
-        log = _log(nvvm.get_program_log_size, nvvm.get_program_log, program)
+        log = words(nvvm.get_program_log_size, nvvm.get_program_log, program)
         place = _PLACE.search(log)
         what = f"libNVVM refuses this NVVM IR for {target}: {_first(log) or exc}"
         cause = "libNVVM reads typed pointers up to compute capability 9.0 and opaque ones from 10.0 on; or the file is damaged"
@@ -205,24 +203,5 @@ def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more:
         nvvm.destroy_program(program)
 
 
-def _taken(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> bytes:
-    buffer = bytearray(size(handle))
-    get(handle, buffer)
-    return bytes(buffer)
-
-
-def _log(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> str:
-    return _taken(size, get, handle).rstrip(b"\0").decode("utf-8", "replace").strip()
-
-
 def _first(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if line.strip()), "")
-
-
-def _import(name: str, library: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(f"cuda.bindings.{name}")
-    except ImportError as exc:
-        raise ToolchainError(f"{library} cannot be used: {exc}", fix=_FIX) from exc

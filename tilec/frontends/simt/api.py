@@ -18,6 +18,7 @@ from typing import Any
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
 from tilec.frontends.simt.names import canonical
 from tilec.frontends.simt.patches import replaced, stop_on_error
+from tilec.frontends.tools.packages import require_minor
 from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -120,13 +121,7 @@ def require_version(version: str) -> None:
     Raises:
         ToolchainError: it is one.
     """
-    if tuple(version.split(".")[:2]) != tuple(map(str, TESTED)):
-        tested = ".".join(map(str, TESTED))
-        raise ToolchainError(
-            f"numba-cuda is of version {version}, and tilec compiles with {tested}",
-            cause="tilec uses parts of numba-cuda's compiler that change from one version to the next",
-            fix=FIX,
-        )
+    require_minor("numba-cuda", version, TESTED, FIX)
 
 
 def require_numpy(version: str) -> None:
@@ -237,9 +232,11 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
     from numba.cuda.cudadrv import nvvm
 
+    # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses code that disagrees on it.
+    modules = [module.replace('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"') for module in modules]
     with environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: bytes = nvvm.compile_ir(list(modules), arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
+        made: bytes = nvvm.compile_ir(modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
         return made
 
 

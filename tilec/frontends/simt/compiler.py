@@ -10,7 +10,7 @@ from tilec.frontends.simt.bind import Bound, bind
 from tilec.frontends.simt.declare import Declared
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
-from tilec.frontends.simt.link import Library, misdeclared, undefined
+from tilec.frontends.simt.link import Library, linked, misdeclared, undefined
 from tilec.frontends.simt.names import symbol_of
 from tilec.frontends.simt.toolchain import LINKER
 from tilec.frontends.tools import ltoir, ptx
@@ -133,7 +133,8 @@ class JobCompiler:
         if not done.text:
             what = f"nvJitLink does not link it for {job.target}: {next(iter(done.log.splitlines()), '')}"
             raise self._subject.error(what, log=done.log)
-        if names := misdeclared(done.text, called):
+        # Without optimization, calls of functions that numba declares in its own way stay indirect.
+        if self._opt and linked(job.spec.source) and (names := misdeclared(done.text, called)):
             what = f"{names[0]} takes or gives back parameters of other sizes than Python declares"
             fix = f'declare it as it is: cuda.declare_device("{names[0]}", "float32(float32)", abi="c") is float {names[0]}(float)'
             raise self._subject.error(what, fix=fix)

@@ -94,7 +94,6 @@ class _Reader:
             doc=inspect.cleandoc(function.__doc__ or ""),
             params=tuple(params),
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
-            reads=self._module.reads,
             axes=tuple(self._axes(params, said, variables, axes)),
         )
         return Declared(kernel=self._kernel, said=said, decl=decl, node=self._node, variables=variables, linked=linked, captured=axes)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api, patches
 from tilec.frontends.tools.python_errors import function_node
 
 
@@ -87,7 +87,7 @@ class Bodies:
         if file in self.texts or api.is_trusted(file):
             return file
         text = "".join(linecache.getlines(file))
-        shown = api.installed_name(file)
+        shown = patches.installed_name(file)
         if "tilec.lang" in text or "load_tile" in text:
             self.texts.setdefault(shown, text)
         return shown

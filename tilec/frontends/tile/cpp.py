@@ -17,10 +17,10 @@ from tilec.frontends.tools.cpp import declare as declare_module
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp import symbol as symbol_module
 from tilec.frontends.tools.cpp.diagnostics import MARK_FILE, read_log
-from tilec.frontends.tools.cpp.link_errors import readable
 from tilec.frontends.tools.cpp.nvcc import beside, host_compiler, host_parts, temporary_folder
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
 from tilec.frontends.tools.cpp.parse import TILE, Found
+from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.run import Completed, command_line, run_tool
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile

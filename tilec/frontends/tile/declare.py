@@ -91,7 +91,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
-    decl = KernelDecl(name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls), reads=module.reads)
+    decl = KernelDecl(name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls))
     return Declared(kernel=kernel, params=tuple(params), decl=decl)
 
 

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api, patches
 from tilec.frontends.tile.bodies import methods_of
 from tilec.frontends.tile.misuse import FIELDS
 from tilec.frontends.tile.proof import UNCHECKED
@@ -61,7 +61,7 @@ def entry(
         outer = made[function.__name__]
         texts = {made_of[item.function]: ("", _renamed(item, everything=item is kernel.own and checks is Checks.OFF)) for item in followed}
         guard = functools.partial(_guard, known=frozenset(texts), deny=checks is Checks.DENY)
-        with api.places(file, function, line), api.sources({outer: (text, ()), **texts}, guard):
+        with patches.places(file, function, line, api.language_names()), patches.sources({outer: (text, ()), **texts}, guard):
             yield api.cuda_tile().kernel(outer, **kernel.hints)
 
 
@@ -119,7 +119,7 @@ def _guard(function: Any, lines: Sequence[str], first: int, *, known: frozenset[
     """
     if api.is_trusted(function.__code__.co_filename):
         return
-    file = api.installed_name(function.__code__.co_filename)
+    file = patches.installed_name(function.__code__.co_filename)
     for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
         found, what = _PRIVATE.search(line), "is a part of the safe language that kernels cannot reach"
         if found is None and deny and function not in known:
@@ -201,10 +201,10 @@ def _valued(modules: Sequence[types.ModuleType], axes: Mapping[str, AxisValue]) 
                     value = getattr(tile, DTYPES[str(value)].tile)
                 kept.append((module, name, variable))
                 setattr(module, name, value)
-    api.forget_sources()
+    patches.forget_sources()
     try:
         yield
     finally:
-        api.forget_sources()
+        patches.forget_sources()
         for module, name, variable in kept:
             setattr(module, name, variable)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tilec.frontends.base import ToolSearch
+from tilec.frontends.tile.compiler import Compiler
+from tilec.frontends.tile.cpp import CppCompiler
 from tilec.frontends.tile.toolchain import toolchain
 from tilec.frontends.tools.inputs import closure, language
 from tilec_runtime.errors import CompileError
@@ -13,10 +14,6 @@ from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
-
-if TYPE_CHECKING:
-    from tilec.frontends.tile.compiler import Compiler
-    from tilec.frontends.tile.cpp import CppCompiler
 
 
 class TileFrontend:
@@ -34,8 +31,7 @@ class TileFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._made: Compiler | None = None
-        self._cpp: CppCompiler | None = None
+        self._python, self._cpp = Compiler(search), CppCompiler(search)
 
     def refuse(self, target: Target) -> str:
         """Why a target cannot be compiled for, with what would do; empty where it can."""
@@ -66,7 +62,7 @@ class TileFrontend:
             CompileError: a file cannot be read or lies outside of the project.
         """
         if _is_cpp(source):
-            return self._cpp_compiler().inputs(source)
+            return self._cpp.inputs(source)
         files = closure(source)
         return (*language(source.root, files), *files)
 
@@ -78,7 +74,7 @@ class TileFrontend:
             ToolchainError: cuda-tile is missing.
             UsageError: an option is wrong.
         """
-        return self._cpp_compiler().declare(source) if _is_cpp(source) else self._compiler().declare(source)
+        return self._cpp.declare(source) if _is_cpp(source) else self._python.declare(source)
 
     def compile(self, job: Job) -> Image:
         """Compile one variant for one target.
@@ -90,22 +86,7 @@ class TileFrontend:
         refused = self.refuse(job.target)
         if refused:
             raise CompileError(refused)
-        return self._cpp_compiler().compile(job) if _is_cpp(job.spec.source) else self._compiler().compile(job)
-
-    def _compiler(self) -> Compiler:
-        # What is up to date is never compiled: a build without work does not pay for this import.
-        if self._made is None:
-            from tilec.frontends.tile.compiler import Compiler
-
-            self._made = Compiler(self._search)
-        return self._made
-
-    def _cpp_compiler(self) -> CppCompiler:
-        if self._cpp is None:
-            from tilec.frontends.tile.cpp import CppCompiler
-
-            self._cpp = CppCompiler(self._search)
-        return self._cpp
+        return self._cpp.compile(job) if _is_cpp(job.spec.source) else self._python.compile(job)
 
 
 def _is_cpp(source: Source) -> bool:

@@ -83,7 +83,6 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         location=at,
         doc=inspect.cleandoc(function.__doc__ or ""),
         params=tuple(_declared(param) for param in signature.params),
-        reads=module.reads,
         axes=tuple(_axes(signature.params, found.axes)),
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools.packages import FIX, interpreter, package
+from tilec.frontends.tile.patches import TESTED
+from tilec.frontends.tools.packages import FIX, interpreter, package, require_minor
 from tilec.frontends.tools.search import Tool, require
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
@@ -20,9 +21,10 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Python is one of them: it executes the module that a kernel stands in, and parses its source.
 
     Raises:
-        ToolchainError: something is missing, too old or half installed.
+        ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not written against.
     """
     found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py", verify=search.verify)
+    require_minor("cuda-tile", found.version, TESTED, FIX)
     return (found, interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
 
 

@@ -46,7 +46,7 @@ _scans: dict[str, _Scan] = {}
 
 
 def closure(source: Source) -> tuple[InputFile, ...]:
-    """The source and every project module that it may import, transitively, sorted by name.
+    """The source, every project module that it may import, transitively, and the files of `inputs`, sorted by name.
 
     Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too. A module
     that is found outside of the project, and is no installed one (PYTHONPATH leads there, say), is listed with all of its package.
@@ -55,15 +55,17 @@ def closure(source: Source) -> tuple[InputFile, ...]:
         CompileError: a file cannot be read, or lies outside of the project.
     """
     real_root = Path(source.root).resolve()
+    found = {name: sha256(read(source.root, name)) for name in _declared(source)}
     start = within(source.root, source.path)
     bases = search_bases(source)
-    found: dict[str, str] = {}
+    seen: set[str] = set()
     queue = [start]
     elsewhere: dict[str, tuple[str, ...]] = {}
     while queue:
         name = queue.pop()
-        if name in found:
+        if name in seen:
             continue
+        seen.add(name)
         scan = _scan(source.root, name)
         found[name] = scan.digest
         for item in scan.imports:
@@ -80,6 +82,15 @@ def closure(source: Source) -> tuple[InputFile, ...]:
             else:
                 found.update((n, _scan(source.root, n).digest) for n in outer)
     return tuple(InputFile(name=n, digest=found[n]) for n in sorted(found))
+
+
+def _declared(source: Source) -> Iterator[str]:
+    """Every file of the option `inputs`, of directories all that is in them."""
+    names = dict(source.options).get("inputs", ())
+    for name in map(str, names) if isinstance(names, tuple) else ():
+        place = Path(source.root, within(source.root, name))
+        files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+        yield from (within(source.root, path.relative_to(source.root).as_posix()) for path in files)
 
 
 def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.util
 import io
 import linecache
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,8 @@ from typing import Any
 
 from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
 from tilec.frontends.tools.python_errors import ImportFailure, import_error
-from tilec.frontends.tools.reading import watched
-from tilec.frontends.tools.reads import digests, is_installed
-from tilec_runtime.errors import CompileError, Diagnostic, Location
+from tilec.frontends.tools.reads import is_environment, is_installed
+from tilec_runtime.errors import CompileError, Diagnostic, Location, UsageError
 from tilec_runtime.model.job import InputFile, Source
 
 _lock = threading.RLock()
@@ -35,7 +35,6 @@ class LoadedModule:
     Attributes:
         source: where it is.
         inputs: every file that it could import, with digests.
-        reads: every other file that it opened, and directory that it listed, by name and digest.
         main: the module object.
         modules: project modules by name, `main` included.
         texts: text of every executed project file by its relative name.
@@ -43,7 +42,6 @@ class LoadedModule:
 
     source: Source
     inputs: tuple[InputFile, ...]
-    reads: tuple[tuple[str, str], ...]
     main: ModuleType
     modules: dict[str, ModuleType]
     texts: dict[str, str]
@@ -58,12 +56,7 @@ class LoadedModule:
     @property
     def is_current(self) -> bool:
         """Whether every file is still as it was when it was executed."""
-        return all(is_unchanged(self.source.root, item) for item in self.inputs) and self.reads_the_same
-
-    @property
-    def reads_the_same(self) -> bool:
-        """Whether every file that it opened is as it was then."""
-        return digests(self.source.root, (name for name, _ in self.reads)) == self.reads
+        return all(is_unchanged(self.source.root, item) for item in self.inputs)
 
 
 def load(source: Source, *, again: bool = True) -> LoadedModule:
@@ -80,7 +73,7 @@ def load(source: Source, *, again: bool = True) -> LoadedModule:
         if known is not None and not again and known.is_current:
             return known
         inputs = closure(source)
-        if known is not None and known.inputs == inputs and known.reads_the_same:
+        if known is not None and known.inputs == inputs:
             return known
         loaded = _execute(source, inputs)
         while len(_loaded) >= _MOST:
@@ -103,15 +96,43 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         sys.modules[name] = main
         # What a module prints when it is imported is no part of a build's output.
         try:
-            with contextlib.redirect_stdout(output), watched(source.root, texts) as opened:
+            with contextlib.redirect_stdout(output), _declared_reads(source, inputs):
                 finder.exec_module(main)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
             raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
         _check_known(source, inputs, texts)
-    reads = digests(source.root, opened - {item.name for item in inputs})
-    return LoadedModule(source=source, inputs=inputs, reads=reads, main=main, modules=modules, texts=texts, names=names)
+    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names)
+
+
+_executing: list[tuple[Path, frozenset[str]]] = []
+_hooked: list[bool] = []
+
+
+@contextlib.contextmanager
+def _declared_reads(source: Source, inputs: Sequence[InputFile]) -> Iterator[None]:
+    """While it lasts, opening a file of the project that is no input is an error: an edit of it would go unseen."""
+    if not _hooked:
+        sys.addaudithook(_on_open)  # it cannot be taken away again
+        _hooked.append(True)
+    _executing.append((Path(source.root).resolve(), frozenset(item.name for item in inputs)))
+    try:
+        yield
+    finally:
+        _executing.pop()
+
+
+def _on_open(event: str, args: tuple[Any, ...]) -> None:
+    if not _executing or event != "open" or not isinstance(args[0], str | bytes | os.PathLike) or (args[2] or 0) & os.O_ACCMODE:
+        return
+    root, known = _executing[-1]
+    path = Path(os.path.realpath(os.fsdecode(args[0])))
+    if path.is_relative_to(root) and not is_installed(str(path)) and not is_environment(str(path)):
+        name = path.relative_to(root).as_posix()
+        if name not in known and not any(part.startswith((".", "__pycache__")) for part in name.split("/")) and not name.endswith(".py"):
+            what = f"the module reads {name} when it is executed, and the manifest does not say so"
+            raise UsageError(what, fix=f'inputs = ["{name}"] beside the kernel\'s source')
 
 
 def _module_name(path: str) -> str:

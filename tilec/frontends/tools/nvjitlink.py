@@ -118,9 +118,9 @@ def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str], *, lt
             nvjitlink.add_data(handle, getattr(nvjitlink.InputType, piece.kind), piece.data, len(piece.data), piece.name)
         nvjitlink.complete(handle)
         if "-ptx" in options:
-            data = _taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle).rstrip(b"\0 ")
+            data = taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle).rstrip(b"\0 ")
         else:
-            data = _taken(nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin, handle)
+            data = taken(nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin, handle)
         return Outcome(data=data, ltoir=_linked_ltoir(nvjitlink, handle) if ltoir else b"", log=_log(nvjitlink, handle))
     except nvjitlink.nvJitLinkError as exc:
         return Outcome(log=_log(nvjitlink, handle) or str(exc))
@@ -130,16 +130,22 @@ def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str], *, lt
 
 def _linked_ltoir(nvjitlink: Any, handle: Any) -> bytes:
     try:
-        return _taken(nvjitlink.get_linked_ltoir_size, nvjitlink.get_linked_ltoir, handle)
+        return taken(nvjitlink.get_linked_ltoir_size, nvjitlink.get_linked_ltoir, handle)
     except (AttributeError, RuntimeError):  # neither older bindings nor older libraries have it
         return b""
 
 
 def _log(nvjitlink: Any, handle: Any) -> str:
-    return _taken(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle).rstrip(b"\0").decode("utf-8", "replace").strip()
+    return words(nvjitlink.get_error_log_size, nvjitlink.get_error_log, handle)
 
 
-def _taken(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> bytes:
+def words(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> str:
+    """Return a text that a library of the toolkit holds for a handle."""
+    return taken(size, get, handle).rstrip(b"\0").decode("utf-8", "replace").strip()
+
+
+def taken(size: Callable[[Any], int], get: Callable[[Any, bytearray], None], handle: Any) -> bytes:
+    """Return the bytes that a library of the toolkit holds for a handle."""
     buffer = bytearray(size(handle))
     get(handle, buffer)
     return bytes(buffer)

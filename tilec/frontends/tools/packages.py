@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilec.frontends.tools.digests import actual_rows
 from tilec_runtime.errors import ToolchainError
+from tilec_runtime.model.arch import Version, dotted
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import ToolInfo
 
@@ -54,3 +55,17 @@ def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = 
                 raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=fix) from exc
             return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
     raise ToolchainError(f"{name} is not installed: {whose} kernels cannot be compiled", fix=fix)
+
+
+def require_minor(name: str, version: str, tested: Version, fix: str) -> None:
+    """Refuse a version of a package, parts of which change between minor versions, that tilec was not written against.
+
+    Raises:
+        ToolchainError: it is one.
+    """
+    if tuple(version.split(".")[:2]) != tuple(map(str, tested)):
+        raise ToolchainError(
+            f"{name} is of version {version}, and tilec compiles with {dotted(tested)}",
+            cause=f"tilec uses parts of {name}'s compiler that change from one version to the next",
+            fix=fix,
+        )

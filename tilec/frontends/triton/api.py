@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from tilec.frontends.tools.packages import require_minor
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
@@ -164,14 +165,7 @@ def require_version(version: str) -> None:
     Raises:
         ToolchainError: it is one.
     """
-    parts = version.split(".")
-    if tuple(parts[:2]) != tuple(map(str, TESTED)):
-        tested = ".".join(map(str, TESTED))
-        raise ToolchainError(
-            f"triton is of version {version}, and tilec compiles with {tested}",
-            cause="tilec uses parts of Triton's compiler that change from one version to the next",
-            fix=FIX,
-        )
+    require_minor("triton", version, TESTED, FIX)
 
 
 def kernel_of(value: Any) -> Any:

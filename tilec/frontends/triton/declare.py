@@ -70,7 +70,7 @@ def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[A
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
-    decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls), reads=module.reads)
+    decl = KernelDecl(name=name, qualified=name, location=at, doc=doc, params=tuple(decls))
     described = frozenset(p.name for p in params if p.descriptor).union(ranks)
     return Declared(kernel=kernel, params=params, decl=decl, described=described)
 

@@ -19,6 +19,7 @@ _TYPE_HEADERS = {
     "__nv_fp8_e8m0": "cuda_fp8.h",
 }
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
+_LENGTH = re.compile(r"\d+")
 
 
 def spell_value(value: AxisValue) -> str:
@@ -103,6 +104,23 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
         if name in decl.template and isinstance(value, str) and value in DTYPES:
             bound.setdefault(name, value)
     return bound
+
+
+def readable(symbol: str) -> str:
+    """Return `ns::act` of `_ZN2ns3actEf`: the name without its parameters; other symbols as they are."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    rest = symbol[2:].removeprefix("L")
+    nested = rest.startswith("N")
+    rest = rest[1:].lstrip("rVK") if nested else rest
+    parts = []
+    while size := _LENGTH.match(rest):
+        end = size.end() + int(size[0])
+        parts.append(rest[size.end() : end])
+        rest = rest[end:]
+        if not nested:
+            break
+    return "::".join(parts) or symbol
 
 
 def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
