@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilec.compiler.blob import Blob
-from tilec.compiler.codec import decoder, encode
+from tilec.compiler.codec import decode, encode
 from tilec_runtime.bundle import store
 from tilec_runtime.bundle.place import exposed_folders, private_root
 from tilec_runtime.bundle.store import DamagedError, ExposedError
@@ -238,16 +238,16 @@ class Cache:
     def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Entry:
         if meta["key"] != key:
             raise DamagedError("it belongs to another key")
-        info = _INFO(meta["info"])
+        info = decode(ImageInfo, meta["info"])
         if info.size != size:
             raise DamagedError("the image has another size")
         # Few ABIs serve many images: each is decoded and held once.
         text = meta["abi"]
         abi = self._abis.get(text)
         if abi is None:
-            abi = self._abis[text] = _ABI(json.loads(text))
+            abi = self._abis[text] = decode(tuple[AbiSlot, ...], json.loads(text))
         blob = Blob(path=path, offset=offset, size=size, digest=info.digest)
-        return Entry(row=row, info=info, abi=abi, warnings=_WARNINGS(meta["warnings"]), blob=blob)
+        return Entry(row=row, info=info, abi=abi, warnings=decode(tuple[Diagnostic, ...], meta["warnings"]), blob=blob)
 
     def _unreadable(self, exc: OSError) -> None:
         self._unusable(exc, f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
@@ -289,8 +289,3 @@ def _record(key: str, meta: Any) -> Any:
     if not isinstance(meta, dict) or meta.get("key") != key:
         raise DamagedError("it belongs to another key")
     return meta.get("value")
-
-
-_INFO = decoder(ImageInfo)
-_ABI = decoder(tuple[AbiSlot, ...])
-_WARNINGS = decoder(tuple[Diagnostic, ...])

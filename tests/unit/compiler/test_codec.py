@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tilec.compiler.codec import decode, decoder, encode
+from tilec.compiler.codec import decode, encode
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.arch import Target
@@ -58,13 +58,6 @@ def test_any_other_shape_is_refused(value: Any) -> None:
     for shape in wrong:
         with pytest.raises(ValueError):
             decode(type(value), shape)
-
-
-def test_a_union_without_a_rule_is_a_programming_error() -> None:
-    with pytest.raises(TypeError, match="no rule"):
-        decoder(int | tuple[int, ...])
-    with pytest.raises(TypeError, match="no rule"):
-        decoder(bytes)
 
 
 def test_entries_hold_these_fields() -> None:
