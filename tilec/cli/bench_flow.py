@@ -17,11 +17,11 @@ from tilec.bench.rivals import Rival, function_of, read_rival
 from tilec.bench.saved import Saved, held_against
 from tilec.bench.statistics import median
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
+from tilec.case.cases import BoundCase
+from tilec.case.counting import require_countable
+from tilec.case.inputs import Value, environment, make_inputs
+from tilec.case.reference import References
 from tilec.cli.bench_place import Place, Timed
-from tilec.runner.cases import BoundCase
-from tilec.runner.counting import require_countable
-from tilec.runner.inputs import Value, environment, make_inputs
-from tilec.runner.reference import References
 from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256

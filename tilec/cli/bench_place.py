@@ -18,14 +18,14 @@ from tilec.bench.libraries import Call, Contender, Library, open_library
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
 from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
-from tilec.runner.chains import ChainModule, device_of
-from tilec.runner.device import ModuleDevice
-from tilec.runner.inputs import Value
-from tilec.runner.run import arguments_on
+from tilec.case.chains import ChainModule, device_of
+from tilec.case.device import ModuleDevice
+from tilec.case.inputs import Value
+from tilec.case.run import arguments_on
 from tilec_runtime.errors import MissingError
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
+    from tilec.case.cases import BoundCase
     from tilec_runtime.load import Module
     from tilec_runtime.model.kernel import VariantInfo
     from tilec_runtime.seam import DeviceDriver, DeviceInfo

@@ -10,13 +10,13 @@ from tilec.bench.report import CaseBench, Point, RivalResult, Setting
 from tilec.bench.saved import Saved, unlike
 from tilec.bench.statistics import Interval, median, series_interval
 from tilec.bench.work import Ceilings, Rates
+from tilec.case.cases import BoundCase
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.style import style
 from tilec.cli.tables import cells, plural, shorten, terminal_width
 from tilec.cli.tune_show import time_text
-from tilec.runner.cases import BoundCase
 
 # Of names, in so many columns in all; a terminal that is wider leaves them more.
 MOST_WIDTH, WIDTH = 25, 80

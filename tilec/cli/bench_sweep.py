@@ -13,8 +13,8 @@ from tilec.cli.tune_show import time_text
 from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.sweeps import Sweep
+    from tilec.case.cases import BoundCase
+    from tilec.case.sweeps import Sweep
     from tilec_runtime.model.kernel import KernelInfo
 
 # Columns of the longest bar, and of what stands before it.
@@ -48,7 +48,7 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
         case: with or without axes that it chooses.
         info: its kernel.
     """
-    from tilec.runner.cases import said_axes
+    from tilec.case.cases import said_axes
 
     known, fixed = dict(case.axes), said_axes(case, info)
     free = [name for name in info.choices if name not in fixed]

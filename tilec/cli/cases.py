@@ -12,11 +12,11 @@ import click
 from tilec.cli.app import App
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.case.overrides import Override
+    from tilec.case.selection import Expression
+    from tilec.compile.project import Project
     from tilec.manifest.types import Kernel, Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.overrides import Override
-    from tilec.runner.selection import Expression
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.errors import UsageError
     from tilec_runtime.model.kernel import KernelInfo
@@ -79,7 +79,7 @@ class How:
 
 
 def open_project(app: App) -> Project:
-    from tilec import project
+    from tilec.compile import project
 
     return project.open_project(app.manifest_path(), app.settings.search)
 
@@ -199,8 +199,8 @@ def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
 def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool, how: How) -> Opened:
     """Build what a run needs, aside: of the kernels that are asked for those that a target concerns."""
     from tilec.build import concerned
+    from tilec.case.device import refusal_of
     from tilec.inspection.container import open_container
-    from tilec.runner.device import refusal_of
 
     able = concerned(project, targets)
     asked = kernels_wished(project.manifest, wish)
@@ -261,8 +261,8 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
     Raises:
         UsageError: there are none, or they do not have what is to be changed of them.
     """
-    from tilec.runner.cases import unbuilt_cases
-    from tilec.runner.selection import select_cases
+    from tilec.case.cases import unbuilt_cases
+    from tilec.case.selection import select_cases
     from tilec_runtime.errors import UsageError
 
     assert manifest is not None
@@ -297,7 +297,7 @@ def _of_chains(
     Raises:
         UsageError: a chain is named, and a kernel of it is not in the bundle.
     """
-    from tilec.runner.chains import fitting_chain_cases
+    from tilec.case.chains import fitting_chain_cases
     from tilec_runtime.errors import UsageError
 
     for chain in manifest.chains if wish.chains else ():
@@ -329,8 +329,8 @@ def absence(opened: Opened, case: BoundCase) -> str:
 
 def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
-    from tilec.runner.cases import expand_cases, fitting_cases
-    from tilec.runner.overrides import overridden
+    from tilec.case.cases import expand_cases, fitting_cases
+    from tilec.case.overrides import overridden
     from tilec_runtime.errors import CaseError, UsageError
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
@@ -347,7 +347,7 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
 
 
 def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
-    from tilec.runner.selection import unknown_words
+    from tilec.case.selection import unknown_words
     from tilec_runtime.errors import UsageError
     from tilec_runtime.model.suggest import did_you_mean
 
@@ -366,7 +366,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:
-    from tilec.runner.arguments import bind_arguments, parse_argument, parse_axis
+    from tilec.case.arguments import bind_arguments, parse_argument, parse_axis
     from tilec_runtime.errors import MissingError, UsageError
     from tilec_runtime.model.suggest import did_you_mean
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import plural, shorten
-from tilec.compiler.events import Done, Failed, Observer, Outcome, SilentObserver
+from tilec.compile.events import Done, Failed, Observer, Outcome, SilentObserver
 from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tilec.cli.style import echo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
+    from tilec.case.sanitize import Watch
     from tilec.manifest.types import Manifest
-    from tilec.runner.sanitize import Watch
     from tilec_runtime.cpu_launch import CpuRun
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 

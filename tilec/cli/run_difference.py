@@ -8,8 +8,8 @@ from tilec.cli.tables import Cell, columns, table
 from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
-    from tilec.runner.difference import Bin, Element
-    from tilec.runner.run import OutputResult
+    from tilec.case.difference import Bin, Element
+    from tilec.case.run import OutputResult
 
 WINDOW_HEADS = columns("", "~index", ">got", ">expected", ">error", ">ulp")
 BIN_HEADS = columns(">|got - expected|", ">elements", ">off", "")

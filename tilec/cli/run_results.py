@@ -12,9 +12,9 @@ from tilec.cli.style import style
 from tilec.cli.tables import FLEX_LEAST, plural, shorten, terminal_width
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
-    from tilec.runner.sanitize import CaseFindings
+    from tilec.case.cases import BoundCase
+    from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
+    from tilec.case.sanitize import CaseFindings
     from tilec_runtime.jit import Compiled
     from tilec_runtime.seam_types import DeviceInfo
 
@@ -55,7 +55,7 @@ class Results:
 
     def print(self, result: CaseResult, *, suspect: bool = False) -> None:
         """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
-        from tilec.runner.chains import chain_text
+        from tilec.case.chains import chain_text
 
         app = self._app
         word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
@@ -123,7 +123,7 @@ def document(
     device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFindings] | None, compiled: Sequence[Compiled] = ()
 ) -> dict[str, Any]:
     """The run on one device as JSON values; `findings` are those of `--check`, `compiled` the images that were compiled at load."""
-    from tilec.runner.report import to_json
+    from tilec.case.report import to_json
 
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
     if device.interprets is None:

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilec.runner.cases import small_case
-from tilec.runner.inputs import planned_inputs
+from tilec.case.cases import small_case
+from tilec.case.inputs import planned_inputs
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.signature import ParamKind
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.run import CaseResult
+    from tilec.case.cases import BoundCase
+    from tilec.case.run import CaseResult
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.model.kernel import KernelInfo, VariantInfo
     from tilec_runtime.seam_types import DeviceInfo

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilec.case.cases import BoundCase
+from tilec.case.reference import References
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_no_chain
 from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
-from tilec.compiler.state import WorkDir
+from tilec.compile.project import Project, open_project
+from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
 from tilec.plan.tuning import cases_digest
-from tilec.project import Project, open_project
-from tilec.runner.cases import BoundCase
-from tilec.runner.reference import References
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
 from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit

@@ -13,8 +13,8 @@ from tilec.bench.statistics import Summary
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
-from tilec.compiler.codec import encode
-from tilec.compiler.events import Outcome
+from tilec.compile.codec import encode
+from tilec.compile.events import Outcome
 from tilec.manifest.types import Budget, Kernel
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.prune import cost_of, identity, refusal

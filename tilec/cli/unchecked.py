@@ -10,9 +10,9 @@ from tilec.cli.cases import kernels_of
 from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
     from tilec.cli.cases import Opened, Wish
     from tilec.manifest.types import Manifest
-    from tilec.runner.cases import BoundCase
 
 NO_CASE = "no case"
 NOT_IN_BUNDLE = "not in the bundle"

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tilec.compiler.codec import encode
+from tilec.compile.codec import encode
 from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import OutputError, UsageError
 

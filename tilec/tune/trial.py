@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
-from tilec.compiler.codec import decode
+from tilec.compile.codec import decode
 from tilec.tune.space import Point
 from tilec_runtime.model.tuning import Status
 

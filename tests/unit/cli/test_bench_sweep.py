@@ -14,11 +14,11 @@ from tilec.bench.measure import Measurement
 from tilec.bench.report import CaseBench, Point, RivalResult
 from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_WORK, Work
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.sweeps import parse_sweep
 from tilec.cli.bench_show import Table
 from tilec.cli.bench_sweep import BAR, all_variants, bar_text, forgiven, plot_lines, swept_cases, variants_of
 from tilec.manifest.types import Bench, Case
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.sweeps import parse_sweep
 from tilec_runtime.errors import DriverError, LaunchError
 
 

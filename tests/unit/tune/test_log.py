@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilec.compiler.codec import encode
+from tilec.compile.codec import encode
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import UsageError
