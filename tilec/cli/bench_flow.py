@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from tilec.bench.device import HOST_LAUNCHES
@@ -15,7 +16,6 @@ from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
 from tilec.bench.report import CaseBench, RivalResult, ratio_of
 from tilec.bench.rivals import Rival, function_of, read_rival
 from tilec.bench.saved import Saved, held_against
-from tilec.bench.statistics import median
 from tilec.bench.work import Ceilings, Work, amount_of, rates_of
 from tilec.case.cases import BoundCase
 from tilec.case.counting import require_countable

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
 from tilec.bench.report import CaseBench, Point, RivalResult, Setting
 from tilec.bench.saved import Saved, unlike
-from tilec.bench.statistics import Interval, median, series_interval
+from tilec.bench.statistics import Interval, series_interval
 from tilec.bench.work import Ceilings, Rates
 from tilec.case.cases import BoundCase
 from tilec.cli.app import App

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilec.bench.report import CaseBench, Point
-from tilec.bench.series import Group, Line, groups_of
-from tilec.cli.tables import cells, shorten, terminal_width
+from tilec.bench.series import groups_of, rows_of
+from tilec.cli.tables import columns, table, terminal_width
 from tilec.cli.tune_show import time_text
 from tilec_runtime.errors import LaunchError
 
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from tilec.case.sweeps import Sweep
     from tilec_runtime.model.kernel import KernelInfo
 
-# Columns of the longest bar, and of what stands before it.
-BAR, LABEL, VALUE = 30, 24, 12
-WIDTH = 80
-_PARTS = " ▏▎▍▌▋▊▉"
 Cases = Sequence["BoundCase"]
 
 
@@ -92,71 +88,18 @@ def forgiven(case: CaseBench) -> CaseBench:
 
 
 def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """A plot of each case with several points: a sweep in its order, beside what it is held against; variants the fastest first.
+    """A table of each case with several points: a sweep in its order, beside what it is held against; variants the fastest first.
 
     Args:
         results: of a run.
         sweep: what changes; empty where variants alone do.
     """
     for group in groups_of(results, sweep):
+        (first, second, *numbers), rows = rows_of(group, time_text)
+        lead = f">{first}" if group.sweep else f"~{first}"
+        shown = [(lead, 0), *([(f"~{second}", 1)] if any(row[1] for row in rows) else [])]
+        shown += [(f">{title}", place) for place, title in enumerate(numbers, 2) if title]
         yield ""
-        yield from _swept(group) if group.sweep else _ranked(group)
-
-
-def _ranked(group: Group) -> Iterator[str]:
-    """Variants, the fastest first."""
-    rows = sorted((line.points[0].seconds, line.label) for line in group.lines if not line.rival)
-    fastest, slowest = rows[0][0], rows[-1][0]
-    labels = [shorten(label, LABEL) for _, label in rows]
-    width = max(map(cells, labels))
-    yield f"{group.base} by variant"
-    for label, (seconds, _) in zip(labels, rows, strict=True):
-        yield f"  {_left(label, width)}  {time_text(seconds):>9}  {seconds / fastest:>5.2f}x  {bar_text(seconds / slowest)}"
-
-
-def _swept(group: Group) -> Iterator[str]:
-    """A row for each line at each point, with a bar of the rate that bounds it; of its time where no rate is known."""
-    several = len(group.lines) > 1
-    names = [shorten(line.label, LABEL) for line in group.lines]
-    wide = max(map(cells, names)) if several else 0
-    values = [shorten(value, VALUE) for value in group.values]
-    width = max(map(cells, (*values, group.sweep)))
-    most = max(_size(line, at, group) or 0.0 for line in group.lines for at in group.values)
-    bar = min(BAR, (terminal_width() or WIDTH) - width - wide - 26)
-    head = f"  {group.sweep:>{width}}  {_left('', wide + 2) if several else ''}{'time':>9}"
-    yield f"{group.base} by {group.sweep}"
-    yield f"{head}  {group.unit:>8}" if group.unit else head
-    for value, short in zip(group.values, values, strict=True):
-        lead = short
-        for name, line in zip(names, group.lines, strict=True):
-            point = line.at(value)
-            if point is None:
-                continue
-            label = f"{_left(name, wide)}  " if several else ""
-            rate = f"  {rate_of(point.rate):>8}" if group.unit else ""
-            size = _size(line, value, group) or 0.0
-            yield f"  {lead:>{width}}  {label}{time_text(point.seconds):>9}{rate}  {bar_text(size / most, bar)}".rstrip()
-            lead = ""
-
-
-def _size(line: Line, value: str, group: Group) -> float | None:
-    point = line.at(value)
-    return None if point is None else point.rate if group.unit else point.seconds
-
-
-def rate_of(rate: float | None) -> str:
-    """A rate with three digits that count."""
-    if rate is None:
-        return "-"
-    return f"{rate:.0f}" if rate >= 100 else f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
-
-
-def _left(text: str, width: int) -> str:
-    return text + " " * (width - cells(text))
-
-
-def bar_text(part: float, longest: int = BAR) -> str:
-    """A bar that is so long a part of the longest, to an eighth of a column."""
-    eighths = max(1, round(part * longest * 8))
-    whole, rest = divmod(eighths, 8)
-    return "█" * whole + _PARTS[rest].strip()
+        yield f"{group.base} by {group.sweep or 'variant'}"
+        heads = columns(*(title for title, _ in shown))
+        yield from table(heads, [[row[place] for _, place in shown] for row in rows], width=terminal_width(), indent="  ")
