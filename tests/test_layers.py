@@ -23,11 +23,12 @@ LEVEL = {
     "model": 1,
     "bundle": 2,
     **dict.fromkeys((*BUILD_HALF, *SHIPPED, "testing"), 3),
-    **dict.fromkeys(("inspection", "case", "bench"), 4),
-    "tune": 5,
-    "cli": 6,
-    "__main__": 6,
-    "pytest_plugin": 6,
+    **dict.fromkeys(("inspection", "case"), 4),
+    "bench": 5,
+    "tune": 6,
+    "cli": 7,
+    "__main__": 7,
+    "pytest_plugin": 7,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {name: place for place, name in enumerate(BUILD_HALF)}

@@ -200,8 +200,7 @@ def _text(error: TilecError) -> str:
 
 
 def _told(result: CaseResult) -> Iterator[str]:
-    from tilec.cli.run_difference import difference_lines
-    from tilec.cli.run_results import difference
+    from tilec.cli.run_results import difference, difference_lines
 
     yield result.case.name
     for output in result.outputs:

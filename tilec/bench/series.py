@@ -91,7 +91,8 @@ Row = tuple[str, str, str, str]
 def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:
     """Return a group as a table, its head and its rows: a sweep in its order, variants the fastest first."""
     if group.sweep:
-        spots = [(value, line.label, line.at(value)) for value in group.values for line in group.lines]
+        several = len(group.lines) > 1
+        spots = [(value, line.label if several else "", line.at(value)) for value in group.values for line in group.lines]
         rows = [(value, label, time_text(spot.seconds), rate_text(spot.rate)) for value, label, spot in spots if spot is not None]
         return (group.sweep, "", "time", group.unit), rows
     ranked = sorted((line.points[0].seconds, line.label) for line in group.lines if not line.rival)

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec.bench import saved as saved_files
+from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
+from tilec.bench.place import DevicePlace, Place
+from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
 from tilec.case.overrides import parse_overrides
 from tilec.case.selection import parse_expression
 from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
-from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
-from tilec.cli.bench_html import write_report
-from tilec.cli.bench_place import DevicePlace, Place
 from tilec.cli.bench_plan import show_plan
-from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
-from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_cases
+from tilec.cli.bench_show import Table, end_lines, head_lines, markdown, plot_lines, write_report
 from tilec.cli.cases import Wish, absence, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device

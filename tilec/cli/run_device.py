@@ -172,7 +172,7 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
 
     def trace(run: CpuRun) -> None:
         from tilec.cli.findings import Sources
-        from tilec.cli.run_trace import trace_run
+        from tilec.cli.run_results import trace_run
 
         trace_run(run, wish.blocks, Sources(root).line, traced)
 

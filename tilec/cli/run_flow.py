@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App
-from tilec.cli.cases import Wish, absence, case_of_arguments, chosen_cases, open_bundle, package_json
+from tilec.cli.cases import (
+    Wish,
+    absence,
+    case_of_arguments,
+    chosen_cases,
+    left_out,
+    open_bundle,
+    package_json,
+    unchecked_json,
+    unchecked_lines,
+)
 from tilec.cli.findings import FOUND
 from tilec.cli.run_results import Results, device_line, document, summary
-from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -22,12 +31,12 @@ if TYPE_CHECKING:
     from tilec.case.inputs import Array
     from tilec.case.run import CaseResult, RunReport, Save
     from tilec.case.sanitize import CaseFindings
-    from tilec.cli.cases import Opened
+    from tilec.cli.cases import Opened, Unchecked
     from tilec.cli.run_device import CpuWish
     from tilec.cli.run_limit import Ended, Limit
-    from tilec.cli.unchecked import Unchecked
     from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
+    from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.jit import Compiled
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
@@ -219,7 +228,6 @@ def _run(
     from tilec.case.repeat import repeat_case
     from tilec.case.run import CaseResult, run_case
     from tilec.cli.findings import Sources, render_finding
-    from tilec.cli.taken import with_small_told
 
     watch, root = options.cpu.watch, manifest.root if manifest else str(app.base)
     if watch is not None and opened.bundle is not None:
@@ -250,7 +258,7 @@ def _run(
             else:
                 result = repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep)
         if opened.bundle is not None:
-            result = with_small_told(result, case, opened.bundle, place.device)
+            result = _with_small_told(result, case, opened.bundle, place.device)
         app.wipe()
         if watch is None:
             end(result)
@@ -302,3 +310,26 @@ def _saver(app: App, folder: Path) -> Save:
         app.detail(f"wrote {app.show(path)}")
 
     return save
+
+
+def _with_small_told(result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo) -> CaseResult:
+    """A result that says so where the case's `small`, which was compared, takes another variant than its `shape`, which is measured."""
+    from tilec.case.cases import small_case
+    from tilec.case.inputs import planned_inputs
+    from tilec.inspection.why import taken
+    from tilec_runtime.errors import TilecError
+
+    if not result.outputs or case.steps or not any(item.small for item in case.inputs):
+        return result
+    try:
+        sizes = [planned_inputs(one) for one in (small_case(case), case)]
+    except TilecError:  # of what was not run
+        return result
+    info, names = bundle.kernel(case.kernel), [param.name for param in case.params]
+    compared, measured = (
+        taken(bundle, info, {name: env[name] for name in names if name in env}, dict(case.choose), device) for env in sizes
+    )
+    if compared is None or measured is None or compared.id == measured.id:
+        return result
+    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
+    return dataclasses.replace(result, outputs=tuple(dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs))

@@ -17,10 +17,9 @@ from tilec.cli.style import style
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
     from tilec.case.sanitize import CaseFindings, SanitizeOptions
-    from tilec.cli.cases import Opened, Wish
+    from tilec.cli.cases import Opened, Unchecked, Wish
     from tilec.cli.findings import Sources
     from tilec.cli.outside import Watched
-    from tilec.cli.unchecked import Unchecked
     from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
 
@@ -123,8 +122,7 @@ def command(
     """
     from tilec.case.sanitize import SanitizeOptions
     from tilec.case.selection import parse_expression
-    from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
-    from tilec.cli.unchecked import left_out
+    from tilec.cli.cases import Wish, check_wish, chosen_cases, left_out, open_bundle, open_project
 
     _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile})
     wish = Wish(
@@ -175,9 +173,8 @@ def sanitize(
     from pathlib import Path
 
     from tilec.case.sanitize import Sanitizer, sanitize_cases, to_json
-    from tilec.cli.cases import absence, package_json
+    from tilec.cli.cases import absence, package_json, unchecked_json
     from tilec.cli.findings import Sources
-    from tilec.cli.unchecked import unchecked_json
 
     lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
@@ -211,9 +208,8 @@ def _sanitize_on_gpu(
 ) -> int:
     """Run each case under compute-sanitizer's tools, which say themselves what they find, and return the exit code."""
     from tilec.case.tools import find_outside_tool
-    from tilec.cli.cases import How, absence, chosen_cases, open_bundle, package_json
+    from tilec.cli.cases import How, absence, chosen_cases, left_out, open_bundle, package_json, unchecked_json, unchecked_lines
     from tilec.cli.outside import Watched, device_json, gpu_of, own_targets
-    from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
     gpu = gpu_of(device, "checking with compute-sanitizer")
@@ -295,9 +291,9 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
 
 def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
     from tilec.case.sanitize import CHECKED, NOT_CHECKED
+    from tilec.cli.cases import unchecked_lines
     from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
-    from tilec.cli.unchecked import unchecked_lines
 
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
     names = {

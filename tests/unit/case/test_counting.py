@@ -56,6 +56,6 @@ def test_what_is_compared_is_looked_at_by_itself() -> None:
 
 
 def test_saved_benchmarks_stay_comparable_when_a_case_is_compared_at_other_extents() -> None:
-    from tilec.cli.bench_flow import inputs_digest
+    from tilec.bench.cases import inputs_digest
 
     assert inputs_digest(case("4096", ADD_ABI)) == inputs_digest(case("4096", ADD_ABI, small="8")) != inputs_digest(case("8", ADD_ABI))

@@ -12,13 +12,13 @@ from tests.bench_samples import app
 from tests.runtime_samples import ADD, GEMM
 from tests.tune_samples import A, B, C, kernel_with
 from tilec.bench.measure import Measurement
+from tilec.bench.points import all_variants, forgiven, swept_cases, variants_of
 from tilec.bench.report import CaseBench, Point, RivalResult
 from tilec.bench.statistics import Interval
 from tilec.bench.work import NO_WORK, Work
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sweeps import parse_sweep
-from tilec.cli.bench_show import Table
-from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_cases, variants_of
+from tilec.cli.bench_show import Table, plot_lines
 from tilec.manifest.types import Bench, Case
 from tilec_runtime.errors import DriverError, LaunchError
 

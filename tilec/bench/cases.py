@@ -13,6 +13,7 @@ from tilec.bench.device import HOST_LAUNCHES
 from tilec.bench.gate import LIMIT
 from tilec.bench.libraries import Call, Contender
 from tilec.bench.measure import ClockReading, MeasureOptions, measure_together
+from tilec.bench.place import Place, Timed
 from tilec.bench.report import CaseBench, RivalResult, ratio_of
 from tilec.bench.rivals import Rival, function_of, read_rival
 from tilec.bench.saved import Saved, held_against
@@ -21,7 +22,6 @@ from tilec.case.cases import BoundCase
 from tilec.case.counting import require_countable
 from tilec.case.inputs import Value, environment, make_inputs
 from tilec.case.reference import References
-from tilec.cli.bench_place import Place, Timed
 from tilec_runtime.errors import CaseError, ExpressionError, Location, MissingError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256

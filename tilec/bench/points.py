@@ -1,15 +1,12 @@
-"""One case as many: at each point of a sweep, with each built variant; and plots of how long each takes in the terminal."""
+"""One case as many: at each point of a sweep, with each built variant."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilec.bench.report import CaseBench, Point
-from tilec.bench.series import groups_of, rows_of
-from tilec.cli.tables import columns, table, terminal_width
-from tilec.cli.tune_show import time_text
 from tilec_runtime.errors import LaunchError
 
 if TYPE_CHECKING:
@@ -85,21 +82,3 @@ def forgiven(case: CaseBench) -> CaseBench:
     if not isinstance(case.error, LaunchError):
         return case
     return dataclasses.replace(case, status="skipped", refused=True, error=None, reason=f"{case.name.partition(' ')[2]}: {case.error.what}")
-
-
-def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """A table of each case with several points: a sweep in its order, beside what it is held against; variants the fastest first.
-
-    Args:
-        results: of a run.
-        sweep: what changes; empty where variants alone do.
-    """
-    for group in groups_of(results, sweep):
-        (first, second, *numbers), rows = rows_of(group, time_text)
-        lead = f">{first}" if group.sweep else f"~{first}"
-        shown = [(lead, 0), *([(f"~{second}", 1)] if any(row[1] for row in rows) else [])]
-        shown += [(f">{title}", place) for place, title in enumerate(numbers, 2) if title]
-        yield ""
-        yield f"{group.base} by {group.sweep or 'variant'}"
-        heads = columns(*(title for title, _ in shown))
-        yield from table(heads, [[row[place] for _, place in shown] for row in rows], width=terminal_width(), indent="  ")
