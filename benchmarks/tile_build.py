@@ -21,7 +21,7 @@ from common import TILE_KERNELS, example_project, median, options, save, spent, 
 
 from tilec.build import BuildRequest, plan_only
 from tilec.build import build as build_here
-from tilec.compiler.events import Outcome, SilentObserver
+from tilec.compile.events import Outcome, SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import compiler
 from tilec.frontends.tile.frontend import TileFrontend

@@ -19,7 +19,7 @@ from typing import Any
 from common import ROOT, Spent, cores, median, options, save, spent, tilec, timed, toolkit
 
 from tilec.build import BuildRequest, plan_only
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind

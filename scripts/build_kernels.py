@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tilec.build import BuildRequest, build
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 
 HOME = Path(__file__).resolve().parents[1] / "runtime" / "tilec_runtime" / "kernels"
 BUNDLE = HOME / "kernels.tilec"

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.inputs import environment, make_inputs, numpy_dtype
+from tilec.case.reference import References
+from tilec.case.report import case_json
+from tilec.case.run import CaseResult, run_case
+from tilec.case.selection import select_cases
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.container import open_container
 from tilec.manifest.types import Manifest
-from tilec.project import open_project
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.inputs import environment, make_inputs, numpy_dtype
-from tilec.runner.reference import References
-from tilec.runner.report import case_json
-from tilec.runner.run import CaseResult, run_case
-from tilec.runner.selection import select_cases
 from tilec_runtime.errors import ExpressionError, TilecError
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES

@@ -16,13 +16,13 @@ from tilec.bench.libraries import HostLibrary, Library
 from tilec.bench.measure import ClockReading
 from tilec.bench.report import Setting
 from tilec.bench.work import Ceilings
+from tilec.case.cases import BoundCase, expand_cases
 from tilec.cli.app import App
 from tilec.cli.bench import Given
 from tilec.cli.cases import Opened
 from tilec.cli.settings import Settings
 from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
-from tilec.runner.cases import BoundCase, expand_cases
 from tilec_runtime.errors import MissingError
 from tilec_runtime.model.kernel import VariantInfo
 

@@ -6,13 +6,13 @@ import dataclasses
 import time
 from pathlib import Path
 
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.device import ModuleDevice
+from tilec.case.reference import References
+from tilec.case.run import CaseResult, run_cases
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
-from tilec.project import open_project
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.device import ModuleDevice
-from tilec.runner.reference import References
-from tilec.runner.run import CaseResult, run_cases
 from tilec_runtime import Module
 from tilec_runtime.seam import DeviceDriver
 

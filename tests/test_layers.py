@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 HOMES = {"tilec": REPOSITORY, "tilec_runtime": REPOSITORY / "runtime"}
 STDLIB_ONLY = ("values", "foreign", "errors", "model", "bundle")
 SHIPPED = ("tileir", "runtime")
-BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compiler", "package", "project", "assemble", "build", "unexecuted")
+BUILD_HALF = ("lang", "simt", "manifest", "frontends", "plan", "compile", "package", "build", "unexecuted")
 LEVEL = {
     "values": -1,
     "foreign": -1,
@@ -23,11 +23,12 @@ LEVEL = {
     "model": 1,
     "bundle": 2,
     **dict.fromkeys((*BUILD_HALF, *SHIPPED, "testing"), 3),
-    **dict.fromkeys(("inspection", "runner", "bench"), 4),
-    "tune": 5,
-    "cli": 6,
-    "__main__": 6,
-    "pytest_plugin": 6,
+    **dict.fromkeys(("inspection", "case"), 4),
+    "bench": 5,
+    "tune": 6,
+    "cli": 7,
+    "__main__": 7,
+    "pytest_plugin": 7,
 }
 # Inside the build half the pipeline has an order too.
 BUILD_ORDER = {name: place for place, name in enumerate(BUILD_HALF)}

@@ -9,25 +9,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tilec.assemble import beyond_min_driver, bundle_info, never_compiled, not_reproducible, require_done
-from tilec.compiler import stamp
-from tilec.compiler.cache import Cache
-from tilec.compiler.events import Done, Observer
-from tilec.compiler.execute import KeyedJob, Pool
-from tilec.compiler.keys import Change, KeyMaker, explain_change, inputs_digest, recall
-from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
-from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
-from tilec.compiler.state import WorkDir
-from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.tools.reads import OWN
-from tilec.frontends.tools.search import used as tools_used
-from tilec.manifest.files import reference_problems
-from tilec.manifest.problems import order_of
-from tilec.manifest.types import Manifest
-from tilec.package.marks import stale_outputs
-from tilec.plan import Plan, make_plan, near_job
-from tilec.plan.targets import parse_targets
-from tilec.project import (
+from tilec.compile import stamp
+from tilec.compile.assemble import beyond_min_driver, bundle_info, never_compiled, not_reproducible, require_done
+from tilec.compile.cache import Cache
+from tilec.compile.events import Done, Observer
+from tilec.compile.execute import KeyedJob, Pool
+from tilec.compile.keys import Change, KeyMaker, explain_change, inputs_digest, recall
+from tilec.compile.lockfile import NAME, Lock, Pin, read_lock
+from tilec.compile.outputs import Output, fingerprint, save_outputs, unchanged_outputs
+from tilec.compile.project import (
     UNREADABLE,
     Declared,
     Project,
@@ -38,6 +28,16 @@ from tilec.project import (
     open_project,
     tuning_files,
 )
+from tilec.compile.state import WorkDir
+from tilec.frontends.base import BUILTIN, ToolSearch
+from tilec.frontends.tools.reads import OWN
+from tilec.frontends.tools.search import used as tools_used
+from tilec.manifest.files import reference_problems
+from tilec.manifest.problems import order_of
+from tilec.manifest.types import Manifest
+from tilec.package.marks import stale_outputs
+from tilec.plan import Plan, make_plan, near_job
+from tilec.plan.targets import parse_targets
 from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, UsageError
 from tilec_runtime.model.kernel import BundleInfo
 

@@ -16,12 +16,12 @@ from tilec_runtime.bundle.choose import LANGUAGES
 from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.case.device import ModuleDevice
+    from tilec.case.reference import References
+    from tilec.case.run import CaseResult
     from tilec.cli.cases import Opened
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.device import ModuleDevice
-    from tilec.runner.reference import References
-    from tilec.runner.run import CaseResult
+    from tilec.compile.project import Project
 
 MARKS = {
     "tilec": "a case of a tilec.toml",
@@ -58,8 +58,8 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cases, in the manifest's order."""
-        from tilec.runner.cases import unbuilt_cases
-        from tilec.runner.chains import chain_cases
+        from tilec.case.cases import unbuilt_cases
+        from tilec.case.chains import chain_cases
 
         run = Run(self.path, self.config.getoption("--tilec-device"))
         manifest = run.project.manifest
@@ -145,9 +145,9 @@ class Run:
         """
         import time
 
+        from tilec.case.chains import device_of
+        from tilec.case.run import CaseResult, run_case
         from tilec.cli.cases import absence
-        from tilec.runner.chains import device_of
-        from tilec.runner.run import CaseResult, run_case
 
         if self._error is not None:
             raise self._error
@@ -176,10 +176,10 @@ class Run:
         return f"{error.what} (see the first case of {self.path.name})"
 
     def _open(self) -> tuple[BoundCase, ...]:
+        from tilec.case.device import ModuleDevice
+        from tilec.case.reference import References
         from tilec.cli.cases import Wish, chosen_cases, open_bundle
         from tilec.cli.run_device import CpuWish, find_device
-        from tilec.runner.device import ModuleDevice
-        from tilec.runner.reference import References
         from tilec_runtime.load import load
 
         manifest = self.project.manifest
@@ -200,8 +200,7 @@ def _text(error: TilecError) -> str:
 
 
 def _told(result: CaseResult) -> Iterator[str]:
-    from tilec.cli.run_difference import difference_lines
-    from tilec.cli.run_results import difference
+    from tilec.cli.run_results import difference, difference_lines
 
     yield result.case.name
     for output in result.outputs:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.attack.conftest import Campaign
 from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
-from tests.unit.compiler.conftest import Project
-from tilec.compiler.cache import Cache, Entry, index_row
-from tilec.compiler.events import Done
+from tests.unit.compile.conftest import Project
+from tilec.compile.cache import Cache, Entry, index_row
+from tilec.compile.events import Done
 from tilec_runtime.bundle import store
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo

@@ -20,7 +20,7 @@ import numpy as np
 from tests.corpus.entries import Array, Entry, inputs_of
 from tests.corpus.tolerances import tolerance
 from tests.corpus.write import entries
-from tilec.runner.device import ModuleDevice
+from tilec.case.device import ModuleDevice
 from tilec_runtime.devices import process_driver
 from tilec_runtime.errors import TilecError
 from tilec_runtime.load import load

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import Disk
 from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
-from tilec.compiler.lockfile import read_lock
+from tilec.compile.lockfile import read_lock
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

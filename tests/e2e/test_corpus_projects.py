@@ -14,8 +14,8 @@ import pytest
 
 from tests.corpus_projects import CORPORA, TARGETS, Corpus, results
 from tests.e2e.harness import Cli
-from tilec.runner.inputs import make_inputs
-from tilec.runner.reference import References
+from tilec.case.inputs import make_inputs
+from tilec.case.reference import References
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle

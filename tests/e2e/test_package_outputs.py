@@ -137,7 +137,7 @@ import sys
 sys.path.insert(0, "dist")
 import acme
 from tilec_runtime.errors import NoDeviceError, TilecError
-half = {f"tilec.{part}" for part in ("manifest", "frontends", "compiler", "build")}
+half = {f"tilec.{part}" for part in ("manifest", "frontends", "compile", "build")}
 build_half = {"click", "rich", "jinja2", "tomli", "numpy", "cuda.tile"} | half
 assert not build_half & set(sys.modules), build_half & set(sys.modules)
 try:

@@ -192,7 +192,7 @@ def test_a_device_that_goes_leaves_a_log_that_is_gone_on_with(tune, project: Pat
     before = log.read_bytes()
     tune("add", *CPU, "--search", "grid", "--resume", plant=BEST_64)
     assert log.read_bytes().startswith(before)
-    assert [json.loads(line)["point"]["TILE"] for line in log.read_bytes().splitlines()[1:]] == [16, 32, 64, 128]
+    assert [json.loads(line)["point"][0][1] for line in log.read_bytes().splitlines()[1:]] == [16, 32, 64, 128]
     assert entry(project)["point"]["TILE"] == 64
 
 

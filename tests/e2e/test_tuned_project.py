@@ -13,10 +13,10 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tilec import build as building
-from tilec.compiler.cache import Cache
-from tilec.compiler.events import SilentObserver
+from tilec.compile.cache import Cache
+from tilec.compile.events import SilentObserver
+from tilec.compile.project import digest_of, open_project
 from tilec.frontends.base import ToolSearch
-from tilec.project import digest_of, open_project
 from tilec_runtime import Device, Module, load
 from tilec_runtime.bundle.tuning import record_text
 from tilec_runtime.model.arch import Target

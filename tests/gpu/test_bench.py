@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from tilec.bench.device import LaunchSubject
 from tilec.bench.libraries import CupyLibrary
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.rivals import function_of, read_rival
-from tilec.bench.statistics import median
 from tilec_runtime import _driver, load
 from tilec_runtime.errors import MissingError
 from tilec_runtime.memory import DeviceBuffer

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.compare import compare, tolerance_for
+from tilec.case.device import ModuleDevice
+from tilec.case.inputs import make_inputs
+from tilec.case.run import arguments_on
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
-from tilec.project import open_project
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.compare import compare, tolerance_for
-from tilec.runner.device import ModuleDevice
-from tilec.runner.inputs import make_inputs
-from tilec.runner.run import arguments_on
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.devices import driver_of
 from tilec_runtime.load import load

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tilec.case.cases import expand_cases
+from tilec.case.device import ModuleDevice
+from tilec.case.reference import References
+from tilec.case.run import run_cases
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
-from tilec.project import open_project
-from tilec.runner.cases import expand_cases
-from tilec.runner.device import ModuleDevice
-from tilec.runner.reference import References
-from tilec.runner.run import run_cases
 from tilec_runtime import Module, errors, load
 from tilec_runtime._driver import driver
 from tilec_runtime.bundle.read import Bundle

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.conftest import ROOT
+from tilec.case.tools import find_outside_tool
 from tilec.frontends.base import ToolSearch
-from tilec.runner.tools import find_outside_tool
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location, ToolchainError
 from tilec_runtime.model.arch import Target

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec.compiler.cache import Cache
-from tilec.compiler.keys import KeyMaker, explain_change
+from tilec.compile.cache import Cache
+from tilec.compile.keys import KeyMaker, explain_change
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target

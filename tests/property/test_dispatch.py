@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.dispatch_cases import Cut, arguments, check_choice, cut
 from tilec.build import BuildRequest, build
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec_runtime import Device, Module, load
 from tilec_runtime.errors import AliasError, LayoutError
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilec.build import BuildRequest, build
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec_runtime import Module, load, use_device
 from tilec_runtime.errors import RequirementError
 

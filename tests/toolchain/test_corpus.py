@@ -11,7 +11,7 @@ from tests.corpus.recorded import Recorded
 from tests.corpus.tolerances import TOLERANCES
 from tests.corpus.write import entries, write
 from tests.e2e.harness import Cli, environment
-from tilec.runner.device import ModuleDevice
+from tilec.case.device import ModuleDevice
 
 pytestmark = pytest.mark.toolchain
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.toolchain.cuda_jobs import write
 from tilec.build import BuildRequest, build
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import BuildError, CompileError, ManifestError
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tilec.build import BuildRequest, plan_only
-from tilec.compiler.events import SilentObserver
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.reference import References
+from tilec.case.run import run_case
+from tilec.compile.events import SilentObserver
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.plan import Plan
-from tilec.project import open_project
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.reference import References
-from tilec.runner.run import run_case
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 pytestmark = pytest.mark.toolchain

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import SAMPLE, frontend, job, vectors
-from tilec.compiler.fatbin import write_fatbin
+from tilec.compile.fatbin import write_fatbin
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import require
 from tilec_runtime.errors import CompileError, UsageError

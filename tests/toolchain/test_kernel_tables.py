@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilec.build import BuildRequest, plan_only
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec_runtime.bundle.tuning import read_record
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.table import look_up, same_point

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilec import build
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.errors import CompileError
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
 from tilec.build import BuildRequest, plan_only
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec.frontends.tile import api, compiler
 from tilec.frontends.tools import run, sass
 from tilec.frontends.tools.packages import files_digest

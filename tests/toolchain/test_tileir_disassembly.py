@@ -17,7 +17,7 @@ from tests.toolchain.tile_disassembly import Places, canonical, disassemble, pla
 from tests.toolchain.tile_jobs import frontend
 from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
-from tilec.compiler.events import SilentObserver
+from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api as api
 from tilec.frontends.tools.search import find_tool

@@ -169,7 +169,7 @@ def test_an_error_of_a_step_ends_its_loop() -> None:
 
 def test_the_large_project_has_a_hundred_kernels_and_seven_hundred_images(tmp_path: Path) -> None:
     from tilec.build import BuildRequest, plan_only
-    from tilec.compiler.events import SilentObserver
+    from tilec.compile.events import SilentObserver
 
     large_package.write(tmp_path, 100)
     plan = plan_only(BuildRequest(manifest_path=tmp_path / "tilec.toml"), SilentObserver())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilec.case.cases import expand_cases
+from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
-from tilec.project import open_project
-from tilec.runner.cases import expand_cases
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.model.digest import sha256
 

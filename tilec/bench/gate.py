@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
+from statistics import median
 
-from tilec.bench.statistics import CONFIDENCE, Interval, median, series_interval
+from tilec.bench.statistics import CONFIDENCE, Interval, series_interval
 
 # Part by which a median has to be another one before that is worth a word.
 LIMIT = 0.05

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Protocol
 
-from tilec.bench.statistics import CONFIDENCE, Comparison, Summary, compare_pairs, median, series_interval, summarize
+from tilec.bench.statistics import CONFIDENCE, Comparison, Summary, compare_pairs, series_interval, summarize
 
 Clock = Callable[[], float]
 

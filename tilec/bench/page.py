@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.bench.plot import INSTALL, can_plot, group_plots, roofline
 from tilec.bench.report import CaseBench
-from tilec.bench.series import Group, groups_of
+from tilec.bench.series import Group, groups_of, rows_of
 from tilec.bench.work import Ceilings
 from tilec.package.pages import page_environment, page_policy, page_style
 
@@ -55,16 +55,7 @@ def render(report: Report, *, time_text: Callable[[float], str]) -> bytes:
 
 
 def _shown(group: Group, ceilings: Ceilings | None, time_text: Callable[[float], str], *, plots: bool) -> dict[str, Any]:
-    """Return what the template shows of a group: its plots, and a table of its points, variants the fastest first."""
-    if group.sweep:
-        rows = [
-            (value, line.label, time_text(spot.seconds), "" if spot.rate is None else f"{spot.rate:.4g} {group.unit}")
-            for value in group.values
-            for line in group.lines
-            if (spot := line.at(value)) is not None
-        ]
-        images = group_plots(group, ceilings) if plots else []
-        return {"title": f"{group.base} by {group.sweep}", "heads": (group.sweep, "", "time", "rate"), "rows": rows, "images": images}
-    ranked = sorted((line.points[0].seconds, line.label) for line in group.lines if not line.rival)
-    rows = [(label, time_text(seconds), f"{seconds / ranked[0][0]:.2f}x", "") for seconds, label in ranked]
-    return {"title": f"{group.base} by variant", "heads": ("variant", "time", "to the fastest", ""), "rows": rows, "images": []}
+    """Return what the template shows of a group: its plots and its table."""
+    heads, rows = rows_of(group, time_text)
+    images = group_plots(group, ceilings) if plots and group.sweep else []
+    return {"title": f"{group.base} by {group.sweep or 'variant'}", "heads": heads, "rows": rows, "images": images}

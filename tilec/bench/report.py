@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from tilec.bench.ceilings import ceilings_json
 from tilec.bench.gate import Change
 from tilec.bench.measure import Measurement
-from tilec.bench.statistics import Interval, median, series_interval
+from tilec.bench.statistics import Interval, series_interval
 from tilec.bench.work import NO_RATES, NO_WORK, Ceilings, Rates, Work
 from tilec_runtime.errors import TilecError
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import median
 
 from tilec.bench.report import CaseBench, Point
-from tilec.bench.statistics import Interval, median, series_interval
+from tilec.bench.statistics import Interval, series_interval
 from tilec.bench.work import MEMORY_BOUND, Work
 
 GB, TFLOP = "GB/s", "TFLOP/s"
@@ -82,6 +83,26 @@ def _group(base: str, rows: Sequence[tuple[Point, CaseBench]], sweep: str) -> Gr
     made = tuple(Line(label=label, rival=rival, points=tuple(spots)) for (rival, label), spots in ordered if spots)
     values = tuple(dict.fromkeys(point.at for point, _ in rows))
     return Group(base=base, sweep=sweep, values=values, unit=unit, dtype=work.dtype, lines=made)
+
+
+Row = tuple[str, str, str, str]
+
+
+def rows_of(group: Group, time_text: Callable[[float], str]) -> tuple[Row, list[Row]]:
+    """Return a group as a table, its head and its rows: a sweep in its order, variants the fastest first."""
+    if group.sweep:
+        several = len(group.lines) > 1
+        spots = [(value, line.label if several else "", line.at(value)) for value in group.values for line in group.lines]
+        rows = [(value, label, time_text(spot.seconds), rate_text(spot.rate)) for value, label, spot in spots if spot is not None]
+        return (group.sweep, "", "time", group.unit), rows
+    ranked = sorted((line.points[0].seconds, line.label) for line in group.lines if not line.rival)
+    rows = [(label, "", time_text(seconds), f"{seconds / ranked[0][0]:.2f}x") for seconds, label in ranked]
+    return ("variant", "", "time", "to best"), rows
+
+
+def rate_text(rate: float | None) -> str:
+    """A rate with three digits that count; empty for none."""
+    return "" if rate is None else f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def unit_of(work: Work) -> str:

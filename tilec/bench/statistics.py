@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import itertools
 import math
 from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
 
 CONFIDENCE = 0.95
 # A sample is an outlier where it lies further from the median than so many median deviations, scaled as in a normal distribution, and
@@ -83,13 +85,6 @@ def summarize(samples: Sequence[float]) -> Summary:
     )
 
 
-def median(samples: Sequence[float]) -> float:
-    """The middle of the samples, or the mean of the two in the middle."""
-    ordered = sorted(samples)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """An interval that holds the median of whatever the samples come from, by order statistics.
 
@@ -151,27 +146,12 @@ def _alike(samples: Sequence[float]) -> float:
     n = len(samples)
     if n < 8:  # too few to tell
         return 0.0
-    ranks = _ranks(samples)
-    middle = (n - 1) / 2
-    spread = sum((rank - middle) ** 2 for rank in ranks)
+    _, place, counts = np.unique(np.asarray(samples), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts + 1) / 2)[place]  # equal samples share the mean of their ranks
+    off = ranks - (n - 1) / 2
+    spread = float(off @ off)
     if not spread:
         return 0.0
-    together = sum((one - middle) * (other - middle) for one, other in itertools.pairwise(ranks))
     # What is found in n samples is too low by about (1 + 3 r) / n.
-    found = together / spread
+    found = float(off[:-1] @ off[1:]) / spread
     return min(_MOST_ALIKE, found + (1 + 3 * max(found, 0.0)) / n)
-
-
-def _ranks(samples: Sequence[float]) -> list[float]:
-    """Places in the order of size; equal ones share the mean of theirs."""
-    order = sorted(range(len(samples)), key=samples.__getitem__)
-    ranks = [0.0] * len(samples)
-    first = 0
-    while first < len(order):
-        last = first
-        while last + 1 < len(order) and samples[order[last + 1]] == samples[order[first]]:
-            last += 1
-        for place in order[first : last + 1]:
-            ranks[place] = (first + last) / 2
-        first = last + 1
-    return ranks

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilec.compiler.child import own_command
+from tilec.compile.child import own_command
 from tilec_runtime.errors import TilecError
 from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.device import ModuleDevice
+    from tilec.case.cases import BoundCase
+    from tilec.case.device import ModuleDevice
 
 SMALL, UNSET = "small", "unset"  # the case's small sizes; and nothing written to inputs with dist = "empty"
 
@@ -43,11 +43,11 @@ def main() -> int:
 
 
 def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[str]) -> None:
+    from tilec.case.cases import fitting_cases, small_case
+    from tilec.case.device import ModuleDevice
+    from tilec.compile.project import open_project
     from tilec.frontends.base import ToolSearch
     from tilec.inspection.container import open_container
-    from tilec.project import open_project
-    from tilec.runner.cases import fitting_cases, small_case
-    from tilec.runner.device import ModuleDevice
     from tilec_runtime import _driver
     from tilec_runtime.load import load
 
@@ -70,8 +70,8 @@ def _arguments(case: BoundCase, device: ModuleDevice, *, unset: bool) -> dict[st
     """Return the arguments of the launch; with `unset`, inputs with dist = "empty" are allocated and never written."""
     import numpy as np
 
-    from tilec.runner.inputs import make_inputs
-    from tilec.runner.run import arguments_on
+    from tilec.case.inputs import make_inputs
+    from tilec.case.run import arguments_on
 
     inputs = make_inputs(case)
     empty = {item.name for item in case.inputs if item.dist == "empty" and item.shape is not None} if unset else set()

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilec.bench.cases import planned_work
 from tilec.bench.work import NO_WORK, Work
+from tilec.case.chains import axes_of
+from tilec.case.inputs import planned_inputs
 from tilec.cli.app import App
-from tilec.cli.bench_flow import planned_work
 from tilec.cli.bench_show import amount_text
 from tilec.cli.cases import absence, kernels_of, package_json
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, cells, columns, count_text, hanging, plural, table, terminal_width
-from tilec.cli.taken import taken
 from tilec.inspection.occupancy import residency
-from tilec.runner.chains import axes_of
-from tilec.runner.inputs import planned_inputs
+from tilec.inspection.why import taken
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.arch import TargetKind
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
     from tilec.cli.cases import Opened
     from tilec.manifest.types import Manifest
-    from tilec.runner.cases import BoundCase
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.errors import NoDeviceError
     from tilec_runtime.model.image import ImageInfo

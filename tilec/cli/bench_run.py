@@ -10,36 +10,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilec.bench import saved as saved_files
+from tilec.bench.cases import PRECISE, Bench, BenchOptions, check_rivals
 from tilec.bench.gate import LIMIT, Standing
 from tilec.bench.measure import MeasureOptions
+from tilec.bench.place import DevicePlace, Place
+from tilec.bench.points import all_variants, forgiven, swept_cases
 from tilec.bench.report import CaseBench, Point, Setting, bench_json
 from tilec.bench.saved import Saved, SavedCase, read_saved, require_comparable, write_saved
+from tilec.case.overrides import parse_overrides
+from tilec.case.selection import parse_expression
+from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
-from tilec.cli.bench_flow import PRECISE, Bench, BenchOptions, check_rivals
-from tilec.cli.bench_html import write_report
-from tilec.cli.bench_place import DevicePlace, Place
 from tilec.cli.bench_plan import show_plan
-from tilec.cli.bench_show import Table, end_lines, head_lines, markdown
-from tilec.cli.bench_sweep import all_variants, forgiven, plot_lines, swept_cases
+from tilec.cli.bench_show import Table, end_lines, head_lines, markdown, plot_lines, write_report
 from tilec.cli.cases import Wish, absence, check_wish, chosen_cases, open_bundle, open_project, package_json
 from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.cli.tables import fitted, terminal_width
-from tilec.compiler.state import WorkDir
-from tilec.runner.overrides import parse_overrides
-from tilec.runner.selection import parse_expression
-from tilec.runner.sweeps import Sweep, parse_sweep, refused_point, settings_at
+from tilec.compile.state import WorkDir
 from tilec_runtime.bundle.atomic import atomic_write, output_error
 from tilec_runtime.bundle.place import private_root
 from tilec_runtime.errors import NoDeviceError, UsageError
 from tilec_runtime.load import load
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
     from tilec.cli.bench import Given
     from tilec.cli.cases import Opened
+    from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import click
 
 from tilec.bench.gate import Change, Standing
 from tilec.bench.measure import Measurement
+from tilec.bench.page import Report, render
+from tilec.bench.plot import INSTALL, can_plot
 from tilec.bench.report import CaseBench, Point, RivalResult, Setting
 from tilec.bench.saved import Saved, unlike
-from tilec.bench.statistics import Interval, median, series_interval
+from tilec.bench.series import groups_of, rows_of
+from tilec.bench.statistics import Interval, series_interval
 from tilec.bench.work import Ceilings, Rates
+from tilec.case.cases import BoundCase
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
 from tilec.cli.run_results import skipped_lines
 from tilec.cli.style import style
-from tilec.cli.tables import cells, plural, shorten, terminal_width
+from tilec.cli.tables import bytes_text, cells, columns, plural, shorten, table, terminal_width
 from tilec.cli.tune_show import time_text
-from tilec.runner.cases import BoundCase
+from tilec_runtime.bundle.atomic import atomic_write
 
 # Of names, in so many columns in all; a terminal that is wider leaves them more.
 MOST_WIDTH, WIDTH = 25, 80
@@ -286,3 +294,81 @@ def half_width(found: Measurement) -> str:
 
 def _some(names: Sequence[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
+    """A table of each case with several points: a sweep in its order, beside what it is held against; variants the fastest first.
+
+    Args:
+        results: of a run.
+        sweep: what changes; empty where variants alone do.
+    """
+    for group in groups_of(results, sweep):
+        (first, second, *numbers), rows = rows_of(group, time_text)
+        lead = f">{first}" if group.sweep else f"~{first}"
+        shown = [(lead, 0), *([(f"~{second}", 1)] if any(row[1] for row in rows) else [])]
+        shown += [(f">{title}", place) for place, title in enumerate(numbers, 2) if title]
+        yield ""
+        yield f"{group.base} by {group.sweep or 'variant'}"
+        heads = columns(*(title for title, _ in shown))
+        yield from table(heads, [[row[place] for _, place in shown] for row in rows], width=terminal_width(), indent="  ")
+
+
+PAGE_HEADS = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max", "variant", "held against")
+
+
+def write_report(
+    app: App,
+    path: Path,
+    results: Sequence[CaseBench],
+    *,
+    title: str,
+    ceilings: Ceilings | None,
+    sweep: str,
+    notes: Sequence[str],
+) -> None:
+    """Write the page of a run, whole or not at all.
+
+    Args:
+        app: says that it was written.
+        path: the file.
+        results: of all cases.
+        title: of the page.
+        ceilings: what can be done there at most.
+        sweep: what was swept; empty for nothing.
+        notes: lines of the terminal: where it was measured, and what makes it doubtful.
+
+    Raises:
+        OutputError: the file cannot be written; what was there before is untouched.
+    """
+    report = Report(
+        title=title,
+        ceilings=ceilings,
+        results=results,
+        sweep=sweep,
+        heads=PAGE_HEADS,
+        rows=[_page_row(case) for case in results],
+        notes=[text for line in notes if (text := click.unstyle(line).strip())],
+    )
+    data = render(report, time_text=time_text)
+    with atomic_write(path) as file:
+        file.write(data)
+    app.say(f"wrote {app.show(path)}: {plural(len(results), 'case')}, {bytes_text(len(data))}")
+    if not can_plot():
+        app.note(f"note: {app.show(path)} has tables and no plots: {INSTALL}")
+
+
+def _page_row(case: CaseBench) -> list[str]:
+    if case.measurement is None:
+        what = case.error.what if case.error is not None else case.reason
+        return [case.name, case.status, *[""] * (len(PAGE_HEADS) - 3), what]
+    rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates)]
+    against = "; ".join(map(_page_rival, case.rivals))
+    change = f"{change_text(case.change)}. " if case.change is not None else ""
+    return [case.name, time_text(case.median), half_width(case.measurement), host_text(case.host), *rates, case.variant, change + against]
+
+
+def _page_rival(rival: RivalResult) -> str:
+    if rival.measurement is None or rival.interval is None:
+        return f"{rival.text}: not measured"
+    return f"{rival.text}: {ratio_text(rival.ratio, rival.interval)}"

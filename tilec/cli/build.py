@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tilec.build import BuildRequest
-    from tilec.compiler.keys import Change
-    from tilec.compiler.stamp import Untouched
+    from tilec.compile.keys import Change
+    from tilec.compile.stamp import Untouched
     from tilec_runtime.model.job import Job
 
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
@@ -149,7 +149,7 @@ def untouched(
     app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), profile: str = "release", emit: tuple[str, ...] = ()
 ) -> Untouched | None:
     """Return the last build, if it was asked for the same and nothing was touched since."""
-    from tilec.compiler import stamp
+    from tilec.compile import stamp
 
     manifest, settings = app.manifest_path(), app.settings
     places = (settings.cuda_home, settings.path)
@@ -232,7 +232,7 @@ def _build(app: App, request: BuildRequest) -> None:
 
 def _last_build(request: BuildRequest) -> int:
     """When the last build put its outputs in place, in nanoseconds; 0 where none did."""
-    from tilec.compiler.state import ENDED, NAME
+    from tilec.compile.state import ENDED, NAME
 
     try:
         return (request.manifest_path.parent / NAME / ENDED).stat().st_mtime_ns

@@ -10,7 +10,7 @@ from tilec.cli.app import App, examples, json_option
 from tilec_runtime.errors import UsageError
 
 if TYPE_CHECKING:
-    from tilec.compiler.cache import Cache
+    from tilec.compile.cache import Cache
 
 
 @click.group(
@@ -74,7 +74,7 @@ def clear(app: App) -> None:
 
 
 def _open(app: App) -> Cache:
-    from tilec.compiler.cache import Cache
+    from tilec.compile.cache import Cache
 
     settings = app.settings
     if settings.cache_dir is None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilec.cli.app import App
+from tilec.cli.tables import plural
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.case.overrides import Override
+    from tilec.case.selection import Expression
+    from tilec.compile.project import Project
     from tilec.manifest.types import Kernel, Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.overrides import Override
-    from tilec.runner.selection import Expression
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.errors import UsageError
     from tilec_runtime.model.kernel import KernelInfo
@@ -79,7 +80,7 @@ class How:
 
 
 def open_project(app: App) -> Project:
-    from tilec import project
+    from tilec.compile import project
 
     return project.open_project(app.manifest_path(), app.settings.search)
 
@@ -199,8 +200,8 @@ def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
 def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool, how: How) -> Opened:
     """Build what a run needs, aside: of the kernels that are asked for those that a target concerns."""
     from tilec.build import concerned
+    from tilec.case.device import refusal_of
     from tilec.inspection.container import open_container
-    from tilec.runner.device import refusal_of
 
     able = concerned(project, targets)
     asked = kernels_wished(project.manifest, wish)
@@ -261,8 +262,8 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
     Raises:
         UsageError: there are none, or they do not have what is to be changed of them.
     """
-    from tilec.runner.cases import unbuilt_cases
-    from tilec.runner.selection import select_cases
+    from tilec.case.cases import unbuilt_cases
+    from tilec.case.selection import select_cases
     from tilec_runtime.errors import UsageError
 
     assert manifest is not None
@@ -297,7 +298,7 @@ def _of_chains(
     Raises:
         UsageError: a chain is named, and a kernel of it is not in the bundle.
     """
-    from tilec.runner.chains import fitting_chain_cases
+    from tilec.case.chains import fitting_chain_cases
     from tilec_runtime.errors import UsageError
 
     for chain in manifest.chains if wish.chains else ():
@@ -329,8 +330,8 @@ def absence(opened: Opened, case: BoundCase) -> str:
 
 def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
     """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
-    from tilec.runner.cases import expand_cases, fitting_cases
-    from tilec.runner.overrides import overridden
+    from tilec.case.cases import expand_cases, fitting_cases
+    from tilec.case.overrides import overridden
     from tilec_runtime.errors import CaseError, UsageError
 
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
@@ -347,7 +348,7 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
 
 
 def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
-    from tilec.runner.selection import unknown_words
+    from tilec.case.selection import unknown_words
     from tilec_runtime.errors import UsageError
     from tilec_runtime.model.suggest import did_you_mean
 
@@ -366,7 +367,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, ...]:
-    from tilec.runner.arguments import bind_arguments, parse_argument, parse_axis
+    from tilec.case.arguments import bind_arguments, parse_argument, parse_axis
     from tilec_runtime.errors import MissingError, UsageError
     from tilec_runtime.model.suggest import did_you_mean
 
@@ -389,3 +390,63 @@ def package_json(opened: Opened, manifest: Manifest | None) -> dict[str, str | N
         return {"package": package.name, "version": package.version, "bundle": opened.bundle.digest}
     assert manifest is not None  # with --bundle there always is one
     return {"package": manifest.package.name, "version": manifest.package.version, "bundle": None}
+
+
+NO_CASE = "no case"
+NOT_IN_BUNDLE = "not in the bundle"
+ONE_BY_ONE = "compute-sanitizer checks kernels one by one: without --device cuda chains of tile kernels are checked"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Unchecked:
+    """A kernel, a chain or a case (`kind`) that is not checked, with the reason."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+def left_out(manifest: Manifest | None, opened: Opened, wish: Wish, cases: Sequence[BoundCase]) -> tuple[Unchecked, ...]:
+    """Return kernels and chains that no chosen case launches.
+
+    Where the command line chooses cases (`-k`, `--select`, `--case`), only kernels and chains that it
+    names count.
+    """
+    if manifest is None or wish.args:
+        return ()
+    launched = {name for case in cases for name in (case.kernel, *kernels_of(case))}
+    some = bool(wish.select or wish.cases or wish.expression)
+    built = {kernel.name for kernel in opened.bundle.info.kernels} if opened.bundle else set()
+    found = []
+    rows: list[tuple[str, str, bool, tuple[str, ...]]] = [
+        ("kernel", kernel.name, bool(kernel.cases), (kernel.name,)) for kernel in manifest.kernels
+    ]
+    rows += [("chain", chain.name, bool(chain.cases), tuple(step.kernel for step in chain.steps)) for chain in manifest.chains]
+    for kind, name, cased, kernels in rows:
+        if name in launched or (name not in wish.kernels if wish.kernels else some):
+            continue
+        if not cased:
+            found.append(Unchecked(kind=kind, name=name, reason=NO_CASE))
+        elif any(one not in built and one not in opened.absent for one in kernels):
+            found.append(Unchecked(kind=kind, name=name, reason=NOT_IN_BUNDLE))
+        elif kind == "chain" and not wish.chains:
+            found.append(Unchecked(kind=kind, name=name, reason=ONE_BY_ONE))
+    return tuple(found)
+
+
+def unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
+    """How many kernels and chains are not checked, and which: a line for each kind and reason."""
+    if not left:
+        return []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in left:
+        groups.setdefault((one.kind, one.reason), []).append(one.name)
+    kinds = [plural(count, kind) for kind in ("kernel", "chain") if (count := sum(one.kind == kind for one in left))]
+    lines = [f"  {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}" for (kind, reason), names in groups.items()]
+    return [f"left out, and not checked: {' and '.join(kinds)}", *lines]
+
+
+def unchecked_json(left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return all that is not checked as JSON: kernels and chains, then cases of (name, reason)."""
+    cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
+    return [dataclasses.asdict(one) for one in (*left, *cases)]

@@ -52,7 +52,7 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
     from tilec.cli.tables import plural
-    from tilec.compiler.events import SilentObserver
+    from tilec.compile.events import SilentObserver
     from tilec_runtime.errors import BuildError, ManifestError
 
     words = tuple(word.strip() for value in targets for word in value.split(",") if word.strip())
@@ -127,7 +127,7 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
     manifest = plan.manifest
     if not manifest.chains:
         return []
-    from tilec.runner.chains import chain_cases
+    from tilec.case.chains import chain_cases
     from tilec_runtime.errors import CaseError, Diagnostic
 
     planned = {kernel.info.name: kernel.info for kernel in plan.kernels}
@@ -143,8 +143,8 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
 
 def _case_problems(plan: Plan) -> list[Diagnostic]:
     """Cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
-    from tilec.runner.cases import expand_cases
-    from tilec.runner.counting import require_countable
+    from tilec.case.cases import expand_cases
+    from tilec.case.counting import require_countable
     from tilec_runtime.errors import CaseError, Diagnostic
     from tilec_runtime.model.kernel import VariantInfo
 

@@ -40,7 +40,7 @@ def command(app: App, dry_run: bool) -> None:
     Files that were changed since, that tilec did not write, or that lie outside of the project stay. So does the cache: see `tilec cache`.
     """
     from tilec.cli.tables import plural
-    from tilec.compiler.state import WorkDir
+    from tilec.compile.state import WorkDir
 
     manifest_path = app.manifest_path()
     root = manifest_path.parent

@@ -50,7 +50,7 @@ def command(app: App, prefer: str | None) -> int:
 
 def _search(app: App) -> ToolSearch:
     """Where the project at hand looks for tools, and which versions it takes; without a sound project, the usual places and any version."""
-    from tilec.project import open_project
+    from tilec.compile.project import open_project
     from tilec_runtime.errors import UsageError
 
     try:
@@ -113,7 +113,7 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
 
 def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
     """The tools that watch launches from outside: by what they serve, name, path (empty for none), and how to get it."""
-    from tilec.runner.tools import find_outside_tool
+    from tilec.case.tools import find_outside_tool
     from tilec_runtime.errors import ToolchainError
 
     found = {}

@@ -10,7 +10,7 @@ from tilec.cli.style import style
 from tilec_runtime.errors import Diagnostic, Location
 
 if TYPE_CHECKING:
-    from tilec.runner.sanitize import CaseFindings
+    from tilec.case.sanitize import CaseFindings
     from tilec_runtime.tileir.check.findings import Finding
     from tilec_runtime.tileir.ir import Loc
 

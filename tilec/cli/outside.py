@@ -19,9 +19,9 @@ from tilec.cli.complete import completes, gpus, whole_cases
 from tilec_runtime.errors import MissingError, NoDeviceError, OutputError, ToolchainError, UsageError
 
 if TYPE_CHECKING:
+    from tilec.case.cases import BoundCase
+    from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
     from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.seam import DeviceInfo
 
@@ -44,7 +44,7 @@ class Watched:
 
     def symbols(self) -> tuple[str, ...]:
         """Return the entry points that the launch may take."""
-        from tilec.runner.cases import said_axes
+        from tilec.case.cases import said_axes
 
         (kernel,) = (one for one in self.bundle.info.kernels if one.name == self.case.kernel)
         # Where a table or rules choose, a launch may take any point that the case leaves open, and not the default.
@@ -72,7 +72,7 @@ def check_case(project: Project, name: str) -> Wish:
     Raises:
         UsageError: there is no such case, or the name is that of several kernels' or of none.
     """
-    from tilec.runner.cases import unbuilt_cases
+    from tilec.case.cases import unbuilt_cases
     from tilec_runtime.model.suggest import did_you_mean
 
     kernels = {kernel.name: kernel for kernel in project.manifest.kernels}
@@ -110,7 +110,7 @@ def watched_case(
         UsageError: there is no such case, or not one alone.
         MissingError: no tool, no GPU, or nothing for it.
     """
-    from tilec.runner.tools import find_outside_tool
+    from tilec.case.tools import find_outside_tool
 
     project = open_project(app)
     wish = check_case(project, name)
@@ -151,7 +151,7 @@ def report_path(app: App, kind: str, case: str, suffix: str) -> Path:
     Raises:
         OutputError: the folder cannot be made.
     """
-    from tilec.compiler.state import WorkDir
+    from tilec.compile.state import WorkDir
 
     folder = WorkDir(app.manifest_path().parent).file(kind)
     try:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import style
-from tilec.cli.tables import plural, shorten
-from tilec.compiler.events import Done, Failed, Observer, Outcome, SilentObserver
+from tilec.cli.tables import plural
+from tilec.compile.events import Done, Failed, Observer, Outcome, SilentObserver
 from tilec_runtime.foreign import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.live import Live
-
-Clock = Callable[[], float]
-RUNNING_SHOWN = 8
-REFRESH_PER_SECOND = 8
+    from rich.progress import Progress
 
 
 def make_observer(app: App) -> Observer:
@@ -107,39 +99,40 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A bar with what is running below it, redrawn in place; failures and notes scroll by above it."""
+    """A bar with what is running behind it, redrawn in place by rich; failures and notes scroll by above it."""
 
-    def __init__(self, app: App, clock: Clock = time.monotonic) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._tally = Tally()
-        self._running: dict[str, float] = {}
-        self._begin = clock()
-        self._live: Live | None = None
+        self._running: dict[str, None] = {}
+        self._failed = 0
+        self._bar: Progress | None = None
 
     def started(self, total: int, cached: int) -> None:
         """Open the display, unless everything is done already."""
-        self._tally = Tally(total=total, cached=cached)
-        self._begin = self._clock()
         if total <= cached:
             return
-        from rich.live import Live
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
+        rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        running = TextColumn("{task.description}", style="dim", markup=False, table_column=rest)
+        failed = TextColumn("{task.fields[failed]}", style="bold red")
+        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), failed, TimeElapsedColumn(), running)
         console = self._app.console(err=True)
-        self._live = Live(self, console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True, redirect_stdout=False)
-        self._live.start(refresh=True)
+        self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
+        self._task = self._bar.add_task("", total=total, completed=cached, failed="")
+        self._bar.start()
 
     def job_started(self, job_id: str) -> None:
         """Show it as running."""
-        with self._lock:
-            self._running[job_id] = self._clock()
+        self._running[job_id] = None
+        self._show()
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
         """Count it; a failure gets a line that stays."""
-        with self._lock:
-            self._running.pop(job_id, None)
-            self._tally.count(outcome)
+        self._running.pop(job_id, None)
+        self._failed += isinstance(outcome, Failed)
+        self._show(advance=1)
         if isinstance(outcome, Failed):
             self._line(f"failed {job_id}", color="red")
 
@@ -153,76 +146,18 @@ class LiveProgress:
 
     def stop(self) -> None:
         """Close the display; what it showed is cleared."""
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.stop()
+
+    def _show(self, advance: int = 0) -> None:
+        if self._bar is not None:
+            failed = f"{self._failed} failed" if self._failed else ""
+            text = printable(", ".join(self._running))  # the one that runs longest stands first
+            self._bar.update(self._task, advance=advance, description=text, failed=failed)
 
     def _line(self, text: str, color: str = "") -> None:
-        if self._live is not None:
-            self._live.console.print(printable(text), style=color or None, soft_wrap=True)
+        if self._bar is not None:
+            self._bar.console.print(printable(text), style=color or None, soft_wrap=True)
         else:
             self._app.note(style(text, fg=color or None))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
-        """The display as it is now; called by rich's own thread."""
-        from rich.text import Text
-
-        now = self._clock()
-        with self._lock:
-            tally = dataclasses.replace(self._tally)
-            running = sorted(self._running.items(), key=lambda item: (item[1], item[0]))
-        lines = layout(tally, [(name, now - since) for name, since in running], now - self._begin, options.max_width, console.height)
-        styles = {"bar": "cyan", "failed": "bold red", "job": "dim"}
-        for line in lines:
-            text = Text(no_wrap=True, overflow="ellipsis")
-            for part, kind in line:
-                text.append(printable(part), styles.get(kind, ""))
-            yield text
-
-
-def layout(tally: Tally, running: list[tuple[str, float]], elapsed: float, width: int, height: int) -> list[list[tuple[str, str]]]:
-    """The live display as lines of (text, kind) parts that fit `width` columns and less than `height` lines.
-
-    Args:
-        tally: what has happened so far.
-        running: job ids with the seconds they have run, longest first.
-        elapsed: seconds since the build began.
-        width: columns of the terminal.
-        height: lines of the terminal.
-    """
-    parts = [(f"{tally.done}/{tally.total}", "")]
-    details = [(f"{tally.cached} cached", "") if tally.cached else None, (f"{tally.failed} failed", "failed") if tally.failed else None]
-    parts += [part for part in details if part]
-    parts.append((clock_text(elapsed), ""))
-    # What matters most stays longest: the count, then failures, then the clock, then what was cached.
-    for kind in ("cached", ":", "failed"):
-        if _width(parts) > width:
-            parts = [part for part in parts if kind not in part[0]] or parts
-    room = width - _width(parts) - 3
-    head: list[tuple[str, str]] = []
-    if room >= 8:
-        size = min(room, 40)
-        full = size * tally.done // tally.total if tally.total else size
-        head = [("━" * full, "bar"), ("╌" * (size - full), "job"), ("  ", "")]
-    for index, part in enumerate(parts):
-        head += [(" · ", "job")] * (index > 0) + [part]
-    most = max(0, min(RUNNING_SHOWN, height - 3))
-    shown = running[:most]
-    lines = [head]
-    for name, seconds in shown:
-        time_text = f" {seconds:5.1f} s" if width >= 24 else ""
-        lines.append([(f"  {shorten(name, width - len(time_text) - 3)}", ""), (time_text, "job")])
-    if len(shown) < len(running) and most:
-        lines.append([(shorten(f"  and {len(running) - len(shown)} more running", width), "job")])
-    return lines
-
-
-def _width(parts: list[tuple[str, str]]) -> int:
-    return sum(len(text) for text, _ in parts) + 3 * (len(parts) - 1)
-
-
-def clock_text(seconds: float) -> str:
-    """`0:07`, `12:40`, `1:02:03`."""
-    whole = int(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -13,8 +13,8 @@ from tilec.cli.chosen import bundle_options, case_options, set_option
 from tilec.cli.complete import case_names, completes, devices, input_names
 
 if TYPE_CHECKING:
+    from tilec.case.sanitize import Watch
     from tilec.cli.run_flow import RunOptions
-    from tilec.runner.sanitize import Watch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,8 +179,8 @@ def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
     )
     if not (given.expression or given.settings or given.inputs):
         return plain
-    from tilec.runner.overrides import parse_overrides
-    from tilec.runner.selection import parse_expression
+    from tilec.case.overrides import parse_overrides
+    from tilec.case.selection import parse_expression
 
     return dataclasses.replace(
         plain,
@@ -209,6 +209,6 @@ def _options(given: _Given) -> RunOptions:
 
 
 def _watch() -> Watch:
-    from tilec.runner.sanitize import Watch
+    from tilec.case.sanitize import Watch
 
     return Watch()

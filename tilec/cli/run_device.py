@@ -12,8 +12,8 @@ from tilec.cli.style import echo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 
 if TYPE_CHECKING:
+    from tilec.case.sanitize import Watch
     from tilec.manifest.types import Manifest
-    from tilec.runner.sanitize import Watch
     from tilec_runtime.cpu_launch import CpuRun
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
@@ -172,7 +172,7 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
 
     def trace(run: CpuRun) -> None:
         from tilec.cli.findings import Sources
-        from tilec.cli.run_trace import trace_run
+        from tilec.cli.run_results import trace_run
 
         trace_run(run, wish.blocks, Sources(root).line, traced)
 

@@ -11,23 +11,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilec.cli.app import App
-from tilec.cli.cases import Wish, absence, case_of_arguments, chosen_cases, open_bundle, package_json
+from tilec.cli.cases import (
+    Wish,
+    absence,
+    case_of_arguments,
+    chosen_cases,
+    left_out,
+    open_bundle,
+    package_json,
+    unchecked_json,
+    unchecked_lines,
+)
 from tilec.cli.findings import FOUND
 from tilec.cli.run_results import Results, device_line, document, summary
-from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
 
 if TYPE_CHECKING:
-    from tilec.cli.cases import Opened
+    from tilec.case.cases import BoundCase
+    from tilec.case.device import ModuleDevice
+    from tilec.case.inputs import Array
+    from tilec.case.run import CaseResult, RunReport, Save
+    from tilec.case.sanitize import CaseFindings
+    from tilec.cli.cases import Opened, Unchecked
     from tilec.cli.run_device import CpuWish
     from tilec.cli.run_limit import Ended, Limit
-    from tilec.cli.unchecked import Unchecked
+    from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.device import ModuleDevice
-    from tilec.runner.inputs import Array
-    from tilec.runner.run import CaseResult, RunReport, Save
-    from tilec.runner.sanitize import CaseFindings
+    from tilec_runtime.bundle.read import Bundle
     from tilec_runtime.jit import Compiled
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
@@ -70,9 +79,9 @@ class _Done:
 
 def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -> int:
     """Run on every device that is asked for, and give the exit code."""
+    from tilec.case.run import RunReport
     from tilec.cli.run_device import ALL, find_devices
     from tilec.cli.run_limit import Limit
-    from tilec.runner.run import RunReport
 
     manifest = project.manifest if project else None
     if options.save:
@@ -150,7 +159,7 @@ def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
 
 def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDevice | None:
     """What is run, on its device; None where that is nothing."""
-    from tilec.runner.device import ModuleDevice
+    from tilec.case.device import ModuleDevice
     from tilec_runtime.load import load
 
     return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
@@ -158,8 +167,8 @@ def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDe
 
 def _work(manifest: Manifest | None, wish: Wish) -> str:
     """What there is to run, in a message."""
+    from tilec.case.cases import unbuilt_cases
     from tilec.cli.tables import plural
-    from tilec.runner.cases import unbuilt_cases
 
     if manifest is None or wish.args:
         return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
@@ -174,7 +183,7 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
     Raises:
         UsageError: there is none of this name, or more than one.
     """
-    from tilec.runner.selection import select_cases
+    from tilec.case.selection import select_cases
     from tilec_runtime.errors import UsageError
 
     found = select_cases(cases, (name,))
@@ -187,9 +196,9 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
 
 def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase, cpu: CpuWish, traced: list[str]) -> int:
     """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
-    from tilec.runner.cases import small_case
-    from tilec.runner.inputs import make_inputs
-    from tilec.runner.run import arguments_on
+    from tilec.case.cases import small_case
+    from tilec.case.inputs import make_inputs
+    from tilec.case.run import arguments_on
     from tilec_runtime.errors import MissingError
 
     absent = opened.absent.get(case.kernel, "")
@@ -214,12 +223,11 @@ def _run(
     ended: Ended,
 ) -> None:
     """Run the cases on one device that have not ended yet, and print each as it ends."""
+    from tilec.case.chains import device_of
+    from tilec.case.reference import References
+    from tilec.case.repeat import repeat_case
+    from tilec.case.run import CaseResult, run_case
     from tilec.cli.findings import Sources, render_finding
-    from tilec.cli.taken import with_small_told
-    from tilec.runner.chains import device_of
-    from tilec.runner.reference import References
-    from tilec.runner.repeat import repeat_case
-    from tilec.runner.run import CaseResult, run_case
 
     watch, root = options.cpu.watch, manifest.root if manifest else str(app.base)
     if watch is not None and opened.bundle is not None:
@@ -250,12 +258,12 @@ def _run(
             else:
                 result = repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep)
         if opened.bundle is not None:
-            result = with_small_told(result, case, opened.bundle, place.device)
+            result = _with_small_told(result, case, opened.bundle, place.device)
         app.wipe()
         if watch is None:
             end(result)
             continue
-        from tilec.runner.sanitize import watched  # not where nothing is watched: it imports what launching needs not
+        from tilec.case.sanitize import watched  # not where nothing is watched: it imports what launching needs not
 
         ended.results.append(result)
         ended.findings.append(watched(watch, case, result.error))
@@ -302,3 +310,26 @@ def _saver(app: App, folder: Path) -> Save:
         app.detail(f"wrote {app.show(path)}")
 
     return save
+
+
+def _with_small_told(result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo) -> CaseResult:
+    """A result that says so where the case's `small`, which was compared, takes another variant than its `shape`, which is measured."""
+    from tilec.case.cases import small_case
+    from tilec.case.inputs import planned_inputs
+    from tilec.inspection.why import taken
+    from tilec_runtime.errors import TilecError
+
+    if not result.outputs or case.steps or not any(item.small for item in case.inputs):
+        return result
+    try:
+        sizes = [planned_inputs(one) for one in (small_case(case), case)]
+    except TilecError:  # of what was not run
+        return result
+    info, names = bundle.kernel(case.kernel), [param.name for param in case.params]
+    compared, measured = (
+        taken(bundle, info, {name: env[name] for name in names if name in env}, dict(case.choose), device) for env in sizes
+    )
+    if compared is None or measured is None or compared.id == measured.id:
+        return result
+    note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
+    return dataclasses.replace(result, outputs=tuple(dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs))

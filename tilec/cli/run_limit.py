@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tilec.cli.app import App
-from tilec.compiler.child import own_command
+from tilec.compile.child import own_command
 from tilec_runtime.errors import TilecError
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.device import Call, ModuleDevice
-    from tilec.runner.run import CaseResult
-    from tilec.runner.sanitize import CaseFindings
+    from tilec.case.cases import BoundCase
+    from tilec.case.device import Call, ModuleDevice
+    from tilec.case.run import CaseResult
+    from tilec.case.sanitize import CaseFindings
 
 OPTION = "--continue-from"
 # Seconds after which the case under way is named where no terminal shows it.
@@ -127,7 +127,7 @@ def _words(words: tuple[str, ...], state: int) -> list[str]:
 
 def _result(case: BoundCase, device: ModuleDevice, seconds: float) -> CaseResult:
     """The result of a case that hangs."""
-    from tilec.runner.run import CaseResult
+    from tilec.case.run import CaseResult
 
     launches = device.launching
     if launches:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec.cli.app import App
 from tilec.cli.failures import located_text
-from tilec.cli.run_difference import difference_lines
 from tilec.cli.style import style
-from tilec.cli.tables import FLEX_LEAST, plural, shorten, terminal_width
+from tilec.cli.tables import FLEX_LEAST, Cell, columns, plural, shorten, table, terminal_width
+from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.run import CaseResult, OutputResult, Repeats, RunReport
-    from tilec.runner.sanitize import CaseFindings
+    from tilec.case.cases import BoundCase
+    from tilec.case.difference import Bin, Element
+    from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
+    from tilec.case.sanitize import CaseFindings
+    from tilec.cli.findings import SourceLine
+    from tilec_runtime.cpu_launch import CpuRun
     from tilec_runtime.jit import Compiled
     from tilec_runtime.seam_types import DeviceInfo
 
@@ -55,7 +58,7 @@ class Results:
 
     def print(self, result: CaseResult, *, suspect: bool = False) -> None:
         """One case; `suspect` says that its launch was watched, and is not right even where its results are."""
-        from tilec.runner.chains import chain_text
+        from tilec.case.chains import chain_text
 
         app = self._app
         word, tint = FOUND if suspect and result.status in ("passed", "ran") else TINTS[result.status]
@@ -123,7 +126,7 @@ def document(
     device: DeviceInfo, report: RunReport, *, findings: Sequence[CaseFindings] | None, compiled: Sequence[Compiled] = ()
 ) -> dict[str, Any]:
     """The run on one device as JSON values; `findings` are those of `--check`, `compiled` the images that were compiled at load."""
-    from tilec.runner.report import to_json
+    from tilec.case.report import to_json
 
     shown: dict[str, Any] = {"kind": "cpu" if device.interprets else "cuda", "name": device.name}
     if device.interprets is None:
@@ -139,3 +142,81 @@ def document(
 def device_line(device: DeviceInfo) -> str:
     """What stands over the results on one of several devices."""
     return style("the cpu device" if device.interprets else f"cuda:{device.ordinal}, {device.name}", bold=True)
+
+
+WINDOW_HEADS = columns("", "~index", ">got", ">expected", ">error", ">ulp")
+BIN_HEADS = columns(">|got - expected|", ">elements", ">off", "")
+BAR = 24
+# Digits that tell every number of so many bits from its neighbours.
+DIGITS = {64: 17, 32: 9, 16: 5, 8: 3, 4: 2}
+
+
+def difference_lines(output: OutputResult, width: int | None) -> list[str]:
+    """The window and the histogram of an output that is off; none for one that is not.
+
+    Args:
+        output: of a case.
+        width: of the terminal, less what stands in front of the lines; None where nothing needs to fit.
+    """
+    found = output.difference
+    if found is None:
+        return []
+    first = output.comparison.first_index
+    rows = [_element(output, one, first=one.index == first) for one in found.window]
+    lines = table(WINDOW_HEADS, rows, width=width and width - 2)
+    most = max(one.count for one in found.histogram)
+    return [*lines, *table(BIN_HEADS, [_bin(one, most) for one in found.histogram], width=width and width - 2)]
+
+
+def _element(output: OutputResult, one: Element, *, first: bool) -> list[Cell]:
+    index = f"{output.name}[{', '.join(map(str, one.index))}]"
+    digits = DIGITS[DTYPES[output.dtype].bits]
+    texts = [_number(one.got, digits), _number(one.expected, digits), f"{one.error:.3g}", _count(one.ulp)]
+    mark = ">" if first else " "
+    return [mark, index, *texts] if one.ok else [(mark, "red"), (index, "red"), *((text, "red") for text in texts)]
+
+
+def _bin(one: Bin, most: int) -> list[Cell]:
+    bar = "#" * max(1, round(BAR * one.count / most)) if one.count else ""
+    return [one.label, str(one.count), (str(one.off), "red") if one.off else "0", (bar, "red") if one.off else bar]
+
+
+def _number(value: float, digits: int) -> str:
+    if isinstance(value, int):  # a bool or an integer
+        return str(value)
+    return f"{value:.{digits}g}"
+
+
+def _count(ulp: int | None) -> str:
+    if ulp is None:
+        return "-"
+    return str(ulp) if ulp < 10**7 else f"{float(ulp):.1e}"
+
+
+def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: SourceLine, say: Callable[[str], None]) -> None:
+    """Run these blocks of a launch, and no others.
+
+    Args:
+        run: the launch.
+        blocks: their places in the grid.
+        source: gives a line of a file.
+        say: takes each line as it comes: what the kernel is given, the block, then a line of the source wherever it changes, with its
+            operations under it.
+    """
+    from tilec_runtime.tileir.trace import step
+
+    block: tuple[int, int, int] | None = None
+    place: tuple[str, int] | None = None
+    with step(run.program, run.arguments, run.grid, run.memory, blocks, run.options) as stepper:
+        say(style(f"parameters of {run.kernel}", bold=True))
+        for number, (value, held) in enumerate(stepper.parameters()):
+            say(f"    %{value.index} = {run.slots[number] if run.slots else f'argument {number}'}  -> {held}")
+        for executed in stepper:
+            if executed.block != block:
+                block, place = executed.block, None
+                say(style(f"block {block} of grid {run.grid}, {run.kernel}", bold=True))
+            here = executed.location
+            if here is not None and (here.file, here.line) != place:
+                place = here.file, here.line
+                say(f"{here.file}:{here.line}: {style(source(here.file, here.line).strip(), fg='cyan')}".rstrip())
+            say(f"    {str(executed).removeprefix(f'{here}: ')}")

@@ -15,14 +15,13 @@ from tilec.cli.findings import FOUND
 from tilec.cli.style import style
 
 if TYPE_CHECKING:
-    from tilec.cli.cases import Opened, Wish
+    from tilec.case.cases import BoundCase
+    from tilec.case.sanitize import CaseFindings, SanitizeOptions
+    from tilec.cli.cases import Opened, Unchecked, Wish
     from tilec.cli.findings import Sources
     from tilec.cli.outside import Watched
-    from tilec.cli.unchecked import Unchecked
+    from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
-    from tilec.project import Project
-    from tilec.runner.cases import BoundCase
-    from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 
 NOTHING_TO_CHECK = 3
 STEPS = 1_000_000
@@ -121,10 +120,9 @@ def command(
     On a GPU (--device cuda) kernels of all languages run under NVIDIA's compute-sanitizer, each case in a process of its own for each
     of its tools. Without --bundle they are built aside for the GPU at hand, with source lines in their code.
     """
-    from tilec.cli.cases import Wish, check_wish, chosen_cases, open_bundle, open_project
-    from tilec.cli.unchecked import left_out
-    from tilec.runner.sanitize import SanitizeOptions
-    from tilec.runner.selection import parse_expression
+    from tilec.case.sanitize import SanitizeOptions
+    from tilec.case.selection import parse_expression
+    from tilec.cli.cases import Wish, check_wish, chosen_cases, left_out, open_bundle, open_project
 
     _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile})
     wish = Wish(
@@ -174,10 +172,9 @@ def sanitize(
     """Check cases, show what is found and what is `left` out, and give the exit code."""
     from pathlib import Path
 
-    from tilec.cli.cases import absence, package_json
+    from tilec.case.sanitize import Sanitizer, sanitize_cases, to_json
+    from tilec.cli.cases import absence, package_json, unchecked_json
     from tilec.cli.findings import Sources
-    from tilec.cli.unchecked import unchecked_json
-    from tilec.runner.sanitize import Sanitizer, sanitize_cases, to_json
 
     lines = Sources(Path(manifest.root))
     width = max(len(case.name) for case in cases)
@@ -210,10 +207,9 @@ def _sanitize_on_gpu(
     targets: tuple[str, ...],
 ) -> int:
     """Run each case under compute-sanitizer's tools, which say themselves what they find, and return the exit code."""
-    from tilec.cli.cases import How, absence, chosen_cases, open_bundle, package_json
+    from tilec.case.tools import find_outside_tool
+    from tilec.cli.cases import How, absence, chosen_cases, left_out, open_bundle, package_json, unchecked_json, unchecked_lines
     from tilec.cli.outside import Watched, device_json, gpu_of, own_targets
-    from tilec.cli.unchecked import left_out, unchecked_json, unchecked_lines
-    from tilec.runner.tools import find_outside_tool
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
     gpu = gpu_of(device, "checking with compute-sanitizer")
@@ -294,10 +290,10 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
 
 
 def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
+    from tilec.case.sanitize import CHECKED, NOT_CHECKED
+    from tilec.cli.cases import unchecked_lines
     from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
-    from tilec.cli.unchecked import unchecked_lines
-    from tilec.runner.sanitize import CHECKED, NOT_CHECKED
 
     counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
     names = {

@@ -14,7 +14,7 @@ from tilec_runtime.errors import Diagnostic
 
 if TYPE_CHECKING:
     from tilec.build import BuildResult
-    from tilec.compiler.outputs import Output
+    from tilec.compile.outputs import Output
     from tilec.inspection.report import KernelSummary
 
 HEADS = columns("~kernel", ">variants", ">images", ">regs", ">spills", ">shared", ">stack", ">size")

@@ -119,8 +119,7 @@ def command(
     measured, held against the case's reference, then timed: wrong, failing and hanging ones are noted and passed over. The two best are
     decided side by side. Everything is logged, so that nothing is lost when it is interrupted.
     """
-    from tilec.cli.tune_confirm import confirm_kernel
-    from tilec.cli.tune_flow import Wish, dry_run_kernel, measure_kit, prepare_kernel, tune_kernel
+    from tilec.cli.tune_flow import Wish, confirm_kernel, dry_run_kernel, measure_kit, prepare_kernel, tune_kernel
 
     if confirm and (kits or prepare or dry_run or resume or cases or devices or target):
         raise click.UsageError("--confirm holds a record against the code of now, and measures nothing: give KERNEL, and --record at most")

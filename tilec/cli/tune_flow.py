@@ -10,25 +10,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilec.case.cases import BoundCase
+from tilec.case.reference import References
 from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_no_chain
+from tilec.cli.style import style
 from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
-from tilec.compiler.state import WorkDir
+from tilec.compile.project import Project, open_project
+from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
 from tilec.plan.tuning import cases_digest
-from tilec.project import Project, open_project
-from tilec.runner.cases import BoundCase
-from tilec.runner.reference import References
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
 from tilec.tune.kit import SUFFIX, Kit, read_kit, require_kit, write_kit
 from tilec.tune.log import Header, TrialLog
-from tilec.tune.record import merged, new_record, read_old, write_record
+from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.scratch import scratch
 from tilec.tune.search import Search, require_search
 from tilec.tune.session import CaseResult, Session, SessionOptions, Work
-from tilec.tune.space import Space
+from tilec.tune.space import Point, Space
 from tilec.tune.targets import target_for
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready, Setup
@@ -329,3 +330,35 @@ def _ended(places: Sequence[Workplace]) -> Iterator[None]:
     finally:
         for place in places:
             place.close()
+
+
+def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
+    """Compile what won, and hold it against the code that was measured; the record then knows the kernel as it is."""
+    project, kernel = open_kernel(app, name)
+    path = record_path(app, wish, kernel, project.manifest)
+    shown = app.show(path)
+    old = read_old(path, shown)
+    if old is None or old.kernel != name:
+        what = f"there is no record {shown}" if old is None else f"{shown} is the record of kernel {old.kernel!r}"
+        raise UsageError(f"{what}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one")
+    codes: dict[tuple[str, Point], str] = {}
+    facts: Facts | None = None
+    with scratch(folder_of(project, name)) as own:
+        for target in dict.fromkeys(str(device.target) for device in old.devices):
+            points = [entry.point for device in old.devices if str(device.target) == target for entry in device.entries]
+            with Foundry(
+                make_request(app, workers=wish.jobs), name, target, own / target, Display(app, wish.clock), project=project
+            ) as foundry:
+                facts = foundry.facts
+                known = [point for point in dict.fromkeys(points) if any(variant.axes == point for variant in facts.info.variants)]
+                made = foundry.make(known)
+                codes.update({(target, point): code_of(made[point].variants) if point in made else "" for point in points})
+    app.wipe()
+    if facts is None:
+        raise UsageError(f"{shown} has no entries: there is nothing to confirm", fix=f"`tilec tune {name}` measures some")
+    changed = write_record(path, confirmed(old, facts, codes, shown))
+    entries = sum(len(device.entries) for device in old.devices)
+    count = "1 entry" if entries == 1 else f"{entries} entries"
+    word = "confirmed" if changed else "unchanged"
+    app.say(f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured")
+    return {"kernel": name, "ok": True, "record": str(path), "changed": changed, "entries": entries}

@@ -13,13 +13,14 @@ from tilec.bench.statistics import Summary
 from tilec.cli.app import App
 from tilec.cli.style import style
 from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
-from tilec.compiler.events import Outcome
+from tilec.compile.codec import encode
+from tilec.compile.events import Outcome
 from tilec.manifest.types import Budget, Kernel
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.prune import cost_of, identity, refusal
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, Space, point_text
-from tilec.tune.trial import Trial, to_line
+from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.tuning import Status, TuningRecord
@@ -282,6 +283,6 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
         "runoff": {"ratio": runoff.ratio, "interval": [runoff.interval.low, runoff.interval.high], "verdict": runoff.verdict.name.lower()}
         if runoff
         else None,
-        "candidates": [to_line(trial) for trial in result.trials],
+        "candidates": [{**encode(trial), "point": dict(trial.point)} for trial in result.trials],
         "untried": result.untried,
     }

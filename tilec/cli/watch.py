@@ -16,7 +16,7 @@ import click
 from tilec.cli.app import App, examples
 from tilec.cli.complete import completes, project_kernels, whole_cases
 from tilec.cli.style import style
-from tilec.compiler.child import own_command
+from tilec.compile.child import own_command
 from tilec_runtime.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
@@ -163,7 +163,7 @@ def changes(
 
 def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
     """Return what the files of a project are like now; the user's cache tells which others the last build read."""
-    from tilec.compiler.stamp import files_read
+    from tilec.compile.stamp import files_read
 
     sources: dict[str, Status] = {}
     for place, folders, files in os.walk(root):

@@ -11,7 +11,7 @@ from typing import Any
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu_driver import cpu_driver
-from tilec_runtime.errors import NoImageError, UsageError
+from tilec_runtime.errors import NoImageError, TilecError, UsageError
 from tilec_runtime.launch import Launcher
 from tilec_runtime.layout import TensorFacts, settled_stride
 from tilec_runtime.load import site_on
@@ -230,3 +230,14 @@ def _whole(text: str, noun: str, listed: str) -> tuple[int, ...]:
     if not all(part.isdecimal() and len(part) < 19 for part in parts):
         raise UsageError(f"{text!r}: each {noun} is a whole number, and [{listed}] are not")
     return tuple(map(int, parts))
+
+
+def taken(bundle: Bundle, info: KernelInfo, inputs: Mapping[str, Any], chosen: Mapping[str, Any], device: DeviceInfo) -> VariantInfo | None:
+    """What a launch takes by rules, table and facts on a device; None where it is refused."""
+    given: dict[str, Any] = {p.name: bytes(p.size) for p in info.params if p.kind is ParamKind.STRUCT}
+    for place, (name, value) in enumerate(inputs.items(), 1):
+        given[name] = described(value.shape, value.dtype, device, place=place) if hasattr(value, "shape") else value
+    try:
+        return taken_variant(bundle, info.name, {**given, **chosen}, device)
+    except TilecError:
+        return None

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from tilec.compiler.outputs import Output, place_of
+from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError

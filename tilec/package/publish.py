@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec.compiler.events import Done
-from tilec.compiler.fatbin import write_fatbin
-from tilec.compiler.outputs import Output, place_of
+from tilec.compile.events import Done
+from tilec.compile.fatbin import write_fatbin
+from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
 from tilec.package.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
 from tilec.package.render import render_package

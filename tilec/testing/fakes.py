@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilec.compiler.events import Outcome
+from tilec.compile.events import Outcome
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.run import run_tool
 from tilec_runtime.errors import CompileError, Diagnostic, Location

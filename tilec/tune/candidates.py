@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tilec.assemble import bundle_info
 from tilec.build import BuildRequest
-from tilec.compiler.cache import Cache
-from tilec.compiler.events import Done, Failed, Observer, SilentObserver
-from tilec.compiler.execute import KeyedJob, Pool
-from tilec.compiler.keys import KeyMaker, inputs_digest
-from tilec.compiler.state import WorkDir
+from tilec.compile.assemble import bundle_info
+from tilec.compile.cache import Cache
+from tilec.compile.events import Done, Failed, Observer, SilentObserver
+from tilec.compile.execute import KeyedJob, Pool
+from tilec.compile.keys import KeyMaker, inputs_digest
+from tilec.compile.project import Project, declare, digest_of, open_project
+from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel
 from tilec.plan import Plan, make_plan
-from tilec.project import Project, declare, digest_of, open_project
 from tilec.tune.space import Point
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import UsageError

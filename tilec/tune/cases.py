@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tilec.case.cases import BoundCase, expand_cases, small_case
+from tilec.case.counting import require_countable
+from tilec.case.inputs import make_inputs, planned_inputs
+from tilec.case.reference import References
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel
-from tilec.runner.cases import BoundCase, expand_cases, small_case
-from tilec.runner.counting import require_countable
-from tilec.runner.inputs import make_inputs, planned_inputs
-from tilec.runner.reference import References
 from tilec.tune.space import Space, space_of
 from tilec.tune.worker import write_expected
 from tilec_runtime.errors import CaseError, ExpressionError, UsageError

@@ -10,10 +10,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tilec.tune.trial import Trial, from_line, to_line
+from tilec.compile.codec import encode
+from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import OutputError, UsageError
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,7 @@ class TrialLog:
         for number, row in enumerate(found[1:], 2):
             try:
                 trials.append(from_line(row))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+            except ValueError as error:
                 raise self._damaged(number, f"it is no trial ({error})") from error
         return tuple(trials)
 
@@ -93,7 +94,7 @@ class TrialLog:
                 self.path.replace(self.path.with_suffix(".old"))
             self._file = self.path.open("ab")
             if not keep:
-                self._append({"log": VERSION, **dataclasses.asdict(header)})
+                self._append({"log": VERSION, **encode(header)})
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -104,7 +105,7 @@ class TrialLog:
             OutputError: it cannot be written.
         """
         try:
-            self._append(to_line(trial))
+            self._append(encode(trial))
         except OSError as error:
             raise self._unwritable(error) from error
 

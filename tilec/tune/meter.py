@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tilec.bench.clocks import Clocks, uuid_of
 from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import ClockReading
-from tilec.runner.cases import BoundCase
+from tilec.case.cases import BoundCase
 from tilec.tune.wire import MeterSpec
 from tilec_runtime.load import Module
 from tilec_runtime.model.kernel import VariantInfo

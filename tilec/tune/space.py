@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tilec.runner.cases import Axes, BoundCase, said_axes
+from tilec.case.cases import Axes, BoundCase, said_axes
 from tilec_runtime.errors import CaseError, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo

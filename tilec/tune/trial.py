@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
-from tilec.tune.space import Point, point_of
+from tilec.compile.codec import decode
+from tilec.tune.space import Point
 from tilec_runtime.model.tuning import Status
 
 Range = tuple[int, int]
@@ -59,30 +59,14 @@ class Trial:
         return self.summary.median
 
 
-def to_line(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON values; what has its default is left out."""
-    row: dict[str, Any] = {"case": trial.case, "point": dict(trial.point), "status": trial.status.value}
-    for field in dataclasses.fields(trial)[3:]:
-        value = getattr(trial, field.name)
-        if value != field.default:
-            row[field.name] = list(value) if isinstance(value, tuple) else value
-    return row
-
-
-def from_line(row: Mapping[str, Any]) -> Trial:
-    """A trial out of JSON values.
+def from_line(row: Any) -> Trial:
+    """Return the trial of a line of the log, which `encode` made.
 
     Raises:
-        ValueError, TypeError, KeyError: it is none.
+        ValueError: it is none.
     """
-    plain = dict(row)
-    case, point, status = plain.pop("case"), plain.pop("point"), Status(plain.pop("status"))
-    for name in ("samples", "held_back"):
-        plain[name] = tuple(plain.get(name, ()))
-    for name in ("sm", "memory"):
-        plain[name] = None if plain.get(name) is None else tuple(plain[name])
-    trial = Trial(case=case, point=point_of(point), status=status, **plain)
-    if trial.measured == (not trial.samples) or (not trial.measured and not trial.reason) or not isinstance(case, str):
+    trial = decode(Trial, row)
+    if trial.measured == (not trial.samples) or (not trial.measured and not trial.reason):
         raise ValueError("a trial is measured and has samples, or has a reason")
     if trial.samples:
         summarize(trial.samples)

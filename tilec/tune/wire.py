@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.bench.measure import Measurement, MeasureOptions
-from tilec.runner.cases import BoundCase
+from tilec.case.cases import BoundCase
 from tilec_runtime.errors import TilecError
 from tilec_runtime.model.tuning import Status
 from tilec_runtime.seam_types import DeviceInfo

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from tilec.bench.measure import measure, measure_pair
-from tilec.compiler import wire as frames
-from tilec.runner.cases import BoundCase, small_case
-from tilec.runner.compare import compare, tolerance_for
-from tilec.runner.device import ModuleDevice
-from tilec.runner.inputs import Array, Value, make_inputs, numpy_dtype
-from tilec.runner.run import arguments_on
+from tilec.case.cases import BoundCase, small_case
+from tilec.case.compare import compare, tolerance_for
+from tilec.case.device import ModuleDevice
+from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
+from tilec.case.run import arguments_on
+from tilec.compile import wire as frames
 from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
 from tilec_runtime.bundle.read import Bundle

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilec.compiler import wire as frames
-from tilec.compiler.process import WorkerProcess
+from tilec.compile import wire as frames
+from tilec.compile.process import WorkerProcess
 from tilec.tune import wire
 from tilec_runtime.errors import NoDeviceError, ToolchainError
 from tilec_runtime.model.tuning import Status

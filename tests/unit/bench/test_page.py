@@ -69,7 +69,7 @@ def test_a_sweep_is_two_plots_and_a_table() -> None:
     assert tree.all("h2") == [f"g{HOSTILE} by n", "Roofline", "All measurements"]
     assert len(images(REPORT)) == 3
     cells = tree.all("td")
-    assert cells[:8] == ["1", HOSTILE, "1.01 us", "396 TFLOP/s", "1", f"torch:{HOSTILE}", "2.02 us", "198 TFLOP/s"]
+    assert cells[:8] == ["1", HOSTILE, "1.01 us", "396", "1", f"torch:{HOSTILE}", "2.02 us", "198"]
     assert cells[-2:] == [HOSTILE, "1 us"]
 
 
@@ -102,7 +102,7 @@ def test_variants_are_bars_the_fastest_first() -> None:
     rows = [measured(f"g BM={size}", 1e-6 * size, Point(base="g", variant=f"BM={size}")) for size in (64, 32)]
     tree = tree_of(dataclasses.replace(REPORT, results=rows, sweep="", ceilings=None, rows=[]))
     assert tree.all("h2") == ["g by variant", "All measurements"]
-    assert tree.all("td") == ["BM=32", "32.32 us", "1.00x", "", "BM=64", "64.64 us", "2.00x", ""]
+    assert tree.all("td") == ["BM=32", "", "32.32 us", "1.00x", "BM=64", "", "64.64 us", "2.00x"]
 
 
 def test_without_work_there_are_times_alone() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import median
 
 import pytest
 
-from tilec.bench.statistics import Verdict, compare_pairs, median, median_interval, summarize
+from tilec.bench.statistics import Verdict, compare_pairs, median_interval, summarize
 
 
 def test_the_median_of_an_even_number_lies_between_the_two_in_the_middle() -> None:

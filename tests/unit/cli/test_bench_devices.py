@@ -13,9 +13,9 @@ import pytest
 
 from tests.bench_samples import BENCH, CASE, HEAD
 from tests.runtime_samples import ADD, IMAGES
+from tilec.bench import place as bench_place
 from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
-from tilec.cli import bench_place
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import _driver
 from tilec_runtime.bundle.write import write_bundle
@@ -177,13 +177,12 @@ def test_on_a_device_that_cannot_run_a_step_a_chain_is_skipped(cli: Any, project
     assert "skipped twice: add: it is a CUDA C++ kernel" in ran.out
 
 
-SWEPT = """\
-
+SWEPT = """
 add/odd by n
-     n       time      GB/s
-  1003    50.0 us      0.24  ███████▍
-  2006    50.0 us      0.48  ██████████████▋
-  4112    50.0 us      0.99  ██████████████████████████████
+     n     time   GB/s
+  1003  50.0 us  0.241
+  2006  50.0 us  0.481
+  4112  50.0 us  0.987
 """
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.bench_samples import app
 from tests.runtime_samples import TENSOR, bundle_of, image, kernel
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.chains import chain_cases
+from tilec.case.inputs import planned_inputs
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.cases import Opened
 from tilec.manifest.load import load_text
-from tilec.runner.cases import BoundCase, expand_cases
-from tilec.runner.chains import chain_cases
-from tilec.runner.inputs import planned_inputs
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param
 from tilec_runtime.model.table import DispatchRule

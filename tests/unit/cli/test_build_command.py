@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.bundle_samples import Sample
-from tilec.compiler.keys import Change
-from tilec.compiler.outputs import Output
+from tilec.compile.keys import Change
+from tilec.compile.outputs import Output
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources

@@ -22,12 +22,12 @@ from tests.tune_samples import A, B, C, kernel_with, planned
 from tests.unit.cli import test_bench_devices, test_build_command, test_clean, test_doctor_and_cache, test_tune_command
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
+from tilec.bench.points import swept_cases
+from tilec.case.overrides import overridden, parse_overrides
+from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
 from tilec.cli.bench_run import Files
-from tilec.cli.bench_sweep import swept_cases
 from tilec.manifest.types import Case
-from tilec.runner.overrides import overridden, parse_overrides
-from tilec.runner.sweeps import parse_sweep, settings_at
 from tilec.tune.cases import spaces_of
 from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location

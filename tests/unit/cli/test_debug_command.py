@@ -101,8 +101,8 @@ def test_command_lines_that_are_off(debug, folder: Path, args: tuple[str, ...], 
 
 
 def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
+    from tilec.case.tools import find_outside_tool
     from tilec.frontends.base import ToolSearch
-    from tilec.runner.tools import find_outside_tool
     from tilec_runtime.errors import ToolchainError
 
     search = ToolSearch(path="/nowhere", cuda_home=str(tmp_path / "home"))

@@ -49,7 +49,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ToolchainError("ncu not found", fix="install it")
         return f"/opt/{name}"
 
-    monkeypatch.setattr("tilec.runner.tools.find_outside_tool", find)
+    monkeypatch.setattr("tilec.case.tools.find_outside_tool", find)
 
 
 NAMES = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "tileiras", "nvcc")
@@ -159,7 +159,7 @@ def test_doctor_says_that_compute_sanitizer_is_for_gpus(cli, full, monkeypatch: 
     def find(name: str, _search: ToolSearch) -> str:
         raise ToolchainError(f"{name} not found", fix=f"get {name}")
 
-    monkeypatch.setattr("tilec.runner.tools.find_outside_tool", find)
+    monkeypatch.setattr("tilec.case.tools.find_outside_tool", find)
     lines = cli("doctor").out.splitlines()
     assert "sanitize needs compute-sanitizer for --device cuda, which is not here" in lines
     assert "  sanitize  get compute-sanitizer" in lines
@@ -251,7 +251,7 @@ def test_doctor_sees_a_cache_that_is_a_file(cli, full, tmp_path: Path) -> None:
 
 
 def fill(root: Path) -> None:
-    from tilec.compiler.cache import Cache
+    from tilec.compile.cache import Cache
 
     cache = Cache(root, note=print)
     for i in range(3):

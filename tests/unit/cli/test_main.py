@@ -152,7 +152,7 @@ def test_ctrl_c_with_json_is_one_document(cli, monkeypatch) -> None:
     def press() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilec.project.open_project", lambda *_: press())
+    monkeypatch.setattr("tilec.compile.project.open_project", lambda *_: press())
     monkeypatch.setattr("tilec.cli.app.App.manifest_path", lambda app: app.base)
     done = cli("run", "--json")
     assert (done.code, done.err.strip()) == (130, "interrupted")

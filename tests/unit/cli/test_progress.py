@@ -4,14 +4,13 @@ import io
 import sys
 
 import click
-import pytest
 
 from tilec.cli import progress
 from tilec.cli.app import App
-from tilec.cli.progress import LiveProgress, PlainProgress, Tally, layout
+from tilec.cli.progress import LiveProgress, PlainProgress
 from tilec.cli.settings import read_settings
-from tilec.compiler.blob import Blob
-from tilec.compiler.events import Done, Failed, SilentObserver
+from tilec.compile.blob import Blob
+from tilec.compile.events import Done, Failed, SilentObserver
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
@@ -27,53 +26,6 @@ FAILED = Failed(error=CompileError("no"))
 
 def make_app(tmp_path, **kwargs: object) -> App:
     return App(settings=read_settings({}, tmp_path), **kwargs)  # type: ignore[arg-type]
-
-
-def rendered(tally: Tally, running: list[tuple[str, float]], elapsed: float, width: int, height: int = 24) -> list[str]:
-    return ["".join(text for text, _ in line) for line in layout(tally, running, elapsed, width, height)]
-
-
-RUNNING = [("gemm-f16-BM128-BN128-BK64-sm_100", 12.34), ("softmax-f32-sm_80", 0.4)]
-
-
-def test_layout_on_a_wide_terminal() -> None:
-    assert rendered(Tally(total=60, cached=12, compiled=15, failed=1), RUNNING, 67, 80) == [
-        "━━━━━━━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  28/60 · 12 cached · 1 failed · 1:07",
-        "  gemm-f16-BM128-BN128-BK64-sm_100  12.3 s",
-        "  softmax-f32-sm_80   0.4 s",
-    ]
-
-
-@pytest.mark.parametrize("width", range(12, 130))
-def test_layout_fits_any_width(width: int) -> None:
-    for tally in (Tally(total=10_000, cached=5000, compiled=1234, failed=7), Tally(total=1), Tally()):
-        lines = rendered(tally, RUNNING, 3723, width)
-        assert max(map(len, lines)) <= width
-
-
-def test_layout_drops_the_least_first() -> None:
-    tally = Tally(total=60, cached=12, compiled=15, failed=1)
-    assert rendered(tally, [], 7, 38) == ["28/60 · 12 cached · 1 failed · 0:07"]
-    assert rendered(tally, [], 7, 26) == ["28/60 · 1 failed · 0:07"]
-    assert rendered(tally, [], 7, 20) == ["28/60 · 1 failed"]
-
-
-def test_layout_fits_low_terminals() -> None:
-    many = [(f"job-{i}", float(i)) for i in range(40)]
-    assert len(rendered(Tally(total=50), many, 0, 80)) == 10
-    assert rendered(Tally(total=50), many, 0, 80)[-1] == "  and 32 more running"
-    assert len(rendered(Tally(total=50), many, 0, 80, height=6)) == 5
-    assert len(rendered(Tally(total=50), many, 0, 80, height=2)) == 1
-
-
-def test_a_finished_bar_is_full_and_an_unfinished_one_is_not() -> None:
-    assert "╌" not in rendered(Tally(total=3, compiled=3), [], 0, 80)[0]
-    assert "╌" in rendered(Tally(total=1000, compiled=999), [], 0, 80)[0]
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (7.9, "0:07"), (760, "12:40"), (3723, "1:02:03")])
-def test_clock(seconds: float, text: str) -> None:
-    assert progress.clock_text(seconds) == text
 
 
 def test_plain_lines(tmp_path, capsys) -> None:
@@ -118,8 +70,7 @@ def test_live_display_clears_itself_and_keeps_failures(tmp_path, monkeypatch) ->
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    ticks = iter(range(1000))
-    shown = LiveProgress(make_app(tmp_path), clock=lambda: float(next(ticks)))
+    shown = LiveProgress(make_app(tmp_path))
     shown.started(2, 0)
     shown.job_started("a-sm_80")
     shown.job_finished("a-sm_80", FAILED)
@@ -131,7 +82,7 @@ def test_live_display_clears_itself_and_keeps_failures(tmp_path, monkeypatch) ->
     text = click.unstyle(terminal.getvalue())
     assert "failed a-sm_80" in text
     assert "note: a cache entry was damaged" in text
-    assert "0/2 · " in text
+    assert "0/2" in text
     # The cursor was hidden and is shown again, and the display's own lines were erased.
     assert terminal.getvalue().count("\x1b[?25l") == terminal.getvalue().count("\x1b[?25h") == 1
     assert "\x1b[2K" in terminal.getvalue()
@@ -140,7 +91,7 @@ def test_live_display_clears_itself_and_keeps_failures(tmp_path, monkeypatch) ->
 def test_live_display_of_nothing_draws_nothing_and_needs_no_rich(tmp_path, monkeypatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setitem(sys.modules, "rich.live", None)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
     shown = LiveProgress(make_app(tmp_path))
     shown.started(5, 5)
     shown.note("left out")

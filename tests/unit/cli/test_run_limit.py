@@ -10,11 +10,11 @@ import pytest
 
 from tests.cpu_samples import ADD, device
 from tests.waiting import PATIENCE, joined
+from tilec.case.chains import chain_cases, device_of
+from tilec.case.device import ModuleDevice
 from tilec.cli.run_limit import _result
 from tilec.manifest.chains import parse_step
 from tilec.manifest.types import Case, Chain, Input
-from tilec.runner.chains import chain_cases, device_of
-from tilec.runner.device import ModuleDevice
 from tilec_runtime.cpu_launch import CpuRun
 from tilec_runtime.errors import LaunchError
 from tilec_runtime.memory import DeviceBuffer

@@ -12,17 +12,17 @@ from tests.bench_samples import app, bound
 from tests.bench_samples import manifest as planned_manifest
 from tests.bundle_samples import write_sample
 from tests.conftest import Golden
+from tests.unit.case import test_run_command
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES
-from tests.unit.runner import test_run_command
 from tests.watched_project import driver, write_project, write_tool
+from tilec.case.device import refusal_of
+from tilec.case.sanitize import CaseFindings, SanitizeOptions
 from tilec.cli import watch as watching
 from tilec.cli.cases import Opened
 from tilec.cli.main import COMMANDS
 from tilec.cli.main import run as tilec
 from tilec.cli.sanitize import sanitize as show_checked
-from tilec.runner.device import refusal_of
-from tilec.runner.sanitize import CaseFindings, SanitizeOptions
 from tilec_runtime import _driver
 from tilec_runtime.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.tileir.ir import Loc
@@ -71,7 +71,7 @@ def sanitize(scene: Scene) -> str:
             on_result(result)
         return tuple(planned)
 
-    scene.fixture("monkeypatch").setattr("tilec.runner.sanitize.sanitize_cases", checked)
+    scene.fixture("monkeypatch").setattr("tilec.case.sanitize.sanitize_cases", checked)
     show_checked(app(scene.folder), Opened(bundle=None), (first, second), SanitizeOptions(), found)
     return str(scene.capsys.readouterr().out)
 
@@ -162,9 +162,7 @@ def _watched(scene: Scene) -> None:
     patch = scene.fixture("monkeypatch")
     patch.setattr(_driver, "driver", lambda: fake)
     patch.setattr("tilec.frontends.tools.search._wheel_roots", list)
-    patch.setattr(
-        "tilec.runner.tools._PLACES", {name: (f"usr/local/cuda/bin/{name}",) for name in ("ncu", "cuda-gdb", "compute-sanitizer")}
-    )
+    patch.setattr("tilec.case.tools._PLACES", {name: (f"usr/local/cuda/bin/{name}",) for name in ("ncu", "cuda-gdb", "compute-sanitizer")})
 
 
 def _with_tools(scene: Scene, *words: str) -> str:

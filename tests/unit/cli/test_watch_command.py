@@ -12,8 +12,8 @@ import pytest
 from tilec.cli import watch as module
 from tilec.cli.main import run
 from tilec.cli.watch import Snapshot, changes, snapshot, watch
-from tilec.compiler.cache import Cache
-from tilec.compiler.stamp import record_key
+from tilec.compile.cache import Cache
+from tilec.compile.stamp import record_key
 from tilec.package.marks import is_written, signed
 
 

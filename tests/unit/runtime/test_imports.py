@@ -27,7 +27,7 @@ module.add(z, x, y, alpha=2.0, stream=3)
 module["add"](z, x, y, stream=3)
 assert [launch.arguments[4] for launch in driver.launches] == [1.0, 2.0, 1.0]
 banned = {"click", "rich", "jinja2", "tomli", "tomllib", "cuda", "cuda.core", "cuda.bindings", "numpy", "torch", "hypothesis"}
-build_half = ("manifest", "frontends", "plan", "compiler", "package", "build", "cli", "lang", "inspection", "runner")
+build_half = ("manifest", "frontends", "plan", "compile", "package", "build", "cli", "lang", "inspection", "case")
 house = tuple(f"tilec.{room}" for room in build_half)
 print(sorted(name for name in sys.modules if name in banned or name.startswith(house)))
 """

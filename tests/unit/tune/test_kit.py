@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.runtime_samples import ADD, IMAGES, bundle_of
-from tilec.runner.cases import expand_cases
+from tilec.case.cases import expand_cases
 from tilec.tune import worker
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.cases import Prepared

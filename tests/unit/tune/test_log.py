@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tilec.compile.codec import encode
 from tilec.tune.log import Header, TrialLog
-from tilec.tune.trial import Trial, from_line, to_line
+from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.tuning import Status
 
@@ -52,7 +53,7 @@ def write(path: Path, *trials: Trial) -> TrialLog:
 
 @pytest.mark.parametrize("trial", [MEASURED, WRONG])
 def test_a_trial_comes_back_as_it_was(trial: Trial) -> None:
-    back = from_line(to_line(trial))
+    back = from_line(encode(trial))
     assert back == trial
     assert [type(value) for _, value in back.point] == [type(value) for _, value in trial.point]
 
@@ -95,10 +96,13 @@ def summed(line: bytes, old: bytes, new: bytes) -> bytes:
         (lambda lines: [lines[0], b"{}", *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
         (lambda lines: [lines[0], lines[1].replace(b"0.0011", b"0.0012"), *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
         (lambda lines: [lines[0], summed(lines[1], b"0.0011", b'"x"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
-        (lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]], "'fine' is not a valid Status"),
+        (lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]], "Invalid enum value 'fine'"),
         (lambda lines: [lines[0], summed(lines[1], b'"effort"', b'"other"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
-        (lambda lines: [lines[0], summed(lines[2], b'"reason"', b'"variant"'), *lines[2:]], "is measured and has samples, or has a reason"),
-        (lambda lines: [lines[0].replace(b'"log":2', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 2"),
+        (
+            lambda lines: [lines[0], summed(lines[2], b'"c[0] is 1, expected 2"', b'""'), *lines[2:]],
+            "is measured and has samples, or has a reason",
+        ),
+        (lambda lines: [lines[0].replace(b'"log":3', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 3"),
         (lambda lines: [], "is empty"),
     ],
 )

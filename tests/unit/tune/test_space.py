@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from tests.tune_samples import A, B, C, kernel_with
+from tilec.case.cases import expand_cases
+from tilec.case.reference import References
 from tilec.manifest.types import Case
-from tilec.runner.cases import expand_cases
-from tilec.runner.reference import References
 from tilec.tune.cases import file_name, prepare_case, spaces_of
 from tilec.tune.space import at_point, point_text, space_of
 from tilec_runtime.errors import CaseError, UsageError

@@ -12,8 +12,8 @@ import pytest
 
 from tests.runtime_samples import ADD, IMAGES, bundle_of
 from tilec.bench.measure import MeasureOptions
+from tilec.case.cases import bind, small_case
 from tilec.manifest.types import Case, Input
-from tilec.runner.cases import bind, small_case
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec.tune import meter, wire, worker
 from tilec_runtime.bundle.write import write_bundle

@@ -178,7 +178,7 @@ driver = FakeDriver(kernels={{i.symbol: FakeKernel(abi=v.abi) for k in info.kern
 with use_device(Device(0, driver=driver)):
     for op in (api.zeros(3), api.full(3, 1.5), api.arange(9), api.eye(3), api.rand(5), api.randn(5), api.convert(api.ones(3), "f16")):
         op.sync()
-build_half = ("manifest", "frontends", "plan", "compiler", "package", "build", "cli", "lang", "inspection", "runner", "tileir")
+build_half = ("manifest", "frontends", "plan", "compile", "package", "build", "cli", "lang", "inspection", "case", "tileir")
 house = tuple(f"tilec.{{room}}" for room in build_half)
 banned = {{"numpy", "ml_dtypes", "cuda", "torch"}}
 print(sorted(n for n in sys.modules if n in banned or n.startswith(house)))

@@ -1,0 +1,90 @@
+"""What a command line changes of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.case.conftest import case, info, kernel, made, tensor
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.inputs import make_inputs
+from tilec.case.overrides import overridden, parse_overrides
+from tilec.manifest.types import Input
+from tilec_runtime.errors import UsageError
+from tilec_runtime.model.signature import Param, ParamKind
+
+ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
+COUNT = Param(name="n", kind=ParamKind.SCALAR, dtype="i32")
+POINTS = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})
+ADD = info(tensor("z", out=True), tensor("x"), COUNT, ALPHA, points=POINTS, default={"VEC": 1})
+CASES = kernel(case("small", made("x", 8, dist="ones"), made("z", "x.shape[0]", dist="empty"), Input(name="n", value=8)))
+
+
+def bound(*settings: str, inputs: tuple[str, ...] = (), cwd: Path = Path()) -> tuple[BoundCase, ...]:
+    changed, files = overridden(CASES, ADD, parse_overrides(settings, inputs, cwd=cwd))
+    return expand_cases(changed, ADD, files=files)
+
+
+def test_scalars_shapes_tensors_and_axes() -> None:
+    one, two = bound("n=0x10", "alpha=2.5", "x=[12]")
+    assert (one.name, two.name) == ("add/small[f16]", "add/small[f32]")
+    made_of = make_inputs(two)
+    assert (made_of["n"], made_of["alpha"], made_of["x"].tolist()) == (16, 2.5, [1.0] * 12)  # type: ignore[union-attr]
+    assert made_of["z"].shape == (12,), "what depends on it follows"  # type: ignore[union-attr]
+    (only,) = bound("VEC=4")
+    assert (only.name, only.choose, only.variants) == ("add/small[f32]", (("VEC", 4),), ("2",))
+    (only,) = bound("x=f16[3]:zeros")
+    assert (only.name, make_inputs(only)["x"].tolist()) == ("add/small", [0.0] * 3)  # type: ignore[union-attr]
+    (only,) = bound("T=f32")
+    assert dict(only.axes)["T"] == "f32"
+
+
+def test_inputs_from_files(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", weights=np.arange(5, dtype=np.float32))
+    (only,) = bound(inputs=("x=d.npz:weights",), cwd=tmp_path)
+    made_of = make_inputs(only)
+    assert made_of["x"].tolist() == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
+    assert made_of["z"].shape == (5,)  # type: ignore[union-attr]
+    assert dict(only.axes)["T"] == "f32", "its dtype settles the axis"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("n",), "--set 'n' is not NAME=VALUE"),
+        (("n=",), "--set 'n=' is not NAME=VALUE"),
+        (("1n=3",), "--set '1n=3' is not NAME=VALUE"),
+        (("alhpa=3",), "--set alhpa=3: kernel add has no parameter or axis 'alhpa'; did you mean 'alpha'"),
+        (("q=3",), "kernel add has no parameter or axis 'q'; it has z, x, n, alpha, T, VEC"),
+        (("n=3", "n=4"), "--set n=3: n is given more than once"),
+        (("n=big",), "--set n=big: 'big' is no number, and add takes i32 for n"),
+        (("n=true",), "--set n=true: 'true' is no number, and add takes i32 for n"),
+        (("n=2.5",), "--set n=2.5: 2.5 is no whole number, and add takes i32 for n"),
+        (("n=nan",), "--set n=nan: nan is no whole number"),
+        (("n=3000000000",), "--set n=3000000000: 3000000000 does not fit i32, which holds -2147483648 to 2147483647"),
+        (("x=3",), "--set x=3: add takes a tensor for x"),
+        (("x=[4,]",), "--set x=[4,]: an extent is missing in [4,]"),
+        (("x=f23[4]",), "--set x=f23[4]: unknown dtype 'f23'; did you mean 'f32'"),
+        (("VEC=2",), "--set 'VEC=2': VEC was built for 1, 4"),
+        (("x=a.npy",), "--set 'x=a.npy': an array from a file is an input"),
+    ],
+)
+def test_settings_that_do_not_fit(settings: tuple[str, ...], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        bound(*settings)
+    assert words in str(caught.value)
+
+
+def test_inputs_that_do_not_fit(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3, np.float32))
+    for text, words in (
+        ("x=3", "'3' names no file of an array"),
+        ("x=b.npy", "b.npy cannot be read: No such file or directory"),
+        ("n=a.npy", "kernel add has no tensor 'n'; it has z, x"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            bound(inputs=(text,), cwd=tmp_path)
+        assert words in str(caught.value)
+        assert str(caught.value).startswith(f"--input {text}: ")

@@ -1,0 +1,423 @@
+"""Checking cases: what comes of launches whose results depend on order, fault, or are several; kernels are Python here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD, F32, I32, PTR
+from tests.runtime_samples import bundle_of
+from tests.unit.case.conftest import case, kernel, made
+from tests.unit.tileir.build import TOKEN, Builder, program
+from tilec.case import sanitize
+from tilec.case.cases import BoundCase, expand_cases
+from tilec.case.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched
+from tilec.manifest.types import Tolerance
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError, Location
+from tilec_runtime.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.tileir.execute import Options
+from tilec_runtime.tileir.frame import Frame, Launch
+from tilec_runtime.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec_runtime.tileir.layout import LAYOUTS
+from tilec_runtime.tileir.limits import stopped
+from tilec_runtime.tileir.memory import Memory, Region
+from tilec_runtime.tileir.observe import Access, AccessKind
+from tilec_runtime.tileir.program import Program
+from tilec_runtime.tileir.undetermined import Garbage
+
+TYPES = (PTR, PTR, PTR, I32, F32)
+Work = Callable[[CpuRun], None]
+Check = Callable[..., CaseFindings]
+DEFAULT = SanitizeOptions()
+
+
+def of_program(*, atomic: bool) -> Program:
+    """A kernel that writes z; it is not run, but looked at for what it may write, and how."""
+
+    def fill(b: Builder, z: Value, *_: Value) -> None:
+        b.op("store_ptr_tko", {"destination": z, "value": b.constant(1.0, Scalar.F32)}, TOKEN, {"order": MemoryOrder.WEAK})
+        if atomic:
+            attributes = {"mode": AtomicMode.ADDF, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
+            b.op("atomic_rmw_tko", {"pointers": z, "value": b.constant(1.0, Scalar.F32)}, [F32, TOKEN], attributes)
+        b.ret()
+
+    return program(TYPES, fill, name="add")
+
+
+def numbers(run: CpuRun) -> np.ndarray:
+    found: np.ndarray = run.regions["z"].data.view("f4")
+    return found
+
+
+def bound(size: int = 300, **more: Any) -> BoundCase:
+    inputs = (made("z", size, dtype="f32", dist="empty"), made("x", size, dtype="f32"), made("y", size, dtype="f32", seed=1))
+    (found,) = expand_cases(kernel(case("some", *inputs, **more)), ADD)
+    return found
+
+
+@pytest.fixture
+def sanitizer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sanitizer]:
+    """Makes what checks a kernel that is a Python function."""
+
+    def makes(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT) -> Sanitizer:
+        class Kernels(CpuDriver):
+            def __init__(self, options: CpuOptions) -> None:
+                super().__init__(dataclasses.replace(options, run=work))
+
+            def load_module(self, ordinal: int, data: bytes) -> Any:
+                return data
+
+            def function(self, module: Any, symbol: str) -> Program:
+                return of_program(atomic=atomic)
+
+        monkeypatch.setattr(sanitize, "CpuDriver", Kernels)
+        return Sanitizer(bundle_of(ADD), options)
+
+    return makes
+
+
+@pytest.fixture
+def check(sanitizer: Callable[..., Sanitizer]) -> Check:
+    """Checks one case of such a kernel."""
+
+    def checks(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT, **more: Any) -> CaseFindings:
+        return sanitizer(work, atomic=atomic, options=options).check(bound(**more))
+
+    return checks
+
+
+def test_every_order_is_run_and_blocks_are_counted(check: Check) -> None:
+    seen: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        seen.append((run.options.order, run.options.steps))
+        numbers(run)[:] = 1
+
+    found = check(work, options=SanitizeOptions(orders=("forward", "reverse", 3, 4), steps=77))
+    assert (found.status, found.findings, found.notes) == ("clean", (), ())
+    assert (found.blocks, found.variants) == (2, ("add-any",))
+    assert seen == [("forward", 77), ("reverse", 77), (3, 77), (4, 77)]
+
+
+def test_a_result_that_depends_on_the_order(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 1
+        if run.options.order == "reverse":
+            numbers(run)[7:9] = 2.5
+
+    (found,) = check(work).findings
+    assert found == Finding(
+        kind=FindingKind.ORDER,
+        what="z[7] is 1.0 with blocks in forward order and 2.5 in reverse order",
+        parameter="z",
+        index=(7,),
+        count=2,
+        hint="blocks run in any order on a GPU: the result must not depend on it",
+    )
+
+
+def test_which_nan_a_result_is_does_not_matter(check: Check) -> None:
+    """Processors take the bits of a NaN from one operand or the other."""
+
+    def work(run: CpuRun) -> None:
+        reverse = run.options.order == "reverse"
+        numbers(run)[:] = 1
+        numbers(run)[3:5] = -np.float32(np.nan) if reverse else np.float32(np.nan)
+        numbers(run)[6:8] = np.nan if reverse else 2.0
+
+    (found,) = check(work).findings
+    assert found.what == "z[6] is 2.0 with blocks in forward order and nan in reverse order"
+    assert found.count == 2
+
+
+def test_a_random_order_is_named_by_its_seed(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 2 if run.options.order == 5 else 1
+
+    (found,) = check(work, options=SanitizeOptions(orders=("forward", 5))).findings
+    assert found.what == "z[0] is 1.0 with blocks in forward order and 2.0 in random (5) order"
+
+
+@pytest.mark.parametrize(
+    ("atomic", "off", "tolerance", "findings", "notes"),
+    [
+        (True, 1e-7, (), 0, 1),  # sums of floats differ by rounding
+        (False, 1e-7, (), 1, 0),  # without atomics blocks cannot add up anything
+        (True, 0.5, (), 1, 0),
+        (True, 0.5, (Tolerance(dtype="f32", atol=1.0, rtol=0.0),), 0, 1),  # the case says what rounding may do
+    ],
+)
+def test_rounding_is_a_note(check: Check, atomic: bool, off: float, tolerance: tuple[Tolerance, ...], findings: int, notes: int) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = np.float32(1) + np.float32(off) * (run.options.order == "reverse")
+
+    found = check(work, atomic=atomic, tolerance=tolerance)
+    assert (len(found.findings), len(found.notes)) == (findings, notes)
+    if notes:
+        assert found.notes == ("z differs in its rounding with the order of the blocks, as sums of floats do",)
+        assert found.status == "clean"
+
+
+def test_elements_that_nothing_wrote_are_the_same_in_every_order(check: Check) -> None:
+    """The poison of outputs is NaN, which differs from itself."""
+    assert check(lambda run: None).status == "clean"
+
+
+def fault(run: CpuRun) -> None:
+    place = Location(file="k.py", line=5, column=9)
+    raise FaultError("add: it went wrong", location=place, block=(1, 0, 0), parameter="z", index=(3,), fix="mend it", kernel="add")
+
+
+def test_a_fault_is_a_finding_and_ends_the_case(check: Check) -> None:
+    orders: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        orders.append(run.options.order)
+        fault(run)
+
+    found = check(work)
+    assert orders == ["forward"]
+    (finding,) = found.findings
+    assert (finding.kind, finding.what, finding.block, finding.parameter, finding.index, finding.hint) == (
+        FindingKind.FAULT,
+        "add: it went wrong",
+        (1, 0, 0),
+        "z",
+        (3,),
+        "mend it",
+    )
+    assert finding.as_json()["location"] == {"file": "k.py", "line": 5, "column": 9}
+    assert (found.status, found.error) == ("findings", None)
+
+
+def test_a_bug_of_the_interpreter_is_an_error_and_no_finding(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        raise ZeroDivisionError
+
+    found = check(work)
+    assert (found.status, found.findings) == ("error", ())
+    assert "ZeroDivisionError" in str(found.error)
+
+
+def race(run: CpuRun) -> None:
+    """Tells the checker that two blocks write one element."""
+    assert run.options.observer is not None
+    launch = Launch(kernel="add", grid=(2, 1, 1), memory=run.memory, observer=run.options.observer, output=print, globals={})
+    frame = Frame(launch, np.array([0, 1]))
+    op = next(op for op in run.program.function.walk() if op.name == "store_ptr_tko")
+    access = Access(
+        op=op,
+        frame=frame,
+        region=run.regions["z"],
+        offsets=np.array([[8], [8]]),
+        mask=None,
+        size=4,
+        kind=AccessKind.WRITE,
+        order=MemoryOrder.WEAK,
+        scope=None,
+    )
+    run.options.observer.access(access)
+    numbers(run)[:] = 1
+
+
+def test_findings_before_an_error_stay_and_belong_to_their_case(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        race(run)
+        raise ZeroDivisionError
+
+    found = check(work)
+    assert ([item.kind for item in found.findings], found.status) == ([FindingKind.WRITE_RACE], "findings")
+    assert found.error is not None
+
+
+def test_one_case_leaves_nothing_to_the_next(sanitizer: Callable[..., Sanitizer]) -> None:
+    bad = [True, False, False, False]
+
+    def work(run: CpuRun) -> None:
+        if bad.pop(0):
+            race(run)
+            raise ZeroDivisionError
+
+    both = sanitizer(work)
+    assert both.check(bound()).findings
+    assert both.check(bound()).status == "clean"
+
+
+def test_no_blocks_are_said(check: Check) -> None:
+    (empty,) = check(lambda run: None, size=0).notes
+    assert empty == "the grid has no blocks: there was nothing to check"
+
+
+def test_a_race_in_every_order_is_one_finding(check: Check) -> None:
+    found = check(race)
+    assert [(item.kind, item.index, item.count) for item in found.findings] == [(FindingKind.WRITE_RACE, (2,), 1)]
+
+
+def test_results_as_json(check: Check) -> None:
+    def many(run: CpuRun) -> None:
+        race(run)
+        fault(run)
+
+    def breaks(run: CpuRun) -> None:
+        raise ZeroDivisionError
+
+    document = to_json([check(race), check(many), check(lambda run: None), check(breaks)])
+    assert document["ok"] is False
+    assert document["counts"] == {"clean": 1, "findings": 2, "error": 1, "skipped": 0}
+    assert [len(item["findings"]) for item in document["cases"]] == [1, 2, 0, 0]
+    assert document["cases"][3]["error"]["type"] == "InternalError"
+    assert to_json([check(lambda run: None)])["ok"] is True
+
+
+def test_cases_are_shown_as_they_end(check: Check) -> None:
+    shown: list[str] = []
+
+    class Names:
+        def check(self, item: BoundCase) -> CaseFindings:
+            return CaseFindings(case=item)
+
+    sanitizer: Any = Names()
+    results = sanitize_cases([bound(), bound()], sanitizer, on_result=lambda result: shown.append(result.case.name))
+    assert shown == [result.case.name for result in results] == ["add/some", "add/some"]
+
+
+def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
+    """What `run --check` makes of a case: its kernels are launched once, and its end may be a fault."""
+    watch, item = Watch(), bound()
+    watch.expect(item)
+    regions = {"z": Region.of("z", np.zeros(300, np.float32))}
+    run = CpuRun(
+        kernel="add-any",
+        program=of_program(atomic=False),
+        arguments=(),
+        grid=(2, 1, 1),
+        memory=Memory(regions.values()),
+        regions=regions,
+        options=Options(),
+    )
+    for _ in range(2):
+        race(dataclasses.replace(run, options=Options(observer=watch(run))))
+    first = watched(watch, item, None)
+    assert [found.kind for found in first.findings] == [FindingKind.WRITE_RACE]
+    assert watched(watch, item, None).findings == ()
+    (only,) = watched(watch, item, FaultError("add: it went wrong", kernel="add")).findings
+    assert only.kind is FindingKind.FAULT
+
+
+# --- undetermined elements ----------------------------------------------------------------------------------------------------------
+
+
+def filled(run: CpuRun, number: int, block: int) -> float:
+    """What operation `number` finds beyond the edge in a block: 0, or garbage."""
+    launch = Launch(
+        kernel=run.kernel,
+        grid=run.grid,
+        memory=run.memory,
+        observer=None,
+        output=print,
+        globals={},
+        undetermined=run.options.undetermined,
+    )
+    op = Op(name="load_view_tko", results=(), operands={}, attributes={}, regions=(), loc=Loc("k.py", 10 + number, 4), number=number)
+    garbage = Garbage(op=op, layout=LAYOUTS[Scalar.F32], shape=())
+    return float(garbage.fill(Frame(launch, np.array([block])), run.regions["x"].address)[0])
+
+
+def test_the_operation_and_the_block_at_fault_are_named(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 1
+        filled(run, 0, 0)  # read, and not used
+        numbers(run)[5] += filled(run, 1, 1)
+
+    (found,) = check(work).findings
+    assert found == Finding(
+        kind=FindingKind.UNDETERMINED,
+        what="z[5] depends on elements beyond the edge of x, which the load leaves undetermined: it is 1.0 with 0 there and nan with "
+        "garbage",
+        location=Loc("k.py", 11, 4),
+        block=(1, 0, 0),
+        parameter="x",
+        kernel="add-any",
+        hint="give the load a padding_mode, or choose other values with ct.where before these are used",
+    )
+
+
+def test_a_kernel_that_reads_no_undetermined_element_runs_no_more_than_before(check: Check) -> None:
+    runs: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        runs.append(run.options.undetermined.turn)
+        numbers(run)[:] = 1
+
+    check(work)
+    assert runs == [None] * 3
+
+
+def test_elements_that_change_nothing_are_compared_with_every_fill(check: Check) -> None:
+    runs: list[object] = []
+
+    def work(run: CpuRun) -> None:
+        runs.append(run.options.undetermined.turn)
+        filled(run, 0, 0)
+        numbers(run)[:] = 1
+
+    assert check(work).status == "clean"
+    assert runs == [None, None, None, None, 0, 1, 2, 3, 4]
+
+
+def test_garbage_that_only_meets_garbage_names_both_operations(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 0
+        one, other = filled(run, 0, 0), filled(run, 1, 0)
+        numbers(run)[0] = 1 if one != 0 and other != 0 else 0
+
+    (found,) = check(work).findings
+    assert found.what.endswith(
+        "it is 0.0 with 0 there and 1.0 with garbage; the cause is one of these places, or several together: k.py:10:5, k.py:11:5"
+    )
+    assert (found.location, found.block) == (Loc("k.py", 10, 4), ())
+
+
+def test_a_launch_that_garbage_ends_is_a_finding(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = 1
+        if filled(run, 0, 0) != 0:
+            fault(run)
+
+    (found,) = check(work).findings
+    assert found.kind is FindingKind.UNDETERMINED
+    assert found.what.startswith(
+        "the launch ends because of elements beyond the edge of x, which the load leaves undetermined: add: it went"
+    )
+    assert found.block == (0, 0, 0)
+
+
+def test_the_search_for_the_operation_ends_with_its_passes(check: Check) -> None:
+    asked: list[bool] = []
+
+    def work(run: CpuRun) -> None:
+        numbers(run)[:] = filled(run, 0, 1)
+        stop = run.options.cancelled
+        if run.options.undetermined.site is not None and stop is not None:
+            while not stop():
+                asked.append(True)
+            raise stopped(run.kernel)
+
+    (found,) = check(work, options=SanitizeOptions(steps=50)).findings
+    assert (len(asked), found.kind, found.location, found.block) == (50, FindingKind.UNDETERMINED, Loc("k.py", 10, 4), ())
+
+
+def test_a_launch_that_faults_anyway_is_not_compared(check: Check) -> None:
+    def work(run: CpuRun) -> None:
+        filled(run, 0, 0)
+        fault(run)
+
+    found = check(work)
+    assert [item.kind for item in found.findings] == [FindingKind.FAULT]
+    assert found.notes == ("whether elements that no padding determines change the result was not checked: the launch faults",)

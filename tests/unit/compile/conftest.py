@@ -1,0 +1,116 @@
+"""A project of fake kernels, and pools over it."""
+
+from __future__ import annotations
+
+import os
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilec.compile.cache import Cache
+from tilec.compile.crew import Crew
+from tilec.compile.execute import KeyedJob, Pool
+from tilec.compile.keys import KeyMaker, inputs_digest
+from tilec.frontends.base import ToolSearch
+from tilec.testing.fakes import FakeFrontend, MemoryObserver
+from tilec_runtime.errors import Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+
+FRONTENDS = {"fake": "tilec.testing.fakes:FakeFrontend"}
+PLACE = Location(file="k.fake", line=1, column=8)
+DECL = KernelDecl(name="add", qualified="add", location=PLACE, params=(ParamDecl(name="x", kind="tensor", dtype="f32", location=PLACE),))
+
+
+class Project:
+    """A directory with `k.fake`, a cache, and everything that a pool needs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "k.fake").write_text("kernel add(x: tensor)\n")
+        self.observer = MemoryObserver()
+        self.cache = Cache(root / "cache", note=self.observer.note)
+        self.counter = root / "count.txt"
+
+    def source(self, **options: Any) -> Source:
+        options.setdefault("count", str(self.counter))
+        return Source(root=str(self.root), path="k.fake", options=tuple(sorted(options.items())))
+
+    def job(self, bm: int = 64, *, target: str = "sm_90", timeout: float = 20.0, **options: Any) -> Job:
+        spec = KernelSpec(name="add", language="fake", source=self.source(**options), decl=DECL, symbol="add", params=(), timeout=timeout)
+        return Job(spec=spec, variant=Variant(kernel="add", id=f"add-BM{bm}", axes=(("BM", bm),)), target=Target.parse(target))
+
+    def keyed(self, *jobs: Job, weight: float = 0.0) -> list[KeyedJob]:
+        frontend = FakeFrontend(ToolSearch())
+        found = []
+        for job in jobs:
+            inputs = frontend.inputs(job.spec.source)
+            maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": inputs})
+            found.append(KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs), weight=weight))
+        return found
+
+    def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> Pool:
+        settings: dict[str, Any] = {
+            "frontends": FRONTENDS,
+            "search": ToolSearch(),
+            "cache": self.cache,
+            "workers": workers,
+            "observer": self.observer,
+            "spool": self.root / "spool",
+            "kept": self.root / "kept",
+            "grace": grace,
+        }
+        return Pool(**{**settings, **changes})
+
+    @property
+    def compiled(self) -> list[str]:
+        """The id of every job that a compiler was called for, in any process."""
+        return self.counter.read_text().split() if self.counter.exists() else []
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a worker writes its process id to when it hangs. Its time is over once nobody else is at work: the limits of jobs
+    may be as generous as a slow machine needs.
+    """
+    pids, late, wait = tmp_path / "pids", [0.0], Crew._wait
+
+    def only_one_hangs(crew: Crew) -> bool:
+        text = pids.read_text() if pids.exists() else ""
+        return text.endswith("\n") and not crew._starting and [worker.pid for worker in crew._busy] == [int(text.split()[0])]
+
+    def patiently(crew: Crew, ended: Any, *, at_once: bool = False) -> None:
+        while not at_once and (crew._busy or crew._starting) and not crew._selector.select(0.01):
+            if only_one_hangs(crew):
+                late[0] += 86_400
+                break
+        wait(crew, ended, at_once=at_once)
+
+    monkeypatch.setattr(Crew, "_wait", patiently)
+    monkeypatch.setattr("tilec.compile.crew.time", types.SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]))
+    return pids
+
+
+@pytest.fixture
+def writable_again() -> Iterator[Callable[[Path], None]]:
+    """Takes away the right to write below a directory, until the test ends."""
+    closed: list[Path] = []
+
+    def close(path: Path) -> None:
+        for folder, _, _ in os.walk(path):
+            closed.append(Path(folder))
+            closed[-1].chmod(0o555)
+
+    yield close
+    for path in closed:
+        path.chmod(0o755)

@@ -1,0 +1,71 @@
+"""Images of one variant brought together: they share an argument list, or the build fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runtime_samples import ADD, ADD_ABI, bundle_of, image, slot
+from tilec.compile.assemble import _over_budget, _with_images, never_compiled
+from tilec.manifest.types import Budget
+from tilec_runtime.errors import CompileError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.image import Resources
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.job import Variant
+from tilec_runtime.model.kernel import VariantInfo
+from tilec_runtime.model.signature import AbiSlot
+
+SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
+
+
+def together(*abis: tuple[AbiSlot, ...]) -> Any:
+    targets = ("sm_80", "sm_90", "sm_100")[: len(abis)]
+    variant = Variant(kernel="add", id="add", axes=())
+    jobs = [SimpleNamespace(variant=variant, target=Target.parse(target), hints=()) for target in targets]
+    rows = iter([SimpleNamespace(abi=abi, info=image("add", target)) for abi, target in zip(abis, targets, strict=True)])
+    return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
+
+
+def test_images_share_their_arguments() -> None:
+    (variant,) = together(ADD_ABI, ADD_ABI).variants
+    assert (variant.abi, [str(made.target) for made in variant.images]) == (ADD_ABI, ["sm_80", "sm_90"])
+
+
+def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
+    null = slot("u64", "0")
+    (variant,) = together((*ADD_ABI, null), (*ADD_ABI, SCRATCH), (*ADD_ABI, null)).variants
+    assert variant.abi == (*ADD_ABI, SCRATCH)
+
+
+def test_an_image_that_takes_other_arguments_is_refused() -> None:
+    with pytest.raises(CompileError, match="add: the image for sm_90 takes other arguments than those for other targets") as caught:
+        together(ADD_ABI, (*ADD_ABI, slot("i32", "z.size")))
+    assert (caught.value.kernel, caught.value.target) == ("add", "sm_90")
+
+
+@pytest.mark.parametrize(("debug", "found"), [(False, ["add: registers 72, over the budget of 64"]), (True, [])])
+def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
+    kernel = SimpleNamespace(
+        manifest=SimpleNamespace(budget=Budget(registers=64)),
+        info=SimpleNamespace(name="add"),
+        jobs=[SimpleNamespace(spec=SimpleNamespace(debug=debug))],
+    )
+    done = SimpleNamespace(info=SimpleNamespace(resources=Resources(registers=72), target="sm_90"))
+    errors = _over_budget(kernel, "add", done, lambda _path: None)  # type: ignore[arg-type]
+    assert [error.what for error in errors] == found
+
+
+def test_what_no_gpu_compiles_is_noted_where_nothing_is_said() -> None:
+    images = tuple(image("k", target) for target in ("sm_90", "compute_80", "lto_80", "tileir"))
+    kernel = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),))
+    (note,) = never_compiled(bundle_of(kernel).info)
+    what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
+    assert note == f"compute_80, lto_80: {what}"
+    for said in JitFallback:
+        assert list(never_compiled(bundle_of(dataclasses.replace(kernel, jit=said)).info)) == []
+    cubins = dataclasses.replace(kernel, variants=(dataclasses.replace(kernel.variants[0], images=images[:1]),))
+    assert list(never_compiled(bundle_of(cubins).info)) == []

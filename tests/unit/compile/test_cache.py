@@ -1,0 +1,662 @@
+"""The cache: what it keeps, what it refuses to give back, and that no failure of it is an exception."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE
+from tilec.compile.cache import Cache, Entry, index_row
+from tilec_runtime.bundle import place as places
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import CacheError, Diagnostic, Location
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.image import Image, ImageInfo, Resources
+from tilec_runtime.model.signature import AbiSlot
+
+KEY = hashlib.sha256(b"key").hexdigest()
+OTHER = hashlib.sha256(b"other").hexdigest()
+
+
+def make_image(data: bytes = b"code" * 100) -> Image:
+    info = ImageInfo(
+        target=Target.parse("sm_90a"),
+        digest=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        symbol="add",
+        ptx_isa=(8, 0),
+        cuda=(12, 8),
+        resources=Resources(registers=32, shared=1024),
+        required_block=(128, 1, 1),
+    )
+    abi = (AbiSlot(type="ptr", expr="x.ptr", size=8, align=8), AbiSlot(type="f32", expr="eps", size=4, align=4))
+    warning = Diagnostic(message="unused", severity="warning", location=Location(file="k.cu", line=3, column=1))
+    return Image(info=info, data=data, abi=abi, warnings=(warning,))
+
+
+class Notes(list[str]):
+    def only(self) -> str:
+        assert len(self) == 1, self
+        return self[0]
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, notes: Notes) -> Cache:
+    return Cache(tmp_path / "cache", note=notes.append)
+
+
+def entry_path(cache: Cache, key: str = KEY) -> Path:
+    assert cache.root
+    return Path(store.path_of(cache.root, "images", key))
+
+
+def files(root: Path) -> list[str]:
+    return sorted(p.name for p in root.rglob("*") if p.is_file())
+
+
+def test_gives_back_what_was_put(cache: Cache, notes: Notes) -> None:
+    image = make_image()
+    assert cache.get(KEY) is None
+    blob = cache.put(KEY, image)
+    entry = cache.get(KEY)
+    assert blob
+    assert entry
+    assert (entry.info, entry.abi, entry.warnings) == (image.info, image.abi, image.warnings)
+    assert entry.blob == blob
+    assert blob.read() == image.data
+    assert cache.get(OTHER) is None
+    assert notes == []
+
+
+def test_an_empty_image_is_an_image(cache: Cache) -> None:
+    assert cache.put(KEY, make_image(b""))
+    entry = cache.get(KEY)
+    assert entry
+    assert entry.blob.read() == b""
+
+
+def test_no_absolute_path_is_in_an_entry(cache: Cache, tmp_path: Path) -> None:
+    cache.put(KEY, make_image())
+    cache.put_record("decl", [1])
+    for path in (cache.root or tmp_path).rglob("*"):
+        if path.is_file():
+            assert str(tmp_path).encode() not in path.read_bytes()
+
+
+def test_the_directory_is_tagged_as_a_cache(cache: Cache) -> None:
+    cache.put(KEY, make_image())
+    assert cache.root
+    assert (cache.root / store.FORMAT / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+
+
+def test_equal_abis_are_held_once(cache: Cache) -> None:
+    cache.put(KEY, make_image(b"a"))
+    cache.put(OTHER, make_image(b"b"))
+    one, two = cache.get(KEY), cache.get(OTHER)
+    assert one
+    assert two
+    assert one.abi is two.abi
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "head cut": lambda data: data[:20],
+    "meta cut": lambda data: data[:100],
+    "image cut": lambda data: data[:-1],
+    "longer": lambda data: data + b"x",
+    "magic": lambda data: b"X" + data[1:],
+    "meta bit": lambda data: data[:80] + bytes([data[80] ^ 1]) + data[81:],
+    "image bit": lambda data: data[:-3] + bytes([data[-3] ^ 4]) + data[-2:],
+    "meta length": lambda data: data[:8] + b"\xff\xff\xff\xff" + data[12:],
+    "image length": lambda data: data[:12] + b"\xff" * 8 + data[20:],
+    "zeros": lambda data: bytes(len(data)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_entry_is_removed_reported_and_missed(cache: Cache, notes: Notes, damage) -> None:
+    cache.put(KEY, make_image())
+    path = entry_path(cache)
+    path.write_bytes(damage(path.read_bytes()))
+    assert cache.get(KEY) is None
+    assert notes.only().startswith(f"cache entry {KEY[:12]} was damaged (")
+    assert notes.only().endswith("): it is compiled again")
+    assert not path.exists()
+    assert cache.put(KEY, make_image())
+    assert cache.get(KEY)
+
+
+def test_every_flipped_bit_is_found(cache: Cache) -> None:
+    cache.put(KEY, make_image(b"short"))
+    path = entry_path(cache)
+    good = path.read_bytes()
+    for place in range(len(good)):
+        path.write_bytes(good[:place] + bytes([good[place] ^ 0x10]) + good[place + 1 :])
+        assert cache.get(KEY) is None, place
+
+
+def test_an_entry_under_the_wrong_name_is_damaged(cache: Cache, notes: Notes) -> None:
+    cache.put(KEY, make_image())
+    target = entry_path(cache, OTHER)
+    target.parent.mkdir(exist_ok=True)
+    entry_path(cache).replace(target)
+    assert cache.get(OTHER) is None
+    assert "it belongs to another key" in notes.only()
+
+
+def test_an_entry_of_another_shape_is_damaged(cache: Cache, notes: Notes) -> None:
+    assert cache.root
+    for meta in (b"[]", b"{}", b"null", b'{"key":"' + KEY.encode() + b'","info":3,"abi":"[]","warnings":[]}', b"not json"):
+        store.save(cache.root, "images", KEY, meta, b"")
+        assert cache.get(KEY) is None
+    assert len(notes) >= 3
+
+
+def test_a_blob_that_changed_after_the_look_up_is_an_error(cache: Cache) -> None:
+    blob = cache.put(KEY, make_image())
+    assert blob
+    path = entry_path(cache)
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + b"?")
+    with pytest.raises(CacheError, match="a compiled image is damaged"):
+        blob.read()
+    path.write_bytes(good[:-9])
+    with pytest.raises(CacheError, match="a compiled image is damaged"):
+        blob.read()
+    path.unlink()
+    with pytest.raises(CacheError, match="cannot be read back: No such file"):
+        blob.read()
+
+
+def chmod(mode: int, *parts: str) -> Callable[[Path], None]:
+    return lambda root: (root.joinpath(*parts)).chmod(mode)
+
+
+def given_away(*parts: str) -> Callable[[Path], None]:
+    return lambda root: os.chown(root.joinpath(*parts), 65534, -1)
+
+
+def linked(root: Path) -> None:
+    (root / store.FORMAT).rename(root / "elsewhere")
+    (root / store.FORMAT).symlink_to("elsewhere")
+
+
+EXPOSED = {
+    "everyone writes": (chmod(0o777), "", "may be written by everyone (mode 0777)"),
+    "its group writes": (chmod(0o770), "", "may be written by its group (mode 0770)"),
+    "sticky": (chmod(0o1777), "", "may be written by everyone (mode 1777)"),
+    "another owner": (given_away(), "", "belongs to user 65534, and this is user 0"),
+    "its store": (chmod(0o777, store.FORMAT), f"/{store.FORMAT}", "may be written by everyone (mode 0777)"),
+    "a kind": (chmod(0o775, store.FORMAT, "images"), f"/{store.FORMAT}/images", "may be written by its group (mode 0775)"),
+    "a link": (linked, f"/{store.FORMAT}", "is a symbolic link"),
+}
+
+
+@pytest.mark.parametrize(("expose", "part", "why"), EXPOSED.values(), ids=EXPOSED)
+def test_a_directory_that_others_can_change_is_neither_read_nor_written(
+    cache: Cache, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expose, part: str, why: str
+) -> None:
+    if expose is EXPOSED["another owner"][0] and os.geteuid():
+        pytest.skip("giving a file away needs root")
+    monkeypatch.setattr(places, "_told", set())
+    root = tmp_path / "cache"
+    cache.put(KEY, make_image())
+    cache.put_record("a", 1)
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    expose(root)
+    before = files(root)
+    for path in (root, root, link):
+        again = Cache(path, note=notes.append)
+        assert (again.root, again.get(KEY), again.get_record("a"), again.put(OTHER, make_image(b"new"))) == (None, None, None, None)
+        again.put_record("b", 2)
+    assert files(root) == before
+    told, _ = notes  # once for each path in a process
+    mend = f"{'sudo chown -R 0 ' + str(root) + ' && ' if 'belongs' in why else ''}chmod -R go-w {root} && tilec cache clear"
+    if "link" in why:
+        mend = f"rm {root}{part}"
+    assert told == (
+        f"the cache {root} is neither read nor written, since others may change it: {root}{part} {why}; make it yours and empty it "
+        f"(`{mend}`), name another directory in TILEC_CACHE_DIR, or share this one with TILEC_SHARED_CACHE={root}, "
+        "which uses only what tilec.lock pins"
+    )
+    subprocess.run(mend.removeprefix("sudo ").partition(" && tilec")[0], shell=True, check=True)
+    mended = Cache(root, note=pytest.fail)
+    assert (mended.clear() > 0) != ("link" in why)
+    assert mended.put(KEY, make_image())
+    assert mended.get(KEY)
+
+
+@pytest.mark.parametrize("expose", [lambda path: path.chmod(0o666), lambda path: os.chown(path, 65534, -1)], ids=["mode", "owner"])
+def test_an_entry_that_others_can_change_is_compiled_again(cache: Cache, notes: Notes, expose) -> None:
+    if os.geteuid():
+        pytest.skip("giving a file away needs root")
+    cache.put(KEY, make_image())
+    expose(entry_path(cache))
+    assert cache.get(KEY) is None
+    assert notes.only().startswith(f"cache entry {KEY[:12]} was damaged (its file ")
+    assert not entry_path(cache).exists()
+
+
+def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
+    cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_told", set())
+    for key in (KEY, OTHER):
+        cache.put(key, make_image())
+        cache.put_record(key, 1)
+    for folder in (cache.root or Path()).glob(f"{store.FORMAT}/*/*/"):
+        if folder.is_dir():
+            folder.chmod(0o777)
+    for again in (cache, Cache(cache.root, note=notes.append)):  # of a later build in the same process
+        for key in (KEY, OTHER):
+            assert (again.get(key), again.get_record(key), again.put(key, make_image(b"new"))) == (None, None, None)
+            again.put_record(key, 2)
+        assert again.noted == {notes.only()}, "a worker's note is not told again"
+    mend = f"chmod -R go-w {cache.root}"
+    assert notes.only().startswith(
+        f"some folders of the cache {cache.root} are neither read nor written, since others may change them; "
+        f"make it yours and empty it (`{mend} && tilec cache clear`), "
+    )
+    subprocess.run(mend, shell=True, check=True)
+    assert cache.get(KEY)
+
+
+def test_what_is_made_is_for_its_user_alone(tmp_path: Path, notes: Notes) -> None:
+    before = os.umask(0)
+    try:
+        cache = Cache(tmp_path / "deep" / "cache", note=notes.append)
+        cache.put(KEY, make_image())
+        cache.put_record("a", 1)
+        made = [cache.root or tmp_path, *(tmp_path / "deep" / "cache").rglob("*")]
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in made if path.name != "CACHEDIR.TAG"}
+    assert set(modes.values()) == {0o700, 0o600}
+    assert cache.get(KEY)
+    assert Cache(cache.root, note=notes.append).get(KEY)
+    assert notes == []
+
+
+class Team:
+    """A shared cache with the image of one user in it, and another user's private cache before it."""
+
+    def __init__(self, tmp_path: Path, notes: Notes) -> None:
+        self.shared = tmp_path / "shared"
+        self.shared.mkdir(mode=0o777)
+        self.shared.chmod(0o777)
+        self.row = sha256(index_row(KEY, make_image()))
+        self.notes, self._root = notes, tmp_path / "mine"
+        assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(KEY, make_image())
+        self.path = Path(store.path_of(self.shared, "images", KEY))
+
+    def get(self, pins: dict[str, str]) -> Entry | None:
+        return Cache(self._root, note=self.notes.append, shared=self.shared, pins=pins).get(KEY)
+
+
+@pytest.fixture
+def team(tmp_path: Path, notes: Notes) -> Team:
+    return Team(tmp_path, notes)
+
+
+def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
+    assert team.get({}) is None
+    assert team.get({OTHER: team.row}) is None
+    entry = team.get({KEY: team.row})
+    assert entry
+    assert entry.row == team.row
+    assert entry.blob.read() == make_image().data
+    assert not entry.blob.path.startswith(str(team.shared)), "its bytes are where nobody else changes them"
+    team.path.unlink()
+    assert team.get({})
+    assert team.notes == []
+
+
+def rewritten(image: Image, key: str = KEY) -> Callable[[Team], None]:
+    """An entry that is sound in itself, of other code."""
+    return lambda team: store.save(team.shared, "images", KEY, index_row(key, image), image.data, shared=True) and None
+
+
+def other_data(team: Team) -> None:
+    """The pinned row before other bytes, whose checksum is right."""
+    store.save(team.shared, "images", KEY, index_row(KEY, make_image()), b"evil" * 100, shared=True)
+
+
+def other_abi() -> Image:
+    return dataclasses.replace(make_image(), abi=make_image().abi[::-1])
+
+
+def huge(team: Team) -> None:
+    os.truncate(team.path, 1 << 40)
+
+
+FORGED = {
+    "code": rewritten(make_image(b"evil" * 100)),
+    "another key": rewritten(make_image(), OTHER),
+    "arguments": rewritten(other_abi()),
+    "bytes alone": other_data,
+    "cut": lambda team: team.path.write_bytes(team.path.read_bytes()[:-9]),
+    "sparse": huge,
+    "link": lambda team: (team.path.unlink(), team.path.symlink_to("/dev/zero")),
+    "nested": lambda team: store.save(team.shared, "images", KEY, b"[" * 100_000, b"", shared=True),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_a_shared_entry_that_is_not_the_pinned_one_is_compiled_again(team: Team, forge: Callable[[Team], object]) -> None:
+    forge(team)
+    assert team.get({KEY: team.row}) is None
+    assert team.notes.only().startswith(f"shared cache entry {KEY[:12]} is not what tilec.lock pins (")
+    assert team.notes.only().endswith("): it is compiled again")
+
+
+def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
+    (tmp_path / "shared").write_text("a file")
+    cache = Cache(tmp_path / "mine", note=notes.append, shared=tmp_path / "shared", pins={KEY: "00" * 32})
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image())
+    assert notes == [
+        f"the shared cache cannot be used (Not a directory: {tmp_path}/shared): what is in it is compiled again",
+        f"the shared cache cannot be written (Not a directory: {tmp_path}/shared): others compile again",
+    ]
+
+
+def test_a_large_image_is_read_whole(cache: Cache) -> None:
+    data = os.urandom(1 << 20)
+    cache.put(KEY, make_image(data))
+    entry = cache.get(KEY)
+    assert entry
+    assert entry.blob.read() == data
+
+
+def test_without_a_root_nothing_is_kept(tmp_path: Path, notes: Notes) -> None:
+    cache = Cache(None, note=notes.append)
+    assert cache.put(KEY, make_image()) is None
+    cache.put_record("a", 1)
+    assert cache.get(KEY) is None
+    assert cache.get_record("a") is None
+    assert (cache.gc(), cache.clear(), cache.info().entries) == (0, 0, 0)
+    cache.trim()
+    assert files(tmp_path) == []
+    assert notes == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
+def test_a_write_that_fails_is_one_note(cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*args: object, **kwargs: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(store, "_replace", refuse)
+    assert cache.put(KEY, make_image()) is None
+    assert cache.put(OTHER, make_image()) is None
+    cache.put_record("a", 1)
+    assert notes.only().startswith(f"the cache cannot be written ({os.strerror(number)}: {cache.root})")
+    assert "this build goes on" in notes.only()
+
+
+def test_a_write_that_fails_half_way_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    cache.put(OTHER, make_image())
+    monkeypatch.setattr(os, "replace", refuse)
+    assert cache.put(KEY, make_image()) is None
+    monkeypatch.undo()
+    assert cache.root
+    assert files(cache.root) == sorted([OTHER, "CACHEDIR.TAG"])
+
+
+def test_a_full_disk_is_a_note(tmp_path: Path, notes: Notes) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True, check=False, timeout=120
+    ).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        cache = Cache(disk / "cache", note=notes.append)
+        assert cache.put(KEY, make_image(b"s" * 1000))
+        assert cache.put(OTHER, make_image(b"x" * 200_000)) is None
+        assert "No space left on device" in notes.only()
+        assert cache.get(KEY)
+        assert cache.get(OTHER) is None
+        assert not [name for name in files(disk) if name.startswith("tmp-")]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True, timeout=120)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_cache_is_read(cache: Cache, notes: Notes, writable_again) -> None:
+    cache.put(KEY, make_image())
+    assert cache.root
+    writable_again(cache.root)
+    assert cache.get(KEY)
+    assert cache.put(OTHER, make_image()) is None
+    assert "Permission denied" in notes.only()
+
+
+def test_a_read_only_file_system_is_read(tmp_path: Path, notes: Notes) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True, check=False, timeout=120
+    ).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        cache = Cache(disk / "cache", note=notes.append, clock=lambda: 1e12)  # every entry is old enough to be touched
+        cache.put(KEY, make_image())
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=120)
+        assert cache.get(KEY)
+        assert cache.put(OTHER, make_image()) is None
+        assert cache.gc(0) == 0
+        cache.trim()
+        assert "Read-only file system" in notes.only()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True, timeout=120)
+
+
+def test_a_root_that_is_a_file_is_a_note(tmp_path: Path, notes: Notes) -> None:
+    (tmp_path / "file").write_text("mine")
+    cache = Cache(tmp_path / "file", note=notes.append)
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image()) is None
+    assert len(notes) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_links_are_not_followed_for_writing(cache: Cache, notes: Notes, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("mine")
+    path = entry_path(cache)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside / "precious")
+    assert cache.get(KEY) is None
+    assert "a symbolic link stands in its place" in notes.only()
+    path.symlink_to(outside / "precious")
+    assert cache.put(KEY, make_image())
+    assert not path.is_symlink()
+    fan = entry_path(cache, OTHER).parent
+    fan.symlink_to(outside, target_is_directory=True)
+    assert cache.put(OTHER, make_image()) is None
+    assert cache.gc(0) > 0
+    cache.clear()
+    assert files(outside) == ["precious"]
+    assert (outside / "precious").read_text() == "mine"
+
+
+def test_a_pipe_in_the_place_of_an_entry_does_not_hang(cache: Cache, notes: Notes) -> None:
+    path = entry_path(cache)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert cache.get(KEY) is None
+    assert "it is no file" in notes.only()
+
+
+def test_records_hold_json_values(cache: Cache, notes: Notes) -> None:
+    value = {"a": [1, 2.5, None, "ü"], "b": True}
+    assert cache.get_record("some key") is None
+    cache.put_record("some key", value)
+    assert cache.get_record("some key") == value
+    assert cache.get_record("other key") is None
+    cache.put_record("bad", {"x": float("nan")})
+    cache.put_record("bad", object())
+    assert cache.get_record("bad") is None
+    assert notes == []
+
+
+def test_a_damaged_record_is_missed(cache: Cache, notes: Notes) -> None:
+    cache.put_record("some key", [1, 2, 3])
+    assert cache.root
+    (path,) = (cache.root / store.FORMAT / "records").rglob("*/*")
+    path.write_bytes(path.read_bytes()[:-2])
+    assert cache.get_record("some key") is None
+    assert notes.only().startswith("cache record some key was damaged (its heading or its length is wrong)")
+
+
+def aged(cache: Cache, key: str, seconds: float) -> None:
+    path = entry_path(cache, key)
+    facts = path.stat()
+    os.utime(path, (facts.st_atime, facts.st_mtime - seconds))
+
+
+def test_info_counts_entries_and_bytes(cache: Cache) -> None:
+    assert cache.info().entries == 0
+    cache.put(KEY, make_image())
+    cache.put(OTHER, make_image(b"x"))
+    aged(cache, KEY, 5000)
+    info = cache.info()
+    assert info.entries == 2
+    assert info.bytes == entry_path(cache).stat().st_size + entry_path(cache, OTHER).stat().st_size
+    assert 4990 < info.oldest < 5600
+    assert info.path == str(cache.root)
+
+
+def test_gc_removes_the_least_recently_used(cache: Cache) -> None:
+    keys = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(5)]
+    for age, key in enumerate(keys):
+        cache.put(key, make_image(b"x" * 1000))
+        aged(cache, key, age * 10_000)
+    size = entry_path(cache, keys[0]).stat().st_size
+    assert cache.get(keys[4])  # the oldest is used, and with that the youngest
+    freed = cache.gc(3 * size)
+    assert freed == 2 * size
+    assert [cache.get(key) is not None for key in keys] == [True, True, False, False, True]
+
+
+def test_a_look_up_seldom_writes(cache: Cache) -> None:
+    cache.put(KEY, make_image())
+    aged(cache, KEY, 60)
+    before = entry_path(cache).stat().st_mtime_ns
+    cache.get(KEY)
+    assert entry_path(cache).stat().st_mtime_ns == before
+
+
+def test_gc_removes_what_dead_processes_left_only(cache: Cache) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait(PATIENCE)
+    cache.put(KEY, make_image())
+    folder = entry_path(cache).parent
+    names = {f"tmp-{dead.pid}-aa": 120, f"tmp-{dead.pid}-bb": 5, f"tmp-{os.getpid()}-cc": 120, f"tmp-{os.getpid()}-dd": 90_000}
+    for name, age in names.items():
+        (folder / name).write_bytes(b"half")
+        facts = (folder / name).stat()
+        os.utime(folder / name, (facts.st_atime, facts.st_mtime - age))
+    assert cache.info().entries == 1
+    cache.gc()
+    assert sorted(name for name in files(folder) if name.startswith("tmp-")) == sorted([f"tmp-{dead.pid}-bb", f"tmp-{os.getpid()}-cc"])
+    assert cache.get(KEY)
+
+
+def test_gc_and_clear_touch_nothing_that_is_not_the_caches(cache: Cache) -> None:
+    cache.put(KEY, make_image())
+    assert cache.root
+    foreign = [cache.root / KEY, cache.root / "aa" / KEY, cache.root / "notes.txt"]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    assert cache.gc(0) > 0
+    assert cache.clear() == 0
+    assert [path.read_text() for path in foreign] == ["mine"] * 3
+
+
+def test_clear_removes_everything(cache: Cache) -> None:
+    cache.put(KEY, make_image())
+    cache.put_record("a", 1)
+    assert cache.clear() > 0
+    assert cache.info().entries == 0
+    assert cache.get(KEY) is None
+    assert cache.put(KEY, make_image())
+
+
+def test_trim_sweeps_now_and_then(tmp_path: Path, notes: Notes) -> None:
+    cache = Cache(tmp_path / "cache", max_bytes=100_000, note=notes.append)
+    keys = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(9)]
+    cache.trim()
+    assert not (tmp_path / "cache").exists()
+    cache.put(keys[0], make_image(b"x" * 90_000))
+    cache.trim()
+    assert cache.get(keys[0])
+    for key in keys[1:4]:
+        cache.put(key, make_image(b"x" * 1000))
+        cache.trim()  # little was written and the last sweep is young
+    before = cache.info().bytes
+    cache.put(keys[4], make_image(b"x" * 9000))
+    cache.trim()
+    assert before < 100_000 < before + 9000
+    assert cache.info().bytes <= 100_000
+    assert notes == []
+
+
+WRITER = """
+import hashlib, sys
+from pathlib import Path
+from tilec.compile.cache import Cache
+sys.path.insert(0, sys.argv[2])
+from test_cache import make_image
+notes = []
+cache = Cache(Path(sys.argv[1]), note=notes.append)
+bad = 0
+for turn in range(40):
+    for i in range(8):
+        key = hashlib.sha256(str(i).encode()).hexdigest()
+        data = str(i).encode() * 5000
+        entry = cache.get(key)
+        if entry is None:
+            cache.put(key, make_image(data))
+        else:
+            try:
+                bad += entry.blob.read() != data
+            except Exception:
+                pass
+    if sys.argv[3] == "gc" and turn % 10 == 9:
+        cache.gc(20000)
+    if sys.argv[3] == "clear" and turn % 10 == 9:
+        cache.clear()
+print(bad, [note for note in notes if "damaged" in note])
+"""
+
+
+def test_processes_share_a_cache(tmp_path: Path) -> None:
+    here = str(Path(__file__).parent)
+    roles = ("write", "gc", "clear")
+    processes = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "cache"), here, role], stdout=subprocess.PIPE, text=True)
+        for role in roles
+    ]
+    assert [process.communicate(timeout=60)[0] for process in processes] == ["0 []\n"] * 3
+    assert [process.returncode for process in processes] == [0, 0, 0]

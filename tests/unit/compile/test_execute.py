@@ -1,0 +1,518 @@
+"""The pool: every job gets its outcome, whatever its compiler does, and nothing is compiled twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import select
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE, ends
+from tilec.compile import worker
+from tilec.compile.blob import Blob
+from tilec.compile.cache import Cache
+from tilec.compile.events import Done, Failed, Outcome, SilentObserver
+from tilec.compile.execute import KeyedJob
+from tilec.compile.process import WorkerProcess
+from tilec.compile.schedule import Timings, expected_seconds
+from tilec.frontends.base import ToolSearch
+from tilec.testing.fakes import MemoryObserver
+from tilec_runtime.bundle import store
+from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
+from tilec_runtime.model.arch import Target
+from tilec_runtime.model.job import Variant
+
+
+def error_of(outcome: Outcome) -> TilecError:
+    assert isinstance(outcome, Failed), outcome
+    return outcome.error
+
+
+def done_of(outcome: Outcome) -> Done:
+    assert isinstance(outcome, Done), outcome
+    return outcome
+
+
+def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> None:
+    """The key stands for the files as they were when it was made: what is compiled of others is nobody's."""
+    (project.root / "k.fake").write_text('include "h.inc"\nkernel add(x: tensor)\n')
+    (project.root / "h.inc").write_text("before\n")
+    (job,) = project.keyed(project.job())
+    (project.root / "h.inc").write_text("after\n")
+    with project.pool() as pool:
+        error = error_of(*pool.compile([job]))
+        assert error.what == "k.fake, or a file that it includes, imports or reads, was changed while it was compiled"
+        assert error.fix == "build again"
+        (project.root / "h.inc").write_text("before\n")
+        assert not done_of(*pool.compile([job])).cached
+        (project.root / "h.inc").write_text("after\n")
+        assert not done_of(*pool.compile(project.keyed(project.job()))).cached
+
+
+def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
+    jobs = project.keyed(*(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80")))
+    with project.pool(workers=2) as pool:
+        first = pool.compile(jobs)
+        images = [done_of(outcome).blob.read() for outcome in first]
+        assert len(set(images)) == 4
+        second = pool.compile(jobs)
+    assert [done_of(outcome).cached for outcome in (*first, *second)] == [False] * 4 + [True] * 4
+    assert [str(done_of(outcome).info.target) for outcome in first] == ["sm_80", "compute_80", "sm_80", "compute_80"]
+    assert [dataclasses.replace(done_of(a), cached=True, seconds=0.0) for a in first] == list(second)
+    assert [done_of(outcome).blob.read() for outcome in second] == images
+    assert sorted(project.compiled) == sorted(job.job.id for job in jobs)
+    assert done_of(first[0]).abi[0].expr == "x.ptr"
+    assert f"/{store.FORMAT}/images/" in done_of(first[0]).blob.path
+    assert not any(isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)), "outcomes hold no image bytes"
+
+
+def test_nothing_to_do_starts_no_process(project) -> None:
+    jobs = project.keyed(project.job())
+    with project.pool() as pool:
+        pool.compile(jobs)
+        assert pool.started == 1
+    with project.pool() as pool:
+        assert done_of(pool.compile(jobs)[0]).cached
+        assert pool.compile([]) == ()
+        assert pool.declare([]) == ()
+        assert pool.started == 0
+        assert not (project.root / "spool").exists()
+
+
+def test_workers_serve_declare_and_compile_alike(project) -> None:
+    with project.pool() as pool:
+        (decls,) = pool.declare([("fake", project.source())])
+        assert [d.name for d in decls] == ["add"]
+        pool.compile(project.keyed(project.job(1)))
+        pool.compile(project.keyed(project.job(2)))
+        assert pool.started == 1
+    assert not (project.root / "spool").exists()
+
+
+def test_no_more_workers_than_jobs(project) -> None:
+    with project.pool(workers=8) as pool:
+        pool.compile(project.keyed(project.job(1), project.job(2)))
+        assert pool.started <= 2
+
+
+def test_equal_keys_are_compiled_once(project) -> None:
+    job = project.keyed(project.job())[0]
+    twin = KeyedJob(job=dataclasses.replace(job.job, variant=Variant(kernel="add", id="twin")), key=job.key)
+    with project.pool(workers=2) as pool:
+        outcomes = pool.compile([job, twin, job])
+    assert len(project.compiled) == 1
+    assert len({done_of(outcome).info.digest for outcome in outcomes}) == 1
+    finished = [event for event in project.observer.events if event[0] == "job_finished"]
+    assert [(event[1], event[2].cached) for event in finished] == [
+        ("add-BM64-sm_90", False),
+        ("twin-sm_90", True),
+        ("add-BM64-sm_90", True),
+    ]
+
+
+def test_events_come_in_order(project) -> None:
+    jobs = project.keyed(project.job(1), project.job(2))
+    with project.pool() as pool:
+        pool.compile(jobs[:1])
+        project.observer.events.clear()
+        outcomes = pool.compile(jobs)
+    assert project.observer.events == [
+        ("started", 2, 1),
+        ("job_started", "add-BM2-sm_90"),
+        ("job_finished", "add-BM2-sm_90", outcomes[1]),
+        ("finished",),
+    ]
+
+
+def test_the_longest_job_starts_first(project) -> None:
+    jobs = [
+        KeyedJob(job=k.job, key=k.key, weight=w) for k, w in zip(project.keyed(*map(project.job, (1, 2, 3))), (1.0, 9.0, 5.0), strict=True)
+    ]
+    with project.pool() as pool:
+        outcomes = pool.compile(jobs)
+    assert project.compiled == ["add-BM2-sm_90", "add-BM3-sm_90", "add-BM1-sm_90"]
+    assert len({done_of(outcome).blob.path for outcome in outcomes}) == 3
+
+
+def test_measured_times_order_the_next_build(project) -> None:
+    slow, quick = project.job(2), project.job(64)
+    assert expected_seconds(quick) > expected_seconds(slow)
+    timings = Timings(project.cache)
+    timings.measured(slow, 5.0)
+    timings.measured(quick, 0.5)
+    timings.save()
+    assert Timings(project.cache).expected(slow) == 5.0
+    with project.pool() as pool:
+        pool.compile(project.keyed(quick, slow))
+    assert project.compiled == [slow.id, quick.id]
+    assert Timings(project.cache).expected(slow) < 5.0
+
+
+def test_fresh_compiles_what_is_cached(project) -> None:
+    jobs = project.keyed(project.job())
+    with project.pool() as pool:
+        pool.compile(jobs)
+        assert not done_of(pool.compile(jobs, fresh=True)[0]).cached
+    assert len(project.compiled) == 2
+
+
+def test_an_image_that_another_build_made_meanwhile_is_taken(project) -> None:
+    jobs = project.keyed(project.job(1), project.job(2))
+
+    class Meanwhile(SilentObserver):
+        def job_started(self, job_id: str) -> None:
+            if job_id == first.job.id:
+                with project.pool(observer=SilentObserver(), spool=project.root / "other") as other:
+                    other.compile(jobs)
+
+    first = max(jobs, key=lambda k: expected_seconds(k.job))
+    with project.pool(observer=Meanwhile()) as pool:
+        outcomes = pool.compile(jobs)
+    assert [done_of(outcome).cached for outcome in outcomes].count(True) >= 1
+    assert len(project.compiled) <= 3
+
+
+def test_what_compilers_print_harms_nothing(project) -> None:
+    noise = "\x10noise\r" * 500
+    with project.pool() as pool:
+        (decls,) = pool.declare([("fake", project.source(**{"in": "declare", "print": noise}))])
+        assert decls[0].name == "add"
+        assert done_of(pool.compile(project.keyed(project.job(1, print=noise)))[0])
+        error = error_of(pool.compile(project.keyed(project.job(2, print="last words", fail="no")))[0])
+    assert "last words" in (Path(error.kept) / "log.txt").read_text()
+
+
+def test_an_error_of_the_compiler_keeps_input_command_and_log(project) -> None:
+    job = project.job(fail="expected a ';'")
+    with project.pool() as pool:
+        error = error_of(pool.compile(project.keyed(job))[0])
+        assert isinstance(error, CompileError)
+        assert (error.kernel, error.target) == ("add-BM64", "sm_90")
+        kept = project.root / "kept" / job.id
+        assert error.kept == str(kept)
+        assert (kept / "command.txt").read_text() == f"fakec {job.id}\n"
+        assert "fakec: expected a ';'" in (kept / "log.txt").read_text()
+        assert (kept / "k.fake").read_text() == (project.root / "k.fake").read_text()
+        pool.compile(project.keyed(project.job()))
+    assert not kept.exists(), "a job that compiles again has nothing left of its failure"
+
+
+def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
+    (project.root / "kept").write_text("a file")
+    with project.pool() as pool:
+        outcomes = pool.compile(project.keyed(project.job(1, fail="no"), project.job(2, fail="no")))
+    assert [error_of(outcome).kept for outcome in outcomes] == ["", ""]
+    assert project.observer.notes == [f"inputs of failed jobs are not kept: Not a directory: {project.root}/kept"]
+
+
+def test_all_jobs_run_when_some_fail(project) -> None:
+    jobs = project.keyed(*(project.job(bm, fail="no", only="BM2") for bm in (1, 2, 3, 20)))
+    with project.pool(workers=2) as pool:
+        outcomes = pool.compile(jobs)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done", "Failed"]
+
+
+MISDEEDS = [
+    ({"crash": "SIGSEGV"}, "the process that compiles it was killed by SIGSEGV"),
+    ({"crash": "SIGABRT"}, "the process that compiles it was killed by SIGABRT"),
+    ({"crash": "SIGKILL"}, "the process that compiles it was killed by SIGKILL"),
+    ({"exit": 3}, "the process that compiles it exited with status 3"),
+    ({"exit": 0}, "the process that compiles it exited with status 0"),
+    ({"raise": "RecursionError"}, "the fake frontend failed: RecursionError: raised on demand"),
+    ({"raise": "SystemExit"}, "the fake frontend failed: SystemExit: raised on demand"),
+    ({"raise": "KeyboardInterrupt"}, "the fake frontend failed: KeyboardInterrupt: raised on demand"),
+    ({"raise": "MemoryError"}, "the fake frontend failed: MemoryError: raised on demand"),
+    ({"pickle": 1}, "the fake frontend failed: its result cannot be sent"),
+]
+
+
+def test_a_misdeed_is_that_jobs_error_and_the_build_goes_on(project) -> None:
+    jobs = [project.job(bm, print="nearly there", **misdeed) for bm, (misdeed, _) in enumerate(MISDEEDS)]
+    with project.pool(workers=2) as pool:
+        *outcomes, last = pool.compile(project.keyed(*jobs, project.job(99)))
+    assert isinstance(last, Done)
+    for job, outcome, (misdeed, words) in zip(jobs, outcomes, MISDEEDS, strict=True):
+        error = error_of(outcome)
+        assert isinstance(error, CompileError)
+        assert error.what.startswith(f"{job.id}: {words}")
+        assert (error.kernel, error.target) == (job.variant.id, "sm_90")
+        assert (Path(error.kept) / "k.fake").exists()
+        assert "nearly there" in (Path(error.kept) / "log.txt").read_text()
+        if "raise" in misdeed:
+            assert "bug in tilec" in error.fix
+            assert "Traceback (most recent call last)" in error.log
+            assert "_misbehave" in error.log
+    segfault, _, killed = (outcome.error for outcome in outcomes[:3] if isinstance(outcome, Failed))
+    assert "_misbehave" in segfault.log, "the Python stack of the crash is in the log"
+    assert killed.cause == "the machine ran out of memory"
+    assert "-j" in killed.fix
+
+
+def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
+    jobs = project.keyed(*(project.job(bm, only="BM2-", hang=str(hanging)) for bm in (1, 2, 3)))
+    with project.pool() as pool:
+        outcomes = pool.compile(jobs)
+        assert pool.started == 2
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
+    error = error_of(outcomes[1])
+    assert error.what == "add-BM2-sm_90: compiling it did not end within 20 s"
+    assert error.fix == "raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix"
+    assert (error.kernel, error.target) == ("add-BM2", "sm_90")
+    assert all(ends(int(pid)) for pid in hanging.read_text().split())
+
+
+def test_processes_of_a_tool_that_reached_its_time_limit_are_killed_with_its_worker(project) -> None:
+    child = project.root / "child"
+    jobs = project.keyed(project.job(1, only="BM1-", overtime=str(child)), project.job(2))
+    with project.pool() as pool:
+        outcomes = pool.compile(jobs)
+        assert ends(int(child.read_text())), "also while the pool is open"
+    assert error_of(outcomes[0]).what == "fakec took more than 1 s, and was stopped"
+    assert isinstance(outcomes[1], Done)
+
+
+def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> None:
+    def source(**options):
+        return ("fake", project.source(**{"in": "declare", **options}))
+
+    bad = [{"hang": str(hanging)}, {"crash": "SIGSEGV"}, {"raise": "SystemExit"}, {"exit": 1}, {"fail": "no kernel"}]
+    with project.pool(workers=2, timeout=20.0) as pool:
+        results = pool.declare([source(), *(source(**options) for options in bad), source()])
+    assert [isinstance(result, TilecError) for result in results] == [False, True, True, True, True, True, False]
+    words = [result.what for result in results if isinstance(result, TilecError)]
+    assert words == [
+        "k.fake: reading it did not end within 20 s",
+        "k.fake: the process that reads it was killed by SIGSEGV",
+        "k.fake: the fake frontend failed to read it: SystemExit: raised on demand for k.fake",
+        "k.fake: the process that reads it exited with status 1",
+        "no kernel",
+    ]
+    assert "top level" in results[1].cause
+    assert results[4].cause == "code of the source ends or crashes its process when it is imported"
+    assert results[4].fix == "it said nothing: look for os._exit and extension modules in what the source imports"
+    assert results[2].fix == "its last words are in the log"
+
+
+def test_located_errors_come_through(project) -> None:
+    (project.root / "k.fake").write_text("kernel add(x: tensor)\nerror unknown type 'flot'\n")
+    with project.pool() as pool:
+        (error,) = pool.declare([("fake", project.source())])
+    assert isinstance(error, CompileError)
+    assert error.diagnostics[0].render() == "k.fake:2:1: error: unknown type 'flot'\n    error unknown type 'flot'\n    ^"
+
+
+@pytest.mark.parametrize("place", ["tilec.nowhere:X", "tilec.testing.fakes:Nobody", "nonsense", ""])
+def test_a_frontend_that_cannot_be_loaded_is_a_missing_tool(place) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        worker.load_frontend(place, "fake")
+    assert caught.value.what.startswith(f"the frontend for language 'fake' cannot be loaded from {place}")
+
+
+def test_a_missing_frontend_is_its_jobs_error(project) -> None:
+    with project.pool(frontends={}) as pool:
+        error = error_of(pool.compile(project.keyed(project.job()))[0])
+    assert isinstance(error, ToolchainError)
+    assert error.kernel == "add-BM64"
+
+
+def test_workers_that_cannot_start_end_the_build_with_their_words(project, monkeypatch) -> None:
+    monkeypatch.setattr("tilec.compile.child._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')")
+    words = "a worker process exited with status 1 before it could do anything:\ncannot import name soap"
+    with pytest.raises(ToolchainError, match=words), project.pool(workers=3) as pool:
+        pool.compile(project.keyed(*map(project.job, range(1, 9))))
+    assert not (project.root / "spool").exists()
+
+
+def test_no_python_is_a_missing_tool(project, monkeypatch) -> None:
+    monkeypatch.setattr("sys.executable", str(project.root / "no-python"))
+    with pytest.raises(ToolchainError, match="a worker process cannot be started: No such file"), project.pool() as pool:
+        pool.compile(project.keyed(project.job()))
+
+
+def test_an_idle_worker_that_dies_fails_no_job(project) -> None:
+    with project.pool() as pool:
+        pool.compile(project.keyed(project.job(1)))
+        (idle,) = pool._crew._idle
+        os.kill(idle.pid, signal.SIGKILL)
+        assert select.select([idle], [], [], PATIENCE)[0], "its end of the pipe is closed"
+        assert isinstance(pool.compile(project.keyed(project.job(2)))[0], Done)
+        assert pool.started == 2
+
+
+def test_the_current_directory_shadows_no_module(project, monkeypatch) -> None:
+    (project.root / "json.py").write_text("raise SystemExit('the wrong json')")
+    (project.root / "tilec.py").write_text("raise SystemExit('the wrong tilec')")
+    monkeypatch.chdir(project.root)
+    with project.pool() as pool:
+        assert isinstance(pool.compile(project.keyed(project.job()))[0], Done)
+
+
+def test_workers_see_the_environment_they_are_given(project) -> None:
+    environ = {"PATH": "/usr/bin:/bin", "MARK": "yes"}
+    with project.pool(environ=environ) as pool:
+        pool.compile(project.keyed(project.job()))
+        (worker_process,) = pool._crew._idle
+        found = dict(row.split("=", 1) for row in Path(f"/proc/{worker_process.pid}/environ").read_text().split("\0") if row)
+    assert found == {**environ, "TMPDIR": str(project.root / "spool"), "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def test_images_go_to_the_spool_when_there_is_no_cache(project) -> None:
+    jobs = project.keyed(project.job(1), project.job(2))
+    with project.pool(cache=Cache(None, note=project.observer.note)) as pool:
+        outcomes = pool.compile(jobs)
+        data = [done_of(outcome).blob.read() for outcome in outcomes]
+        assert [hashlib.sha256(d).hexdigest() for d in data] == [done_of(outcome).info.digest for outcome in outcomes]
+    assert project.observer.notes == []
+
+
+def test_a_cache_that_cannot_be_written_is_one_note(project) -> None:
+    (project.root / "cache").write_text("a file")
+    with project.pool(workers=2) as pool:
+        outcomes = pool.compile(project.keyed(*map(project.job, (1, 2, 3))))
+        assert [len(done_of(outcome).blob.read()) for outcome in outcomes] == [256] * 3
+    assert [note.split(" (")[0] for note in project.observer.notes] == ["the cache cannot be read", "the cache cannot be written"]
+
+
+def test_no_room_anywhere_is_the_jobs_error(project) -> None:
+    setup = worker.wire.Setup(frontends={}, search=ToolSearch(), cache_root="", spool=str(project.root / "nowhere"))
+    image = _image(b"x")
+    with pytest.raises(OutputError, match=r"written neither to the cache nor to .*nowhere: No such file"):
+        worker._Worker(setup, waiting=lambda: None)._spool("k", image)
+
+
+def _image(data: bytes):
+    from tilec_runtime.model.image import Image, ImageInfo
+
+    info = ImageInfo(target=Target.parse("sm_90"), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="s")
+    return Image(info=info, data=data, abi=())
+
+
+def test_results_that_lie_are_refused() -> None:
+    good = _image(b"x")
+    worker._check(good)
+    with pytest.raises(ValueError, match="are not those of the image's bytes"):
+        worker._check(dataclasses.replace(good, data=b"y"))
+    with pytest.raises(TypeError, match="compile gave a NoneType where an Image was due"):
+        worker._check(None)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")], ids=["gone", "changed"]
+)
+def test_an_image_lost_after_the_look_up_is_compiled_again(project, damage) -> None:
+    (job,) = project.keyed(project.job())
+    with project.pool() as pool:
+        done = done_of(pool.compile([job])[0])
+        good = pool.read(job, done)
+        damage(Path(done.blob.path))
+        assert pool.read(job, done) == good
+    assert len(project.compiled) == 2
+    assert len(project.observer.notes) == 1
+    assert project.observer.notes[0].startswith(f"{job.job.id} is compiled again: a compiled image ")
+
+
+def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the main process is about to do or was told, another process empties the cache before."""
+    cleared: list[str] = []
+
+    class Clearing(MemoryObserver):
+        def __getattribute__(self, name: str) -> object:
+            if name in ("started", "job_started", "job_finished", "finished"):
+                cleared.append(name)
+                project.cache.clear()
+            return super().__getattribute__(name)
+
+    read = Blob.read
+
+    def read_of_nothing(blob: Blob) -> bytes:
+        cleared.append("read")
+        project.cache.clear()
+        return read(blob)
+
+    monkeypatch.setattr(Blob, "read", read_of_nothing)
+    jobs = project.keyed(*(project.job(bm) for bm in (1, 2, 3)))
+    with project.pool(workers=2, observer=Clearing()) as pool:
+        done = [done_of(outcome) for outcome in pool.compile(jobs)]
+        assert [len(pool.read(job, one)) for job, one in zip(jobs, done, strict=True)] == [256] * 3
+    assert cleared.count("read") == 6, "each image was lost, and compiled again to where nobody takes it away"
+    assert sorted(project.compiled) == sorted(2 * [job.job.id for job in jobs])
+
+
+def test_an_image_that_is_lost_and_compiles_to_other_bytes_is_an_error(project) -> None:
+    (job,) = (dataclasses.replace(keyed, inputs="") for keyed in project.keyed(project.job()))
+    with project.pool() as pool:
+        done = done_of(pool.compile([job])[0])
+        project.cache.clear()
+        (project.root / "k.fake").write_text("kernel add(x: tensor)\n\n")
+        with pytest.raises(CacheError) as caught:
+            pool.read(job, done)
+    assert str(caught.value) == (
+        "add-BM64-sm_90: the cache lost its image, and compiling it again gave other bytes\n"
+        "  cause: the cache was emptied while the build was running, and a compiler whose output varies takes part\n"
+        "  fix: run the build again"
+    )
+
+
+def test_an_image_that_cannot_be_made_again_is_an_error(project) -> None:
+    (job,) = project.keyed(project.job())
+    with project.pool() as pool:
+        done = done_of(pool.compile([job])[0])
+        Path(done.blob.path).unlink()
+        (project.root / "k.fake").unlink()
+        with pytest.raises(CompileError, match=r"k\.fake: cannot be read"):
+            pool.read(job, done)
+
+
+def test_a_damaged_entry_is_compiled_again_and_reported(project) -> None:
+    (job,) = project.keyed(project.job())
+    with project.pool() as pool:
+        done = done_of(pool.compile([job])[0])
+        path = Path(done.blob.path)
+        path.write_bytes(path.read_bytes()[:-5] + b"wrong")
+        again = done_of(pool.compile([job])[0])
+        assert not again.cached
+        assert again.blob.read() != b"wrong"
+    assert project.observer.notes == [f"cache entry {job.key[:12]} was damaged (the image has another checksum): it is compiled again"]
+
+
+def test_leaving_the_pool_brings_the_cache_to_its_bound(project) -> None:
+    cache = Cache(project.root / "cache", max_bytes=10_000, note=project.observer.note)
+    with project.pool(cache=cache) as pool:
+        outcomes = pool.compile(project.keyed(*(project.job(bm, size=4000) for bm in (1, 2, 3, 4))))
+        assert [done_of(outcome).blob.size for outcome in outcomes] == [4000] * 4
+    assert 0 < cache.info().bytes <= 10_000
+
+
+def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None:
+    class Angry(SilentObserver):
+        def job_finished(self, job_id: str, outcome: Outcome) -> None:
+            raise OSError("the terminal is gone")
+
+    pids: list[int] = []
+    original = WorkerProcess.send
+
+    def send(self: WorkerProcess, data: bytes) -> None:
+        pids.append(self.pid)
+        original(self, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerProcess, "send", send)
+        with pytest.raises(OSError, match="the terminal is gone"), project.pool(observer=Angry(), workers=2) as pool:
+            pool.compile(project.keyed(project.job(1), project.job(2, sleep=600, only="BM2", timeout=900.0)))
+    assert pids
+    assert all(ends(pid) for pid in pids)
+    assert not (project.root / "spool").exists()
+
+
+def test_ids_that_are_no_file_names_are_kept_under_one_that_is(project) -> None:
+    odd = dataclasses.replace(project.job(fail="no"), variant=Variant(kernel="add", id="../a/b é" + "x" * 300))
+    with project.pool() as pool:
+        error = error_of(pool.compile(project.keyed(odd))[0])
+    assert isinstance(error, CompileError)
+    kept = Path(error.kept)
+    assert kept.parent == project.root / "kept"
+    assert (kept / "log.txt").exists()

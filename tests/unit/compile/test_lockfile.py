@@ -1,0 +1,150 @@
+"""tilec.lock: written when tools or images change, refused with --locked, never in a build's way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tilec.compile.lockfile import Pin, read_lock
+from tilec_runtime.errors import ToolchainError, UsageError
+from tilec_runtime.model.digest import sha256
+from tilec_runtime.model.kernel import ToolInfo
+
+
+def tools(version: str = "13.4.92", digest: str = "ab" * 32) -> dict[str, list[ToolInfo]]:
+    return {
+        "cuda": [ToolInfo(name="nvrtc", version=version, digest=digest)],
+        "tile": [ToolInfo(name="cuda-tile", version="1.7.0", digest="cd" * 32)],
+    }
+
+
+def pin(key: str, image: str = "") -> Pin:
+    return Pin.of(sha256(key.encode()), sha256((image or key).encode()), sha256(f"row of {image or key}".encode()))
+
+
+def renew(
+    root: Path,
+    found: Mapping[str, list[ToolInfo]],
+    built: Mapping[str, Pin] | None = None,
+    *,
+    profile: str = "release",
+    keep: Callable[[str, str], bool] = lambda _, __: True,
+) -> list[str]:
+    """Bring the lock up to a build; gives the notes."""
+    notes: list[str] = []
+    read_lock(root).renew(found, profile=profile, built=built, keep=keep, note=notes.append)
+    return notes
+
+
+def test_written_once_then_left_alone(tmp_path: Path) -> None:
+    built = {"add-sm_90": pin("a"), 'odd "name" \\ ü-sm_90': pin("b")}
+    assert renew(tmp_path, tools(), built) == []
+    before = (tmp_path / "tilec.lock").stat().st_mtime_ns
+    text = (tmp_path / "tilec.lock").read_text()
+    assert '[tool."cuda-tile"]\nversion = "1.7.0"' in text
+    assert f'\n[images."release"]\n"add-sm_90" = {{ key = "{pin("a").key}", sha256 = "{pin("a").image}", row = ' in text
+    lock = read_lock(tmp_path)
+    lock.require_tools(tools())
+    assert lock.pins == {"release": built}
+    assert renew(tmp_path, tools(), built) == renew(tmp_path, tools()) == []
+    assert (tmp_path / "tilec.lock").stat().st_mtime_ns == before
+
+
+def test_the_text_is_toml(tmp_path: Path) -> None:
+    tomllib = pytest.importorskip("tomllib")
+    built = {'odd "name" \\ ü-sm_90': pin("b")}
+    renew(tmp_path, tools(), built)
+    text = (tmp_path / "tilec.lock").read_text()
+    (row,) = tomllib.loads(text)["images"]["release"].items()
+    assert row == ('odd "name" \\ ü-sm_90', {"key": pin("b").key, "sha256": pin("b").image, "row": pin("b").row})
+
+
+def test_change_is_told_and_written(tmp_path: Path) -> None:
+    renew(tmp_path, tools())
+    assert renew(tmp_path, tools(version="13.5.1")) == ["tilec.lock now holds other tools: nvrtc 13.4.92 is now 13.5.1"]
+    assert 'version = "13.5.1"' in (tmp_path / "tilec.lock").read_text()
+    renamed = renew(tmp_path, tools(version="13.5.1", digest="00" * 32))
+    assert renamed == ["tilec.lock now holds other tools: nvrtc 13.5.1 is another file"]
+
+
+def test_locked_refuses_and_keeps_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"there is no tilec\.lock") as caught:
+        read_lock(tmp_path).require_tools(tools())
+    assert caught.value.cause == ""
+    assert caught.value.fix.startswith("run `tilec build` without --locked")
+    renew(tmp_path, tools())
+    text = (tmp_path / "tilec.lock").read_text()
+    with pytest.raises(ToolchainError, match=r"nvrtc 13\.4\.92 is now 13\.3\.0") as caught:
+        read_lock(tmp_path).require_tools(tools(version="13.3.0"))
+    assert caught.value.exit_code == 3
+    assert (tmp_path / "tilec.lock").read_text() == text
+
+
+def test_damaged_file_is_refused_or_rewritten(tmp_path: Path) -> None:
+    renew(tmp_path, tools(), {"add-sm_90": pin("a")})
+    good = (tmp_path / "tilec.lock").read_text()
+    (tmp_path / "tilec.lock").write_text(f"<<<<<<< main\n{good}")
+    with pytest.raises(ToolchainError) as caught:
+        read_lock(tmp_path).require_tools(tools())
+    assert str(caught.value) == (
+        "line 1 of tilec.lock cannot be read: '<<<<<<< main'\n"
+        "  cause: the file was edited, or two branches were merged\n"
+        "  fix: run `tilec build` without --locked, and commit the tilec.lock that it writes"
+    )
+    assert renew(tmp_path, tools()) == []
+    assert (tmp_path / "tilec.lock").read_text() == good
+    (tmp_path / "tilec.lock").write_bytes(b"\xff\xfe not a lock")
+    renew(tmp_path, tools(), {"add-sm_90": pin("a")})
+    assert (tmp_path / "tilec.lock").read_text() == good
+
+
+def test_a_project_that_cannot_be_written_still_builds(tmp_path: Path) -> None:
+    (tmp_path / "tilec.lock").mkdir()
+    (note,) = renew(tmp_path, tools())
+    assert note.startswith("tilec.lock was not written: cannot write")
+
+
+def test_images_of_other_bytes_are_refused(tmp_path: Path) -> None:
+    jobs = [f"k{i}-sm_90" for i in range(7)]
+    renew(tmp_path, tools(), {job: pin(job) for job in jobs})
+    lock = read_lock(tmp_path)
+    assert lock.require_images("release", {job: pin(job) for job in jobs}) == 0
+    assert lock.require_images("debug", {job: pin(job, "other") for job in jobs}) == 7
+    assert lock.require_images("release", {jobs[0]: pin("edited", "other"), jobs[1]: pin(jobs[1])}) == 1, "other sources are not pinned"
+    with pytest.raises(ToolchainError) as caught:
+        lock.require_images("release", {jobs[0]: pin(jobs[0], "other"), jobs[1]: pin(jobs[1])})
+    assert str(caught.value) == (
+        "1 image is not the one that tilec.lock pins, from the same sources and tools:\n"
+        f"  k0-sm_90: pinned {pin(jobs[0]).image}, built {sha256(b'other')}\n"
+        "  cause: a tool whose output varies from run to run, or code that a kernel's module reads from the machine\n"
+        "  fix: `tilec build --locked --force` compiles again; to pin what is built now, run `tilec build` and commit the new tilec.lock"
+    )
+    with pytest.raises(ToolchainError, match=r"^7 images are not those that(?s:.)*\n  and 2 more\n  cause"):
+        lock.require_images("release", {job: pin(job, "other") for job in jobs})
+
+
+def test_pins_of_what_is_not_built_now_stay_while_the_project_has_it(tmp_path: Path) -> None:
+    renew(tmp_path, tools(), {"a-sm_80": pin("a80"), "a-sm_90": pin("a90"), "gone-sm_90": pin("g")})
+    renew(tmp_path, tools(), {"a-sm_90": pin("debug")}, profile="debug")
+    renew(tmp_path, tools(), {"a-sm_90": pin("new")}, keep=lambda _, job: job.startswith("a-"))
+    assert read_lock(tmp_path).pins == {
+        "debug": {"a-sm_90": pin("debug")},
+        "release": {"a-sm_80": pin("a80"), "a-sm_90": pin("new")},
+    }
+    renew(tmp_path, tools(), {"a-sm_90": pin("new")}, keep=lambda profile, _: profile == "release")
+    assert set(read_lock(tmp_path).pins) == {"release"}
+
+
+def test_other_bytes_of_the_same_sources_are_told(tmp_path: Path) -> None:
+    assert renew(tmp_path, tools(), {"a-sm_90": pin("a"), "b-sm_90": pin("b")}) == []
+    (note,) = renew(tmp_path, tools(), {"a-sm_90": pin("a", "other"), "b-sm_90": pin("edited")})
+    assert note == "tilec.lock now pins other bytes, made of the same sources by the same tools, for a-sm_90"
+
+
+def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tilec.lock")
+    with pytest.raises(UsageError, match="is not a file, where tilec keeps the tools and images of a build"):
+        read_lock(tmp_path)

@@ -1,0 +1,105 @@
+"""Jobs of a group: one worker gets them all, and what keeps the group from being compiled keeps none of its jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tilec.compile.events import Done
+from tilec.compile.execute import KeyedJob
+from tilec_runtime.model.job import Job, Member
+
+
+def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) -> list[Job]:
+    members = tuple(Member(symbol="add", axes=(("BM", bm),)) for bm in sizes)
+    return [dataclasses.replace(project.job(bm, target=target, **options), group=members) for bm in sizes]
+
+
+def test_a_group_is_one_workers_and_starts_no_other(project) -> None:
+    jobs = project.keyed(*grouped(project, 1, 2, 3, 4))
+    with project.pool(workers=3) as pool:
+        assert all(isinstance(outcome, Done) for outcome in pool.compile(jobs))
+        assert pool.started == 1
+    assert len(project.compiled) == 4
+
+
+def test_groups_of_several_targets_go_to_several_workers(project) -> None:
+    jobs = project.keyed(*(job for target in ("sm_80", "sm_90") for job in grouped(project, 1, 2, 3, target=target, sleep=0.05)))
+    with project.pool(workers=3) as pool:
+        assert all(isinstance(outcome, Done) for outcome in pool.compile(jobs))
+        assert pool.started == 2
+
+
+def test_the_group_that_takes_longest_in_all_starts_first(project) -> None:
+    jobs = [
+        *(KeyedJob(job=j.job, key=j.key, weight=2.0) for j in project.keyed(project.job(9))),
+        *(KeyedJob(job=j.job, key=j.key, weight=1.0) for j in project.keyed(*grouped(project, 1, 2, 3))),
+        *(KeyedJob(job=j.job, key=j.key, weight=1.5) for j in project.keyed(*grouped(project, 1, target="sm_80"))),
+    ]
+    with project.pool() as pool:
+        pool.compile(jobs)
+    assert project.compiled == ["add-BM1-sm_90", "add-BM2-sm_90", "add-BM3-sm_90", "add-BM9-sm_90", "add-BM1-sm_80"]
+
+
+def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> None:
+    """The compiler's first half is the same for both; kernels that have no such neighbour stay in their order."""
+    targets = ("sm_80", "compute_80", "sm_90")
+    weights = dict(zip(targets, (3.0, 1.0, 2.0), strict=True))
+    jobs = [
+        KeyedJob(job=j.job, key=j.key, weight=weights[target])
+        for target in targets
+        for j in project.keyed(*(project.job(bm, target=target) for bm in (1, 2)))
+    ]
+    with project.pool() as pool:
+        pool.compile(jobs)
+    assert project.compiled == [
+        "add-BM1-sm_80",
+        "add-BM1-compute_80",
+        "add-BM2-sm_80",
+        "add-BM2-compute_80",
+        "add-BM1-sm_90",
+        "add-BM2-sm_90",
+    ]
+
+
+@pytest.mark.parametrize("misdeed", [{"hang": 1}, {"crash": "SIGSEGV"}, {"exit": 3}])
+def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(project, hanging, misdeed) -> None:
+    misdeed = {name: str(hanging) if name == "hang" else value for name, value in misdeed.items()}
+    jobs = project.keyed(*grouped(project, 1, 2, 3, grouped=True, **misdeed))
+    with project.pool(workers=2) as pool:
+        outcomes = pool.compile(jobs)
+        assert [isinstance(outcome, Done) and not outcome.cached for outcome in outcomes] == [True] * 3
+        images = [outcome.blob.read() for outcome in outcomes if isinstance(outcome, Done)]
+    assert len(set(images)) == 3
+    note = (
+        "variants of k.fake that are compiled in one go for sm_90 took too long or crashed the compiler: each is compiled alone, and not "
+        "kept for the next build; `group = 1` says so from the start"
+    )
+    assert project.observer.notes == [note]
+    assert [event[1] for event in project.observer.events if event[0] == "job_started"] == [job.job.id for job in jobs]
+    assert all(project.cache.get(job.key) is None for job in jobs)  # the next build tries them together again
+
+
+def test_a_member_that_fails_alone_too_is_the_one_that_is_blamed(project) -> None:
+    jobs = project.keyed(*grouped(project, 1, 2, 3, only="BM2-", crash="SIGSEGV"))
+    with project.pool() as pool:
+        outcomes = pool.compile(jobs)
+    assert [isinstance(outcome, Done) for outcome in outcomes] == [True, False, True]
+    assert outcomes[1].error.what == "add-BM2-sm_90: the process that compiles it was killed by SIGSEGV"
+    assert (outcomes[1].error.kernel, outcomes[1].error.target) == ("add-BM2", "sm_90")
+
+
+def test_something_is_done_once_while_the_last_jobs_are_compiled(project) -> None:
+    said: list[int] = []
+
+    def meanwhile() -> None:
+        said.append(sum(event[0] == "job_finished" for event in project.observer.events))
+
+    jobs = project.keyed(*(project.job(bm) for bm in (1, 2, 3)))
+    with project.pool() as pool:
+        pool.compile(jobs, meanwhile=meanwhile)
+        assert said == [2]  # the third had begun
+        pool.compile(jobs, meanwhile=meanwhile)
+        assert said == [2]  # nothing was compiled

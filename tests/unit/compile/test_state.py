@@ -1,0 +1,73 @@
+"""The .tilec directory: locking, what killed builds leave, and links."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE
+from tilec.compile.state import WorkDir
+from tilec_runtime.errors import OutputError
+
+
+def test_the_directory_is_invisible_to_git(tmp_path: Path) -> None:
+    with WorkDir(tmp_path).lock(pytest.fail):
+        assert (tmp_path / ".tilec" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
+    first, second = WorkDir(tmp_path), WorkDir(tmp_path)
+    notes: list[str] = []
+    order: list[str] = []
+    waiting = threading.Event()
+
+    def note(text: str) -> None:
+        notes.append(text)
+        waiting.set()
+
+    def other() -> None:
+        with second.lock(note):
+            order.append("second")
+
+    with first.lock(pytest.fail):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert waiting.wait(PATIENCE)
+        order.append("first")
+    thread.join(PATIENCE)
+    assert order == ["first", "second"]
+    assert notes == ["another build of this project is running: waiting for it"]
+
+
+def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path) -> None:
+    work = WorkDir(tmp_path)
+    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True, timeout=60)
+    dead = tmp_path / ".tilec" / f"spool-{done.stdout.strip()}"
+    dead.mkdir(parents=True)
+    work.spool.mkdir()
+    with work.lock(pytest.fail):
+        assert not dead.exists()
+        assert work.spool.exists()
+
+
+def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
+    (tmp_path / ".tilec").write_text("in the way")
+    with pytest.raises(OutputError, match="is a file, where tilec keeps") as caught, WorkDir(tmp_path).lock(pytest.fail):
+        pytest.fail("the lock was taken")
+    assert caught.value.fix == "remove it, or rename it"
+
+
+def test_a_project_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OutputError, match=r"cannot write .*\.tilec: Read-only") as caught, WorkDir(tmp_path).lock(pytest.fail):
+        pytest.fail("the lock was taken")
+    assert caught.value.cause == "the file system is read-only"
+    assert caught.value.fix == "make the project's directory writable, or build a copy of it"

@@ -1,0 +1,412 @@
+"""Checks cases on the cpu device: each is run in several orders of its blocks, watched, and its results are held against each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilec.case.cases import BoundCase, BoundStep, small_case
+from tilec.case.chains import device_of
+from tilec.case.compare import compare, differing, tolerance_for
+from tilec.case.counting import require_countable
+from tilec.case.device import ModuleDevice
+from tilec.case.inputs import Array, make_inputs
+from tilec.case.run import Device, arguments_on
+from tilec.case.undetermined import Comparison, Fills
+from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.errors import FaultError, TilecError
+from tilec_runtime.load import load
+from tilec_runtime.tileir.check.checker import Checker
+from tilec_runtime.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.tileir.execute import DEFAULT
+from tilec_runtime.tileir.ir import Loc
+
+if TYPE_CHECKING:
+    from tilec_runtime.bundle.read import Bundle
+
+CHECKED = (
+    "races between blocks (plain accesses that meet without an atomic that orders them)",
+    "accesses outside the memory of the arguments, and outside their extents where the kernel declares otherwise",
+    'reads of elements that nothing wrote (inputs of a case with dist = "empty")',
+    "promises to the compiler: divisibility, alignment, bounds, equal elements, no overflow",
+    "assertions, and loops that do not end",
+    "results that depend on the order of the blocks",
+    "results that depend on elements beyond an array's edge, or masked off, that no padding determines",
+)
+NOT_CHECKED = (
+    "the order of accesses within one block",
+    "inputs other than those of the cases",
+    "what a GPU's compiler and memory do: rounding of its functions, timing, resources",
+)
+_UNSURE = "there are too many atomics to follow which accesses all of them order: those left are taken to be in order"
+DEFAULT_ORDERS: tuple[str | int, ...] = ("forward", "reverse", 0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SanitizeOptions:
+    """How to check.
+
+    Attributes:
+        orders: of the blocks, one run each: "forward", "reverse", or the seed of a random one.
+        not_finite: report the first NaN or infinity that is made from finite numbers.
+        steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
+    """
+
+    orders: tuple[str | int, ...] = DEFAULT_ORDERS
+    not_finite: bool = False
+    steps: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CaseFindings:
+    """What came of one case.
+
+    Attributes:
+        case: the case.
+        variants: ids of the variants that were launched.
+        findings: defects, those of all orders together; the same one once.
+        notes: what is no defect and still worth knowing.
+        blocks: blocks of one run.
+        skipped: why the case needs a GPU; empty where it does not.
+        error: why the case could not be checked, None if it was.
+    """
+
+    case: BoundCase
+    variants: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    blocks: int = 0
+    skipped: str = ""
+    error: TilecError | None = None
+
+    @property
+    def status(self) -> str:
+        """`clean`, `findings`, `error` or `skipped`."""
+        if self.findings:
+            return "findings"
+        return "error" if self.error else "skipped" if self.skipped else "clean"
+
+
+class Watch:
+    """Makes the checkers of launches, and keeps them: `CpuOptions.observer` of a cpu device.
+
+    Args:
+        not_finite: report the first NaN or infinity that is made from finite numbers.
+    """
+
+    def __init__(self, *, not_finite: bool = False) -> None:
+        self._case: BoundCase | None = None
+        self._launches = 0
+        self._blank: dict[str, Array] = {}
+        self._slots: dict[str, tuple[str, ...]] = {}
+        self._not_finite = not_finite
+        self._seen: list[tuple[CpuRun, Checker]] = []
+        self._lock = threading.Lock()
+
+    def know(self, bundle: Bundle) -> None:
+        """Take names for what kernels of a bundle are given."""
+        for kernel in bundle.info.kernels:
+            self._slots.update((variant.id, tuple(slot.expr for slot in variant.abi)) for variant in kernel.variants)
+
+    def expect(self, case: BoundCase) -> None:
+        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before a kernel writes them."""
+        self._case, self._launches = case, 0
+
+    def __call__(self, run: CpuRun) -> Checker:
+        """The checker of one launch."""
+        with self._lock:
+            names = self._uninitialized()
+            checker = Checker(
+                run.program.function,
+                run.memory,
+                uninitialized=names,
+                blank={name: self._blank[of_case] for name, of_case in names.items() if of_case in self._blank},
+                slots=self._slots.get(run.kernel, ()),
+                not_finite=self._not_finite,
+            )
+            self._seen.append((run, checker))
+            self._launches += 1
+        return checker
+
+    def _uninitialized(self) -> dict[str, str]:
+        """Parameters of the next launch that nothing has written in full, and the inputs of the case that they are given.
+
+        A launch of a chain finds in them what the launches before it wrote.
+        """
+        if self._case is None:
+            return {}
+        empty = [item.name for item in self._case.inputs if item.dist == "empty"]
+        if not self._case.steps:
+            return {name: name for name in empty}
+        place = self._launches % len(self._case.steps)
+        if place == 0:
+            self._blank.clear()
+        else:
+            _, before = self._seen[-1]
+            for name, of_case in _given(self._case.steps[place - 1], empty).items():
+                if (left := before.blank(name)) is not None:
+                    self._blank[of_case] = left
+        return _given(self._case.steps[place], empty)
+
+    def take(self) -> tuple[tuple[CpuRun, Checker], ...]:
+        """The launches since the last call."""
+        with self._lock:
+            seen, self._seen = tuple(self._seen), []
+        return seen
+
+
+def _given(step: BoundStep, names: Sequence[str]) -> dict[str, str]:
+    """The parameters of a step that are given one of these inputs of the case, with its name."""
+    return {param: operand.name for param, operand in step.arguments if operand.name in names}
+
+
+class Sanitizer:
+    """Checks cases of one bundle, of kernels and of chains.
+
+    Args:
+        bundle: what is built, with Tile IR.
+        options: how to check.
+        advice: what brings Tile IR into the bundle, where that is not a matter of the manifest.
+    """
+
+    def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = "") -> None:
+        self._watch = Watch(not_finite=options.not_finite)
+        self._watch.know(bundle)
+        self._fills = Fills()
+        self._steps = options.steps or DEFAULT.steps
+        watching = CpuOptions(steps=options.steps, observer=self._watch, output=_silent, undetermined=self._fills)
+        plain = dataclasses.replace(watching, order=options.orders[0], observer=None, cancelled=self._fills.spent)
+
+        def device(chosen: CpuOptions) -> ModuleDevice:
+            driver = CpuDriver(chosen)
+            return ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
+
+        self._devices = {order: device(dataclasses.replace(watching, order=order)) for order in options.orders}
+        self._plain = device(plain)
+
+    def check(self, case: BoundCase) -> CaseFindings:
+        """Run a case in every order. Defects end up in the result, and errors of tilec too."""
+        case = small_case(case)
+        if case.error is None and (refusal := device_of(case, self._plain).refusal(case.kernel, dict(case.axes))):
+            return CaseFindings(case=case, skipped=refusal)
+        self._watch.expect(case)
+        self._fills.forget()
+        seen = _Seen(case)
+        try:
+            # After a fault the other orders would stop at the same place, after the same time.
+            whole = all(self._run(seen, order, device_of(case, device)) for order, device in self._devices.items())
+            if self._fills.sources:
+                self._compare(seen, whole=whole)
+        except TilecError as error:
+            seen.take(self._watch)
+            return seen.result(error)
+        return seen.result()
+
+    def _compare(self, seen: _Seen, *, whole: bool) -> None:
+        """Look for results that depend on undetermined elements, where launches come to their end."""
+        fault = "the launch faults"
+        try:
+            if whole:
+                seen.keep(Comparison(seen.case, device_of(seen.case, self._plain), self._fills, self._steps).findings())
+                return
+        except FaultError as error:
+            fault = error.what
+        seen.note("undetermined", f"whether elements that no padding determines change the result was not checked: {fault}")
+
+    def _run(self, seen: _Seen, order: str | int, device: Device) -> bool:
+        """Run a case in one order; whether it came to its end."""
+        case = seen.case
+        require_countable(case)
+        arguments = arguments_on(case, device, make_inputs(case))
+        try:
+            device.launch(case.kernel, arguments, dict(case.choose))
+        except FaultError as error:
+            seen.take(self._watch)
+            seen.keep([_fault(error)])
+            return False
+        seen.take(self._watch)
+        seen.compare(order, {name: device.from_device(arguments[name]) for name in case.outs})
+        return True
+
+
+class _Seen:
+    """What came of a case so far: findings, facts of its launches, and the outputs of its first order. Shadows and memory go."""
+
+    def __init__(self, case: BoundCase) -> None:
+        self.case = case
+        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._notes: dict[str, str] = {}
+        self._variants: dict[str, None] = {}
+        self._blocks = 0
+        self._combines = False
+        self._different: set[str] = set()
+        self._first: tuple[str | int, dict[str, Array]] | None = None
+
+    def keep(self, findings: Iterable[Finding]) -> None:
+        """Add findings; of the same defect in several orders the first stays, with the largest count."""
+        for finding in findings:
+            places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
+            key = (finding.kind, finding.kernel, finding.parameter, *places)
+            known = self._found.get(key)
+            self._found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
+
+    def note(self, about: str, text: str) -> None:
+        """Add what is no defect; of several notes about one thing the last stays."""
+        self._notes[about] = text
+
+    def take(self, watch: Watch) -> None:
+        """Add what a watch saw of one execution of the case."""
+        launches = watch.take()
+        for run, checker in launches:
+            self.keep(dataclasses.replace(finding, kernel=run.kernel) for finding in checker.findings)
+            self._variants[run.kernel] = None
+            self._combines |= _synchronises(run)
+            if checker.unsure:
+                self.note("unsure", _UNSURE)
+        self._blocks = max(self._blocks, sum(math.prod(run.grid) for run, _ in launches))
+
+    def compare(self, order: str | int, outputs: dict[str, Array]) -> None:
+        """Hold the outputs of an order against those of the first: what differs is a finding, or a note where rounding explains it."""
+        if self._first is None:
+            self._first = order, outputs
+            return
+        first_order, first = self._first
+        for name, other in outputs.items():
+            if name in self._different or not differing(first[name], other).any():
+                continue
+            self._different.add(name)
+            dtype = next(p.dtype for p in self.case.params if p.name == name)
+            if self._combines and compare(first[name], other, tolerance_for(self.case.tolerance, dtype)).ok:
+                self._notes[name] = f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
+            else:
+                self.keep([_dependence(name, (first_order, first[name]), (order, other))])
+
+    def result(self, error: TilecError | None = None) -> CaseFindings:
+        """All of it."""
+        if not self._blocks and not self._found and error is None:
+            self._notes["blocks"] = "the grid has no blocks: there was nothing to check"
+        return CaseFindings(
+            case=self.case,
+            variants=tuple(self._variants),
+            findings=tuple(self._found.values()),
+            notes=tuple(self._notes.values()),
+            blocks=self._blocks,
+            error=error,
+        )
+
+
+def watched(watch: Watch, case: BoundCase, error: TilecError | None) -> CaseFindings:
+    """What a watch saw of a case that was run once, and that ended with `error` if any."""
+    seen = _Seen(case)
+    seen.take(watch)
+    if isinstance(error, FaultError):
+        seen.keep([_fault(error)])
+    return seen.result()
+
+
+def sanitize_cases(
+    cases: Iterable[BoundCase],
+    sanitizer: Sanitizer | None,
+    *,
+    absent: Callable[[BoundCase], str] = lambda _: "",
+    on_case: Callable[[BoundCase], None] | None = None,
+    on_result: Callable[[CaseFindings], None] | None = None,
+) -> tuple[CaseFindings, ...]:
+    """Check cases one after another.
+
+    Args:
+        cases: what to check.
+        sanitizer: checks them; None where all kernels are absent.
+        absent: why a case cannot be run from the bundle at all; empty where it can.
+        on_case: sees each before it is run.
+        on_result: sees what came of each.
+    """
+    results = []
+    for case in cases:
+        reason = absent(case)
+        if reason or sanitizer is None:
+            results.append(CaseFindings(case=case, skipped=reason))
+        else:
+            if on_case is not None:
+                on_case(case)
+            results.append(sanitizer.check(case))
+        if on_result is not None:
+            on_result(results[-1])
+    return tuple(results)
+
+
+def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
+    """All results as JSON values."""
+    return {
+        "ok": all(result.status in ("clean", "skipped") for result in results),
+        "counts": {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")},
+        "cases": [_case_json(result) for result in results],
+        "checked": list(CHECKED),
+        "not_checked": list(NOT_CHECKED),
+    }
+
+
+def _case_json(result: CaseFindings) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": result.case.name,
+        "kernel": result.case.kernel,
+        "variants": list(result.variants),
+        "status": result.status,
+        "blocks": result.blocks,
+        "findings": [finding.as_json() for finding in result.findings],
+        "notes": list(result.notes),
+    }
+    if result.skipped:
+        row["skipped"] = result.skipped
+    if result.error is not None:
+        row["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
+    return row
+
+
+def _fault(error: FaultError) -> Finding:
+    place = error.location
+    return Finding(
+        kind=FindingKind.FAULT,
+        what=error.what,
+        location=Loc(place.file, place.line, max(place.column - 1, 0)) if place else None,
+        block=error.block,
+        parameter=error.parameter,
+        index=error.index,
+        hint=error.fix,
+    )
+
+
+def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, Array]) -> Finding:
+    (one_order, one_values), (two_order, two_values) = one, two
+    off = differing(one_values, two_values)
+    place = int(np.flatnonzero(off)[0])
+    index = tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
+    shown = ", ".join(map(str, index))
+    values = one_values.reshape(-1)[place], two_values.reshape(-1)[place]
+    return Finding(
+        kind=FindingKind.ORDER,
+        what=f"{name}[{shown}] is {values[0]} with blocks in {_order(one_order)} order and {values[1]} in {_order(two_order)} order",
+        parameter=name,
+        index=index,
+        count=int(off.sum()),
+        hint="blocks run in any order on a GPU: the result must not depend on it",
+    )
+
+
+def _order(order: str | int) -> str:
+    return order if isinstance(order, str) else f"random ({order})"
+
+
+def _synchronises(run: CpuRun) -> bool:
+    """Whether blocks may add to what others left, one after another as they come: by atomic additions, or holding a lock."""
+    return any(op.name.startswith("atomic_") for op in run.program.function.walk())
+
+
+def _silent(_: str) -> None:
+    """Kernels that print would do so once for each order."""

@@ -1,0 +1,291 @@
+"""The content-addressed cache of images and small records: a user's private directory, and behind it one that users may share."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tilec.compile.blob import Blob
+from tilec.compile.codec import decode, encode
+from tilec_runtime.bundle import store
+from tilec_runtime.bundle.place import exposed_folders, private_root
+from tilec_runtime.bundle.store import DamagedError, ExposedError
+from tilec_runtime.errors import Diagnostic
+from tilec_runtime.model.digest import canonical_json, sha256
+from tilec_runtime.model.image import Image, ImageInfo
+from tilec_runtime.model.signature import AbiSlot
+
+DEFAULT_MAX_BYTES = 2 << 30
+_IMAGES, _RECORDS = store.KINDS[:2]
+_SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A compiled image in the cache, its bytes left where they are; `row` is the SHA-256 of its index row, which a lock may pin."""
+
+    row: str
+    info: ImageInfo
+    abi: tuple[AbiSlot, ...]
+    warnings: tuple[Diagnostic, ...]
+    blob: Blob
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CacheInfo:
+    """What a cache holds: number of entries, bytes, seconds since the least recently used entry was used, and where it lies."""
+
+    entries: int
+    bytes: int
+    oldest: float
+    path: str
+
+
+class Cache:
+    """Look-up is `get`, never check-then-read; a failure of the cache is a note, never an exception.
+
+    The directory's permissions are what entries are trusted for: a directory that others can change is neither read nor written. Digests
+    find accidents. Of the shared cache, which anyone may write to, an entry is taken only where `pins` names the digest of its index row.
+
+    Args:
+        root: its directory, made when first written to; None for a cache that holds nothing.
+        max_bytes: size that `trim` brings it back to, the least recently used entries going first.
+        note: gets a text for each damaged entry, one for each kind of failure to read or write, and why the directory is not used.
+        clock: seconds since the epoch, as file times have them.
+        shared: directory of a cache that users share, which is looked at next and gets what is compiled.
+        pins: by key, the SHA-256 of the index row of the one image that the shared cache may give.
+
+    Attributes:
+        place: the directory, used or not; `info`, `gc` and `clear` are of it.
+        root: the directory, None where nothing is read from it or written to it.
+        shared: the shared directory.
+        noted: every text that went to `note`, each once.
+    """
+
+    def __init__(
+        self,
+        root: Path | None,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        note: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+        shared: Path | None = None,
+        pins: Mapping[str, str] | None = None,
+    ) -> None:
+        self._note = note
+        self.noted: set[str] = set()
+        self.place = root
+        self.root = private_root(root, self._note_once)
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self.shared = shared
+        self.pins = pins or {}
+        self._written = 0
+        self._abis: dict[str, tuple[AbiSlot, ...]] = {}
+
+    def get(self, key: str) -> Entry | None:
+        """Return the image of `key`, or None.
+
+        The index row is verified by its digest, the image's bytes by a checksum; `Blob.read` verifies them by their digest too.
+        """
+        if self.root is None:
+            return None
+        own = self._own(key)
+        if self.shared is None or key not in self.pins or (own is not None and own.row == self.pins[key]):
+            return own
+        return self._shared(key) or own
+
+    def _own(self, key: str) -> Entry | None:
+        assert self.root is not None
+        path = store.path_of(self.root, _IMAGES, key)
+        try:
+            found = store.load(path, now=self._clock())
+            return None if found is None else self._entry(key, path, *found)
+        except OSError as exc:
+            self._unreadable(exc)
+        except (DamagedError, ValueError, TypeError, LookupError) as exc:
+            self._note_once(f"cache entry {key[:12]} was damaged ({exc}): it is compiled again")
+            self.drop(key)
+        return None
+
+    def _shared(self, key: str) -> Entry | None:
+        """Copy the pinned image into the private cache, where its bytes stay what they are, and return it from there."""
+        assert self.root is not None
+        assert self.shared is not None
+        try:
+            found = store.read_pinned(store.path_of(self.shared, _IMAGES, key), self.pins[key])
+            if found is None:
+                return None
+            meta, data = _require_image(key, *found)
+            store.save(self.root, _IMAGES, key, canonical_json(meta), data)
+        except OSError as exc:
+            self._note_once(f"the shared cache cannot be used ({exc.strerror}: {self.shared}): what is in it is compiled again")
+            return None
+        except (DamagedError, ValueError, TypeError, LookupError) as exc:
+            self._note_once(f"shared cache entry {key[:12]} is not what tilec.lock pins ({exc}): it is compiled again")
+            return None
+        self._written += len(data)
+        return self._own(key)
+
+    def put(self, key: str, image: Image) -> Blob | None:
+        """Keep an image, in the shared cache too; None where the private one does not take it, for whatever reason."""
+        if self.root is None:
+            return None
+        try:
+            meta = index_row(key, image)
+        except (TypeError, ValueError):
+            return None  # not what an image holds; whoever uses it will say so
+        if self.shared is not None:
+            try:
+                store.save(self.shared, _IMAGES, key, meta, image.data, shared=True)
+            except OSError as exc:
+                self._note_once(f"the shared cache cannot be written ({exc.strerror}: {self.shared}): others compile again")
+        try:
+            offset = store.save(self.root, _IMAGES, key, meta, image.data)
+        except OSError as exc:
+            self._unwritable(exc)
+            return None
+        self._written += len(image.data)
+        return Blob(path=store.path_of(self.root, _IMAGES, key), offset=offset, size=len(image.data), digest=image.info.digest)
+
+    def drop(self, key: str) -> None:
+        """Remove an image, if it is there."""
+        if self.root is not None:
+            store.remove(store.path_of(self.root, _IMAGES, key))
+
+    def wrote(self, size: int) -> None:
+        """Take note of bytes that another process added on behalf of this one; `trim` goes by it."""
+        self._written += size
+
+    def get_record(self, key: str) -> Any | None:
+        """The JSON value kept under `key`, or None."""
+        if self.root is None:
+            return None
+        path = store.path_of(self.root, _RECORDS, sha256(key.encode()))
+        try:
+            found = store.load(path, now=self._clock())
+            return None if found is None else _record(key, found[0])
+        except OSError as exc:
+            self._unreadable(exc)
+        except (DamagedError, ValueError) as exc:
+            self._note_once(f"cache record {key[:40]} was damaged ({exc}): it is made again")
+            store.remove(path)
+        return None
+
+    def put_record(self, key: str, value: Any) -> None:
+        """Keep a small JSON value; does nothing for values that JSON does not have."""
+        if self.root is None:
+            return
+        try:
+            store.save(self.root, _RECORDS, sha256(key.encode()), canonical_json({"key": key, "value": value}), b"")
+        except OSError as exc:
+            self._unwritable(exc)
+        except (ValueError, TypeError):
+            return
+
+    def info(self) -> CacheInfo:
+        """What the cache holds now."""
+        rows = [row for row in self._files() if not store.is_temp(row[2])]
+        oldest = max(0.0, self._clock() - min(row[0] for row in rows)) if rows else 0.0
+        return CacheInfo(entries=len(rows), bytes=sum(row[1] for row in rows), oldest=oldest, path=str(self.place or ""))
+
+    def gc(self, max_bytes: int | None = None) -> int:
+        """Remove the least recently used entries until `max_bytes` are kept, and what dead processes left; gives the bytes freed."""
+        bound = self.max_bytes if max_bytes is None else max_bytes
+        now = self._clock()
+        freed, kept, rows = 0, 0, []
+        for used, size, path in self._files():
+            if not store.is_temp(path):
+                rows.append((used, size, path))
+                kept += size
+            elif store.is_stale(path, now - used):
+                freed += store.remove(path, size)
+        for _, size, path in sorted(rows):
+            if kept <= bound:
+                break
+            gone = store.remove(path, size)
+            kept -= gone
+            freed += gone
+        return freed
+
+    def trim(self) -> None:
+        """At the end of a build: bring the cache back to its bound, if the build added anything; looks only now and then."""
+        written, self._written = self._written, 0
+        if self.root is None or not written:
+            return
+        marker = self.root / store.FORMAT / "swept"
+        with contextlib.suppress(OSError):
+            if written < self.max_bytes // 20 and self._clock() - marker.lstat().st_mtime < _SWEEP_AFTER:
+                return
+        self.gc()
+        with contextlib.suppress(OSError):
+            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
+            os.utime(marker, follow_symlinks=False)
+
+    def clear(self) -> int:
+        """Remove everything; gives the bytes freed. Builds that run meanwhile compile again what they miss."""
+        return 0 if self.place is None else store.clear(self.place)
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        return [] if self.place is None else list(store.files(self.place))
+
+    def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Entry:
+        if meta["key"] != key:
+            raise DamagedError("it belongs to another key")
+        info = decode(ImageInfo, meta["info"])
+        if info.size != size:
+            raise DamagedError("the image has another size")
+        # Few ABIs serve many images: each is decoded and held once.
+        text = meta["abi"]
+        abi = self._abis.get(text)
+        if abi is None:
+            abi = self._abis[text] = decode(tuple[AbiSlot, ...], json.loads(text))
+        blob = Blob(path=path, offset=offset, size=size, digest=info.digest)
+        return Entry(row=row, info=info, abi=abi, warnings=decode(tuple[Diagnostic, ...], meta["warnings"]), blob=blob)
+
+    def _unreadable(self, exc: OSError) -> None:
+        self._unusable(exc, f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
+
+    def _unwritable(self, exc: OSError) -> None:
+        text = f"the cache cannot be written ({exc.strerror}: {self.root}): this build goes on, the next one compiles again"
+        self._unusable(exc, text)
+
+    def _unusable(self, exc: OSError, text: str) -> None:
+        if isinstance(exc, ExposedError):
+            self.noted.add(exposed_folders(self.root, str(exc.strerror), self._note))
+        else:
+            self._note_once(text)
+
+    def _note_once(self, text: str) -> None:
+        if text not in self.noted:
+            self.noted.add(text)
+            self._note(text)
+
+
+def index_row(key: str, image: Image) -> bytes:
+    """The index row of an image as the cache holds it: all that is known of the image, with its digest.
+
+    Raises:
+        TypeError, ValueError: it holds what no image does.
+    """
+    abi = json.dumps(encode(image.abi), separators=(",", ":"))
+    return canonical_json({"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)})
+
+
+def _require_image(key: str, meta: Any, data: bytes) -> tuple[Any, bytes]:
+    """An index row and its image, if they are of this key and of one another; by SHA-256, since checksums stop nobody."""
+    if meta["key"] != key or meta["info"]["digest"] != sha256(data):
+        raise DamagedError("the image has another digest")
+    return meta, data
+
+
+def _record(key: str, meta: Any) -> Any:
+    if not isinstance(meta, dict) or meta.get("key") != key:
+        raise DamagedError("it belongs to another key")
+    return meta.get("value")

@@ -1,0 +1,97 @@
+"""What a build writes: its files, the digest of all that they depend on, and the record of them in the user's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tilec import __version__
+from tilec.compile import own
+from tilec.compile.cache import Cache
+from tilec.manifest.types import Manifest
+from tilec_runtime.bundle.format import draft_members
+from tilec_runtime.model.digest import canonical_json
+from tilec_runtime.model.inside import contained
+from tilec_runtime.model.kernel import BundleInfo
+
+_VERSION = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Output:
+    """A file that a build wrote, or found as it should be.
+
+    Attributes:
+        kind: `bundle`, `package`, `wheel`, `fatbin`, `cubin` or `ptx`.
+        path: absolute.
+        size: bytes.
+        digest: SHA-256 of its bytes (hex).
+        changed: whether this build wrote it.
+    """
+
+    kind: str
+    path: str
+    size: int
+    digest: str
+    changed: bool = True
+
+
+def fingerprint(keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], manifest: Manifest) -> str:
+    """Return the digest of everything that a build's outputs depend on.
+
+    Args:
+        keys: cache keys of the jobs, in order.
+        draft: the bundle's index without variants.
+        emit: what is written.
+        manifest: for output directory, licence files and budgets.
+    """
+    digest = hashlib.sha256()
+    for key in keys:
+        digest.update(key.encode())
+    licences = []
+    for name in manifest.package.license_files:
+        with contextlib.suppress(OSError):
+            licences.append([name, hashlib.sha256(contained(manifest.root, name).read_bytes()).hexdigest()])
+    budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
+    output = [manifest.output.dir, manifest.output.max_size]
+    digest.update(canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets]))
+    for member in draft_members(draft).values():
+        digest.update(member)
+    return digest.hexdigest()
+
+
+def place_of(manifest: Manifest, *parts: str) -> Path:
+    """Return the path of an output, by its parts below the output directory.
+
+    Raises:
+        LinkError: a link on the way leaves the project.
+    """
+    return contained(manifest.root, Path(manifest.output.dir, *parts))
+
+
+def save_outputs(cache: Cache, fingerprint: str, root: Path, outputs: Iterable[Output]) -> None:
+    """Record the files of a build in the cache, by their paths in the project."""
+    rows = [[output.kind, Path(output.path).relative_to(root).as_posix(), output.size, output.digest] for output in outputs]
+    cache.put_record(_key(fingerprint), rows)
+
+
+def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Output, ...] | None:
+    """Return the outputs of this fingerprint if every one of them lies in the project with the bytes that a build gave it, else None."""
+    rows = cache.get_record(_key(fingerprint))
+    outputs = []
+    try:
+        for kind, name, size, digest in rows or ():
+            path = contained(root, name)
+            if path.is_symlink() or path.stat().st_size != size or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+                return None
+            outputs.append(Output(kind=kind, path=str(path), size=size, digest=digest, changed=False))
+    except (OSError, TypeError, ValueError):
+        return None
+    return tuple(outputs) or None
+
+
+def _key(fingerprint: str) -> str:
+    return f"outputs {fingerprint}"

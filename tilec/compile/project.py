@@ -1,0 +1,362 @@
+"""A project on disk: its manifest, its frontends, its sources and what they declare."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import errno
+import fnmatch
+import importlib
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tilec.compile.cache import Cache
+from tilec.compile.execute import Pool
+from tilec.compile.keys import declaration_key
+from tilec.compile.records import load_declarations, save_declarations
+from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
+from tilec.manifest.files import file_problems, problem_at, source_problem
+from tilec.manifest.load import load
+from tilec.manifest.types import Kernel, Manifest
+from tilec.plan import LanguageFacts
+from tilec.plan.options import option_problem
+from tilec.plan.tuning import Tuned, kernel_digest
+from tilec_runtime.bundle.tuning import read_record
+from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
+from tilec_runtime.model.job import InputFile, Source
+from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.suggest import did_you_mean
+
+UNREADABLE = "sources cannot be read"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """A loaded manifest with everything that planning needs except the declarations.
+
+    Attributes:
+        manifest: the manifest.
+        frontends: one instance per language that a kernel uses.
+        classes: where each of them is found (`module:Class`), for workers.
+        search: where tools are looked for, with the manifest's preferences.
+        sources: each kernel's source, by kernel name.
+    """
+
+    manifest: Manifest
+    frontends: Mapping[str, Frontend]
+    classes: Mapping[str, str]
+    search: ToolSearch
+    sources: Mapping[str, Source]
+
+    @property
+    def languages(self) -> dict[str, LanguageFacts]:
+        """What each language can make."""
+        return {name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt, hints=f.hints) for name, f in self.frontends.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """What the sources and the tools say.
+
+    Attributes:
+        kernels: declarations, by kernel; those of unreadable sources are left out.
+        inputs: input files, by kernel.
+        tools: tools, by language.
+        unreadable: why sources cannot be read.
+        passed_over: the same of sources none of whose kernels is selected: they are in nobody's way.
+        unknown: kernels that their sources do not have.
+        sources: how many sources there are.
+    """
+
+    kernels: Mapping[str, KernelDecl]
+    inputs: Mapping[str, tuple[InputFile, ...]]
+    tools: Mapping[str, tuple[ToolInfo, ...]]
+    unreadable: tuple[TilecError, ...]
+    passed_over: tuple[TilecError, ...]
+    unknown: tuple[Diagnostic, ...]
+    sources: int
+
+    def require_all(self) -> None:
+        """Refuse to go on without every source.
+
+        Raises:
+            BuildError: some cannot be read.
+        """
+        if self.unreadable:
+            raise BuildError(self.unreadable, total=self.sources, what=UNREADABLE)
+
+
+def open_project(manifest_path: Path, search: ToolSearch) -> Project:
+    """Load the manifest and check that its sources are there.
+
+    Raises:
+        ManifestError: every problem of the manifest, or of the sources that it names.
+    """
+    project, problems = look_at_project(manifest_path, search)
+    if problems:
+        raise ManifestError(problems)
+    return project
+
+
+def look_at_project(manifest_path: Path, search: ToolSearch, *, plugins: bool = True) -> tuple[Project, tuple[Diagnostic, ...]]:
+    """The project as far as it is there, and what the manifest names and is not.
+
+    `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without `plugins`, no code of a frontend that
+    a plug-in brings is imported, and `Project.frontends` lacks it.
+
+    Raises:
+        ManifestError: every problem of the manifest.
+    """
+    others = installed() if _names_languages(manifest_path) else {}
+    classes = {**(others if plugins else {}), **BUILTIN}
+    table = {name: _load_class(where) for name, where in classes.items()}
+    suffixes: dict[str, tuple[str, ...]] = {**dict.fromkeys(others, ()), **{name: cls.suffixes for name, cls in table.items()}}
+    manifest = load(manifest_path, languages=suffixes)
+    search = dataclasses.replace(search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda)
+    problems: list[Diagnostic] = []
+    options = dict(manifest.frontends)
+    sources = {}
+    for kernel in manifest.kernels:
+        merged = tuple(sorted({**dict(options.get(kernel.language, ())), **dict(kernel.options)}.items()))
+        problem = source_problem(manifest, kernel) or option_problem(manifest, kernel, merged)
+        if problem:
+            problems.append(problem)
+            continue
+        sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=merged)
+    problems.extend(file_problems(manifest))
+    used = sorted({kernel.language for kernel in manifest.kernels if kernel.name in sources and kernel.language in table})
+    project = Project(
+        manifest=manifest,
+        frontends={name: table[name](search) for name in used},
+        classes={name: classes[name] for name in used},
+        search=search,
+        sources=sources,
+    )
+    return project, tuple(dict.fromkeys(problems))  # kernels share the options of their language
+
+
+def include_folders(project: Project) -> tuple[str, ...]:
+    """Include directories of all sources, relative to the project's root."""
+    lists = [dict(source.options).get("include", ()) for source in project.sources.values()]
+    return tuple(sorted({folder for folders in lists if isinstance(folders, tuple) for folder in folders if isinstance(folder, str)}))
+
+
+def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
+    """The tuning files that the manifest names, by kernel, and what is wrong with those that are not there or cannot be read."""
+    manifest = project.manifest
+    found: dict[str, Tuned] = {}
+    problems: list[Diagnostic] = []
+    for kernel in manifest.kernels:
+        if not kernel.table or kernel.name not in declared.kernels:
+            continue
+        path, where = Path(manifest.root, kernel.table), ("kernel", kernel.name, "dispatch", "table")
+        try:
+            data = _bytes_of(path)
+            record = read_record(data, kernel.table)
+        except OSError as error:
+            lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
+            what = lacks if isinstance(error, FileNotFoundError) else f"{kernel.table!r} cannot be read: {error.strerror}"
+            problems.append(problem_at(manifest, where, what))
+        except ManifestError as error:
+            problems.extend(dataclasses.replace(problem, hint=error.fix) for problem in error.problems)
+        else:
+            digest = digest_of(project, declared, kernel)
+            tools = declared.tools[kernel.language]
+            found[kernel.name] = Tuned(path=kernel.table, text=data.decode(), record=record, kernel_digest=digest, tools=tools)
+    return found, tuple(problems)
+
+
+def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
+    """What a tuning record knows a kernel by; `kernel` is the manifest's own table."""
+    return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
+
+
+def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
+    """Find every kernel's declaration; sources that have not changed are not read by a compiler again, unless `fresh` says so.
+
+    Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`. All are read, whatever `select` says:
+    what is compiled together, and what is said of the rest, does not depend on it.
+
+    Raises:
+        MissingError: a tool is missing.
+        BuildError: no source can be read.
+        ManifestError: kernels that their sources do not have.
+    """
+    declared = look_at_sources(project, pool, cache, fresh=fresh, select=select)
+    if declared.unknown:
+        declared.require_all()
+        raise ManifestError(declared.unknown)
+    if not declared.kernels:
+        raise BuildError((*declared.unreadable, *declared.passed_over), total=declared.sources, what=UNREADABLE)
+    return declared
+
+
+def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
+    """What `declare` finds, however little that is.
+
+    Raises:
+        MissingError: tools are missing; says so of all languages.
+    """
+    tools = _tools(project.frontends)
+    languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
+    unique = {(languages[name], source) for name, source in project.sources.items()}
+    inputs, failures = _inputs(project, sorted(unique, key=lambda pair: (pair[0], pair[1].path, str(pair[1].options))))
+    keys = {pair: declaration_key(pair[0], pair[1], inputs=files, tools=tools[pair[0]]) for pair, files in inputs.items()}
+    found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
+    for pair, key in keys.items():
+        known = None if fresh else load_declarations(cache, key)
+        if known is not None:
+            found[pair] = known
+    missing = [pair for pair in keys if pair not in found]
+    lacking: dict[str, MissingError] = {}
+    for pair, result in zip(missing, pool.declare(missing) if missing else (), strict=True):
+        if isinstance(result, MissingError):
+            lacking.setdefault(pair[0], result)
+        elif isinstance(result, TilecError):
+            failures[pair] = result
+        else:
+            found[pair] = result
+            # A source that was edited meanwhile is not kept under the key of what it was before.
+            if tuple(project.frontends[pair[0]].inputs(pair[1])) == inputs[pair]:
+                save_declarations(cache, keys[pair], result)
+    _require_none(lacking)
+    by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
+    asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
+    readable = {name: pair for name, pair in by_kernel.items() if pair in found}
+    kernels, unknown = pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
+    return Declared(
+        kernels=kernels,
+        inputs={name: inputs[pair] for name, pair in readable.items()},
+        tools=tools,
+        unreadable=tuple(error for pair, error in failures.items() if pair in asked),
+        passed_over=tuple(error for pair, error in failures.items() if pair not in asked),
+        unknown=unknown,
+        sources=len(unique),
+    )
+
+
+def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]:
+    found: dict[str, tuple[ToolInfo, ...]] = {}
+    lacking: dict[str, MissingError] = {}
+    for language, frontend in frontends.items():
+        try:
+            found[language] = tuple(frontend.toolchain())
+        except MissingError as error:
+            lacking[language] = error
+    _require_none(lacking)
+    return found
+
+
+def _require_none(lacking: Mapping[str, MissingError]) -> None:
+    """Refuse to go on where languages lack tools: all are told, so that one installation mends it; what several lack is told once."""
+    errors = list({str(error): error for error in lacking.values()}.values())
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        told = "\n".join(f"{error.what}\n  cause: {error.cause}" if error.cause else error.what for error in errors)
+        what = f"kernels of these languages cannot be compiled: {', '.join(lacking)}\n{textwrap.indent(told, '  ')}"
+        raise ToolchainError(what, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix)))
+
+
+def may_select(select: Sequence[str], kernel: str) -> bool:
+    """Whether `--select` can mean a job of a kernel whose variants are not known: ids are its name, or begin with it and `-`."""
+    begins = f"{kernel}-"
+    return not select or any(
+        fnmatch.fnmatchcase(kernel, glob) or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
+        for glob in select
+    )
+
+
+def _inputs(
+    project: Project, pairs: Sequence[tuple[str, Source]]
+) -> tuple[dict[tuple[str, Source], tuple[InputFile, ...]], dict[tuple[str, Source], TilecError]]:
+    found: dict[tuple[str, Source], tuple[InputFile, ...]] = {}
+    failures: dict[tuple[str, Source], TilecError] = {}
+    for language, source in pairs:
+        try:
+            found[language, source] = tuple(project.frontends[language].inputs(source))
+        except MissingError:
+            raise  # of a tool, which every source needs
+        except TilecError as error:
+            failures[language, source] = error
+    return found, failures
+
+
+def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
+    """Each kernel's declaration among those of its source, and what is wrong with the names."""
+    chosen: dict[str, KernelDecl] = {}
+    problems = []
+    for kernel in manifest.kernels:
+        if kernel.name not in declared:
+            continue
+        decls = declared[kernel.name]
+        matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
+        named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
+        exact = [d for d in matching if d.qualified == named] or [d for d in matching if d.qualified.endswith(f"::{named}")]
+        candidates = exact or ([] if "::" in named else matching)
+        if len(candidates) == 1:
+            chosen[kernel.name] = candidates[0]
+            continue
+        names = [d.qualified or d.name for d in decls]
+        if candidates:
+            known = [d.qualified for d in candidates]
+            what = f"{kernel.source} has {len(known)} kernels named {named!r}: {', '.join(known)}"
+            if len(set(known)) == len(known):
+                what += f'; say which: symbol = "{known[0]}"'
+        elif names:
+            hint = did_you_mean(named, names) or f"; it has {', '.join(names)}"
+            what = f"{kernel.source} has no kernel {named!r}{hint}"
+        else:
+            what = f"{kernel.source} has no kernel at all"
+        spoken, decorator = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ("", "")
+        if spoken and spoken != kernel.language:
+            what += f': it is a @{decorator} function, so say language = "{spoken}"'
+        if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
+            what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
+        key = "symbol" if kernel.symbol else "source"
+        problems.append(problem_at(manifest, ("kernel", kernel.name, key), what))
+    return chosen, tuple(problems)
+
+
+def _has_tiles(path: Path) -> bool:
+    """Whether a C++ source has tile kernels, which the cuda frontend does not see."""
+    try:
+        return b"__tile_global__" in path.read_bytes()
+    except OSError:
+        return False
+
+
+_DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"}
+
+
+def _python_language(path: Path, name: str) -> tuple[str, str]:
+    """(language, decorator) of a Python source's function of that name, by its text: another frontend does not see it."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return "", ""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    texts = [ast.unparse(decorator) for node in functions for decorator in node.decorator_list]
+    return next(((language, known) for known, language in _DECORATORS.items() if any(t.startswith(known) for t in texts)), ("", ""))
+
+
+def _names_languages(manifest_path: Path) -> bool:
+    """Whether the manifest names a language itself; only then are third-party frontends looked for, which costs a scan of all packages."""
+    try:
+        return b"language" in manifest_path.read_bytes()
+    except OSError:
+        return False  # the loader reports it
+
+
+def _load_class(where: str) -> type[Frontend]:
+    module, _, name = where.partition(":")
+    loaded: type[Frontend] = getattr(importlib.import_module(module), name)
+    return loaded
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The contents of a file; reading a pipe would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file")
+    return path.read_bytes()
