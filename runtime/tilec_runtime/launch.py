@@ -195,7 +195,6 @@ class Launcher(Uncopied, LauncherBase):
         contract, site = self.contract, self.site
         for place in leased:
             recording.touch(values[place].storage, write=contract.params[place].out)
-        values = tuple(value.raw() if place in leased else value for place, value in enumerate(values))
         recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
         facts = self._facts(values)
         ready = self._known(facts)

@@ -33,10 +33,6 @@ class Copy:
     array: np.ndarray
 
 
-# What moved into launches of the execution that goes on: (where from, where to). It goes back where that fails.
-MOVES: list[tuple[Handle, Handle]] = []
-
-
 @dataclasses.dataclass(eq=False)
 class Deferred:
     """An op.
@@ -57,12 +53,7 @@ class Deferred:
     lasting: bool = False
 
     def run(self) -> Any:
-        since = len(MOVES)
-        try:
-            return self.body()
-        except RefusedError:
-            give_back(since)
-            raise
+        return self.body()
 
     def take(self, where: str) -> None:
         if not self.lasting:
@@ -71,91 +62,77 @@ class Deferred:
 
 @dataclasses.dataclass(eq=False)
 class Launch:
-    """A launch that was built: its arguments (moved already, where they move), where these came from, and its claims on the others."""
+    """A launch that was built: its arguments, and its claims on those that are tensors."""
 
     who: str
     arguments: list[Any]
-    origins: list[Handle | None]
     claims: list[Claim | None]
     extra: tuple[Any, ...]
 
-    def discard(self) -> None:
-        """It will not run any more: what it has not taken is back where it was."""
-        for origin, argument in zip(self.origins, self.arguments, strict=True):
-            if origin is not None:
-                take_back(origin, argument)
-        self.origins = [None] * 3
+    def release(self) -> None:
         for claim in self.claims:
             if claim is not None:
                 claim.close()
 
+    def discard(self) -> None:
+        """It has run, or will not any more: tensors are their owners' again, and borrows end."""
+        self.release()
+        for argument in self.arguments:
+            if isinstance(argument, Handle) and argument.claim is not None:
+                argument.claim.let_go()
+
     def run(self) -> tuple[Any, ...]:
         try:
-            given = [self.ready(place) for place in range(3)]
-            if not all(isinstance(argument, Handle) for argument in given):
+            for place in range(3):
+                self.arguments[place] = self.ready(place)
+            if not all(isinstance(argument, Handle) for argument in self.arguments):
                 raise RefusedError([Wrong(LaunchError, ())])
-            z, x, y = given
-            wrong = misfit(z, x, y)
+            z, x, y = self.arguments
+            self.release()
+            wrong = unwritable(z, self.who) + unreadable(x, self.who) + unreadable(y, self.who) + misfit(z, x, y)
             if z.tile and z.tile != z.size:
                 wrong.append(Wrong(LaunchLimitError, ("the partition z gives",)))
             if wrong:
                 raise RefusedError(wrong)
             z.data[:] = x.data + y.data
-            return (*given, *self.extra)
+            return (*self.arguments, *self.extra)
         finally:
             self.discard()
 
     def ready(self, place: int) -> Any:
         argument, claim = self.arguments[place], self.claims[place]
         if isinstance(argument, Deferred):
-            argument = argument.run()
-            if not isinstance(argument, Handle):
-                return argument  # seen last, with the shapes
-            if wrong := (unreadable if place else unwritable)(argument, self.who):
-                raise RefusedError(wrong)
-        elif claim is not None and not claim.active:
+            return argument.run()
+        if claim is not None and not claim.active:
             raise RefusedError([Wrong(BorrowError, (self.who, f"{claim.ended} (", "has ended"))])
-        origin, self.origins[place] = self.origins[place], None
-        if origin is not None:
-            MOVES.append((origin, argument))
         return argument
-
-
-def give_back(since: int) -> None:
-    while len(MOVES) > since:
-        take_back(*MOVES.pop())
-
-
-def take_back(origin: Handle, moved: Handle) -> None:
-    if not moved.gone:
-        moved.gone, origin.gone = "the tensor that was passed to the op", ""
 
 
 def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
     """Why an op of a launch cannot be built of these."""
-    wrong: list[Wrong] = []
     handles = [(place, h) for place, h in enumerate(arguments) if isinstance(h, Handle)]
-    for place, h in handles:
-        wrong += (unreadable if place else unwritable)(h, who)
-        if h.kind in MOVABLE:
-            wrong += unmovable(h, who)
-        for other_place, other in handles:
-            if other_place < place and h is other and h.kind in MOVABLE:
-                wrong.append(Wrong(UseAfterMoveError, (who, "twice")))
-            elif other_place == 0 and place and h.scope is other.scope and h.kind not in MOVABLE:
-                wrong.append(Wrong(BorrowError, (who, "still")))
+    owned = [h for _, h in handles if h.kind in MOVABLE]
+    wrong = [Wrong(UseAfterMoveError, (who, "twice")) for place, h in enumerate(owned) if h in owned[:place]]
+    taken: list[Claim] = []
+    for place, h in handles:  # one after another: they may be in each other's way
+        found = (unreadable if place else unwritable)(h, who) + (unmovable(h, who) if h.kind in MOVABLE else [])
+        if not found:
+            taken.append(_hold(h, who, place))
+        wrong += found
+    for claim in taken:
+        claim.close()
     return wrong
 
 
 def launch(arguments: list[Any], who: str, extra: tuple[Any, ...]) -> Launch:
     """Take the arguments of a launch over."""
-    claims: list[Claim | None] = []
-    for place, argument in enumerate(arguments):
-        borrowed = isinstance(argument, Handle) and argument.kind not in MOVABLE
-        claims.append(argument.scope.take(who, writes=not place) if borrowed else None)
-    origins = [a if isinstance(a, Handle) and a.kind in MOVABLE else None for a in arguments]
-    taken = [a if origin is None else origin.moved(who) for a, origin in zip(arguments, origins, strict=True)]
-    return Launch(who, taken, origins, claims, extra)
+    claims = [_hold(argument, who, place) if isinstance(argument, Handle) else None for place, argument in enumerate(arguments)]
+    return Launch(who, list(arguments), claims, extra)
+
+
+def _hold(h: Handle, who: str, place: int) -> Claim:
+    moved = h.kind in MOVABLE
+    return h.scope.take(who, writes=moved or not place, moved=moved)
 
 
 class Once:
@@ -170,10 +147,8 @@ class Once:
     def run(self) -> Any:
         if self.op is not None:
             op, self.op = self.op, None
-            since = len(MOVES)
             try:
                 self.result = op.run()
-                del MOVES[since:]  # others get it
             except RefusedError as error:
                 self.wrong = error.wrong
         if self.wrong:
@@ -206,7 +181,7 @@ def share_all(result: Any) -> Any:
     if wrong := unmovable(result, "share") if result.kind is Kind.OWNED else dead(result, "clone"):
         raise RefusedError(wrong)
     if result.kind is Kind.OWNED:
-        result.gone = "share"
+        result.go("share")
     return result.shared()
 
 
@@ -271,7 +246,7 @@ def reached(roots: list[Any]) -> tuple[set[Handle], set[Claim], list[Launch]]:
             left += thing.parts
         elif isinstance(thing, Launch):
             launches.append(thing)
-            left += [*thing.arguments, *thing.origins, *thing.claims]
+            left += [*thing.arguments, *thing.claims]
         elif isinstance(thing, Once):
             left += [thing.op, thing.result]
     return handles, claims, launches

@@ -46,13 +46,22 @@ MOVABLE, WRITABLE = (Kind.OWNED, Kind.PART), (Kind.OWNED, Kind.PART, Kind.MUT, K
 
 @dataclasses.dataclass(eq=False)
 class Claim:
-    """A claim, what holds it, and for which it is the parent; on the elements of `part`, or on all of the tensor."""
+    """A claim, what holds it, and for which it is the parent; on the elements of `part`, or on all of the tensor.
+
+    Attributes:
+        open: whether it was not ended. kept: whether no op was done with it. moved: whether an op holds the tensor by it.
+        moves: how often the tensor had moved when it was made. inner: what is claimed through it.
+    """
 
     scope: Scope
     what: str
     writes: bool
     part: range | None = None
+    moved: bool = False
     open: bool = True
+    kept: bool = True
+    moves: int = 0
+    inner: Scope | None = None
 
     @property
     def active(self) -> bool:
@@ -64,15 +73,39 @@ class Claim:
         parent = self.scope.parent
         return parent.ended if self.open and parent is not None else self.what
 
+    @property
+    def held(self) -> bool:
+        return self in self.scope.claims
+
     def meets(self, part: range | None) -> bool:
         if part is None or self.part is None:
             return True
         return max(part.start, self.part.start) < min(part.stop, self.part.stop)
 
+    def wake(self) -> None:
+        if not self.held:
+            if self.scope.parent is not None:
+                self.scope.parent.wake()
+            self.scope.claims.append(self)
+
+    def let_go(self) -> None:
+        """An op is done with it: it is held while something is claimed through it."""
+        self.kept = False
+        self.settle()
+
+    def settle(self) -> None:
+        if not self.kept and not (self.inner is not None and self.inner.claims):
+            self.leave()
+
     def close(self) -> None:
-        if self.open:
-            self.open = False
+        self.open = False
+        self.leave()
+
+    def leave(self) -> None:
+        if self.held:
             self.scope.claims.remove(self)
+            if self.scope.parent is not None:
+                self.scope.parent.settle()
 
     def upwards(self) -> Iterator[Claim]:
         claim: Claim | None = self
@@ -83,15 +116,22 @@ class Claim:
 
 @dataclasses.dataclass(eq=False)
 class Scope:
-    """What one lease knows: claims on a tensor, or on what was made through a borrow of it."""
+    """What one lease knows: claims on a tensor, or on what was made through a borrow of it; how often it moved, and into what last."""
 
     parent: Claim | None = None
     claims: list[Claim] = dataclasses.field(default_factory=list)
+    moves: int = 0
+    into: str = ""
 
-    def take(self, what: str, *, writes: bool, part: range | None = None) -> Claim:
-        claim = Claim(self, what, writes, part)
+    def take(self, what: str, *, writes: bool, part: range | None = None, moved: bool = False) -> Claim:
+        if self.parent is not None:
+            self.parent.wake()
+        claim = Claim(self, what, writes, part, moved, moves=self.moves)
         self.claims.append(claim)
         return claim
+
+    def move(self, into: str) -> None:
+        self.moves, self.into = self.moves + 1, into
 
 
 @dataclasses.dataclass(eq=False)
@@ -131,16 +171,21 @@ class Handle:
     def data(self) -> np.ndarray:
         return self.mem.contents[self.start : self.start + self.size]
 
+    def go(self, into: str) -> None:
+        self.gone = into
+        self.mem.root.move(into)
+
     def moved(self, into: str, **changes: Any) -> Handle:
         """The same tensor as another object; this one is used up."""
-        self.gone = into
+        self.go(into)
         return dataclasses.replace(self, **{"gone": "", "real": None, **changes})
 
     def claimed(self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0, part: range | None = None) -> Handle:
         """What a view or borrow of it is."""
         claim = self.scope.take(what, writes=kind in WRITABLE, part=part)
         size = self.size if size is None else size
-        return Handle(kind, self.mem, Scope(claim), self.start + start, size, claim, tile=tile)
+        claim.inner = Scope(claim)
+        return Handle(kind, self.mem, claim.inner, self.start + start, size, claim, tile=tile)
 
     def shared(self) -> Handle:
         """One more owner of a shared tensor."""
@@ -157,7 +202,19 @@ def dead(h: Handle, who: str) -> list[Wrong]:
         return [Wrong(UseAfterMoveError, (who, h.gone))]
     if h.scope.parent is not None and not h.scope.parent.active:
         return [Wrong(BorrowError, (who, f"{h.scope.parent.ended} ", "has ended"))]
-    return []
+    held = [Wrong(UseAfterMoveError, (who, claim.what)) for claim in h.scope.claims if claim.moved]
+    return held or asleep(h.scope.parent, who)
+
+
+def asleep(claim: Claim | None, who: str) -> list[Wrong]:
+    """Why a borrow that an op was done with is not there again."""
+    if claim is None or claim.held:
+        return []
+    if claim.moves != claim.scope.moves:
+        return [Wrong(UseAfterMoveError, (who, claim.scope.into))]
+    if found := asleep(claim.scope.parent, who):
+        return found
+    return [_conflict(claim.what, other) for other in claim.scope.claims if (claim.writes or other.writes) and other.meets(claim.part)]
 
 
 def unreadable(h: Handle, who: str) -> list[Wrong]:
@@ -195,4 +252,6 @@ def misfit(z: Handle, x: Handle, y: Handle) -> list[Wrong]:
 
 
 def _conflict(who: str, claim: Claim) -> Wrong:
+    if claim.moved:
+        return Wrong(UseAfterMoveError, (who, claim.what))
     return Wrong(BorrowError, (who, f"{claim.what} (", f"still {'writes' if claim.writes else 'reads'} it"))

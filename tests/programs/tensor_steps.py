@@ -152,7 +152,7 @@ def share(w: World, n: Numbers) -> None:
         wrong = unmovable(h, "share")
         real = w.attempt(wrong, h.real.share)
         if not wrong:
-            h.gone = "share"
+            h.go("share")
             w.add(h.shared(), real)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tests.programs.deferred import MOVES, Copy, Deferred, Launch, handles_of, reached
+from tests.programs.deferred import Copy, Deferred, Launch, handles_of, reached
 from tests.programs.model import Handle, Kind, Mem, RefusedError, Wrong, unreadable
 from tilec_runtime import Device, MemPool, Stream, Tensor
 from tilec_runtime.completion import COMPLETIONS
@@ -116,7 +116,6 @@ class World:
             result, wrong = op.run(), []
         except RefusedError as error:
             result, wrong = None, error.wrong
-        MOVES.clear()
         if not op.lasting:
             op.parts.clear()
             op.body = tuple  # the old one has all that was in the op
@@ -203,7 +202,7 @@ class World:
 
     def claims(self, handle: Handle, *, launches_only: bool = False) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
         model = [(claim.what, claim.writes) for claim in handle.scope.claims]
-        real = [(held.who.what, held.writes) for held in handle.real.lease.claims]
+        real = [(claim.who.what, claim.writes) for claim in handle.real.lease.claims]
         found = [sorted(part for part in side if part[0] == self.who or not launches_only) for side in (model, real)]
         return found[0], found[1]
 

@@ -86,7 +86,7 @@ def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatc
 
 def test_the_programs_would_see_a_claim_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, where nothing that is released is."""
-    monkeypatch.setattr("tilec_runtime.tensors.lease.Lease._drop", lambda *_: None)
+    monkeypatch.setattr("tilec_runtime.tensors.lease.Lease._leave", lambda *_: None)
     monkeypatch.setattr("tests.programs.world.PATIENCE", 0.1)
     with pytest.raises(AssertionError, match="the view"):
         carry_out([("tensor_steps.view", 0), ("tensor_steps.release", 0)], CpuSite())

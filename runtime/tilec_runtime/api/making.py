@@ -11,7 +11,7 @@ from tilec_runtime.kernels import CODES, recipes, width_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.copy_ops import Dup, End, Transfer
-from tilec_runtime.ops.holding import Held, discard_all, hold_all, settle_all
+from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.tensors.described import Described, dtype_name
@@ -61,7 +61,7 @@ class Make(DeviceOp[Tensor]):
 
 @final
 class FillIn(DeviceOp[Any]):
-    """One value for all elements of a tensor that is there. It moves in, or is borrowed, as in a launch, and comes out of the result."""
+    """One value for all elements of a tensor that is there. It is held as in a launch, and comes out of the result."""
 
     _graph_node_: ClassVar[Literal[True]] = True
 
@@ -72,8 +72,7 @@ class FillIn(DeviceOp[Any]):
             OwnershipError: it cannot be written.
         """
         self._recipe = recipe
-        self._held: list[Held] = []
-        self._held = hold_all([(tensor, True)], holder("fill"))
+        self._held: list[Argument] = hold_all([(tensor, True)], holder("fill"))
 
     @property
     def name(self) -> str:
@@ -83,13 +82,13 @@ class FillIn(DeviceOp[Any]):
     def _execute(self, ctx: ExecutionContext) -> Any:
         held, self._held = self._held, []
         try:
-            taken, given = held[0].ready(ctx)
-            recipes.enqueue(self._recipe, ctx, recipes.Place(storage=taken.storage, facts=taken._facts))  # noqa: SLF001 - ready to be used
-        except BaseException:
-            discard_all(held)
-            raise
-        settle_all(held, ctx)
-        return given
+            tensor = held[0].ready(ctx)
+            ctx.writes(tensor.storage)
+            recipes.enqueue(self._recipe, ctx, _place(tensor))
+            ctx.used([tensor])
+        finally:
+            end_all(held)
+        return tensor
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         for argument in self._held:
@@ -97,11 +96,7 @@ class FillIn(DeviceOp[Any]):
 
     def _discard(self) -> None:
         held, self._held = self._held, []
-        discard_all(held)
-
-    def __del__(self) -> None:
-        """An op that is dropped without having run gives back what moved in."""
-        discard_all(self.__dict__.get("_held", ()))
+        end_all(held)
 
 
 @final
@@ -236,5 +231,5 @@ def dense(tensor: Described) -> None:
         raise TensorError(what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)")
 
 
-def _place(made: Tensor) -> recipes.Place:
+def _place(made: Described) -> recipes.Place:
     return recipes.Place(storage=made.storage, facts=made._facts)  # noqa: SLF001 - its own module's

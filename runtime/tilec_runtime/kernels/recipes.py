@@ -9,7 +9,7 @@ from tilec_runtime.kernels import CODES, held_of, kernels, width_of
 from tilec_runtime.layout import TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.tensors.described import Raw, facts_of
+from tilec_runtime.tensors.described import facts_of
 from tilec_runtime.tensors.storage import Storage
 
 if TYPE_CHECKING:
@@ -28,6 +28,19 @@ class Recipe(Protocol):
 
     def compute(self, to: Array, dtype: str) -> None:
         """Do so at once. `to` has unsigned integers of the element's size, and the bits go there."""
+
+
+class Raw:
+    """Bytes without lease and order: launches take their address, and the storage keeps the memory."""
+
+    def __init__(self, storage: Storage, facts: TensorFacts) -> None:
+        """Made by `Place.raw`."""
+        self.storage = storage
+        self._facts = facts
+        self._tilec_look_ = facts.look()
+
+    def _tilec_facts_(self) -> TensorFacts:
+        return self._facts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """Chains: an op and the functions that go on with its result, in one loop, however many there are."""
 
-# ruff: noqa: SLF001 - it does to ops, contexts and moves what their methods would in more time
+# ruff: noqa: SLF001 - it does to ops and contexts what their methods would in more time
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from tilec_runtime.errors import CallError, Location
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
-from tilec_runtime.ops.tensor_steps import MOVES, RUNS
+from tilec_runtime.ops.tensor_steps import RUNS
 from tilec_runtime.sites import created, site
 
 # A step of a chain: verb, function, and call site.
@@ -64,34 +64,29 @@ class Chain(DeviceOp[Any]):
         self._line.source._require_here(ctx)
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        moves = ctx._moves
-        start = len(moves)
         source, steps = self._opened()
         value = source._run_in(ctx)
         del source
         # Chains that functions of `then` return run in this loop too, on a stack of its own, so that their depth has no limit.
-        outer: list[tuple[Iterator[tuple[int, Step]], int]] = []
+        outer: list[Iterator[tuple[int, Step]]] = []
         while True:
             numbered = next(steps, None)
             if numbered is None:
                 if not outer:
                     return value
-                steps, start = outer.pop()
-                joined(moves, start)
+                steps = outer.pop()
                 continue
             number, (verb, function, place) = numbered
             try:
-                value = _moved(ctx, value, function) if verb in MOVES else function(value)
+                value = function(value)
                 if verb not in RUNS:
                     continue
                 _require_op(value)
                 value._take("executed as a part of another op")
                 if type(value) is Chain:
-                    outer.append((steps, start))
-                    start = len(moves)
+                    outer.append(steps)
                     value, steps = value._opened()
                 value = value._run_in(ctx)
-                joined(moves, start)
             except BaseException as error:
                 label(error, created(verb, place), "" if place else f", step {number}")
                 raise
@@ -108,27 +103,6 @@ class Chain(DeviceOp[Any]):
 def begun(source: DeviceOp[Any], step: Step) -> Chain:
     """The op that another one is, which was taken, with a step behind it."""
     return Chain(_Line(source), step)
-
-
-def joined(moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]], start: int) -> None:
-    """Join the last two records of moves behind `start` where the tensors of the one went on into the other.
-
-    A chain of thousands of launches of the same tensors then keeps one record, and not all the objects in between.
-    """
-    if len(moves) < start + 2:
-        return
-    (first, between), (origins, contents) = moves[-2:]
-    roots = {id(content): origin for content, origin in zip(between, first, strict=True)}
-    if len(roots) == len(origins) and all(id(origin) in roots for origin in origins):
-        moves[-2:] = [(tuple(roots[id(origin)] for origin in origins), contents)]
-
-
-def _moved(ctx: ExecutionContext, value: Any, function: Callable[[Any], Any]) -> Any:
-    """A step that uses a tensor up; an execution that fails undoes it."""
-    made = function(value)
-    if hasattr(value, "take_back"):
-        ctx.moved((value,), (made,))
-    return made
 
 
 def _require_op(value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.completion import COMPLETIONS
@@ -11,6 +12,7 @@ from tilec_runtime.marks import Mark
 from tilec_runtime.scalars import bare, byte_count, whole
 from tilec_runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.streams import Stream
+from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.pool import pool_here
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 
@@ -32,9 +34,8 @@ class ExecutionContext:
         driver: of the device. device: its ordinal. stream: the stream's handle.
     """
 
-    # `_moves`: (origins, contents) of tensors that moved into ops, so that a failed execution can undo it.
     __slots__ = (
-        *("_allocated", "_blocking", "_kept", "_moves", "_noted", "_over", "_owner", "_since", "_touched"),
+        *("_allocated", "_blocking", "_kept", "_noted", "_over", "_owner", "_since", "_touched"),
         *("device", "driver", "stream"),
     )
 
@@ -57,7 +58,6 @@ class ExecutionContext:
         self._noted: dict[int, tuple[Storage, int]] = {}
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
-        self._moves: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
         self._over = False
         self._blocking = blocking
 
@@ -116,6 +116,13 @@ class ExecutionContext:
             storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
             self._noted[id(storage)] = (storage, storage.uses.notes)
 
+    def used(self, values: Iterable[Any]) -> None:
+        """Note what a launch here used: of tensors of tilec, the end of the execution marks the memory."""
+        for value in values:
+            if isinstance(value, Described):
+                self.done_with(value.storage)
+                self._noted[id(value.storage)] = (value.storage, value.storage.uses.notes)
+
     def publish(self) -> None:
         """As `done_with`, for all memory that was used here: whoever comes next to it waits for what was enqueued by now."""
         for storage, _ in list(self._touched.values()):
@@ -140,14 +147,6 @@ class ExecutionContext:
         """
         self._require_running("keep")
         self._kept.extend(things)
-
-    def moved(self, origins: tuple[Any, ...], contents: tuple[Any, ...]) -> None:
-        """Record which tensors moved, and into what: `origins` own their memory again, should this execution fail."""
-        self._moves.append((origins, contents))
-
-    def _forget(self, since: int) -> None:
-        """What moved meanwhile stays where it went, whatever becomes of this execution."""
-        del self._moves[since:]
 
     # Memory of the op's own
 
@@ -267,17 +266,8 @@ class ExecutionContext:
         self._touched, self._noted = {}, {}
         return mark
 
-    def _give_back(self, since: int = 0) -> None:
-        """Give what moved into ops that failed, or whose results nobody gets, back to where it was; the last first."""
-        moves = self._moves
-        while len(moves) > since:
-            for origin, content in zip(*moves.pop(), strict=True):
-                with content.storage.lock:
-                    origin.take_back(content)
-
     def _abandon(self) -> None:
         """End an execution that failed, where its error is what matters: nothing is raised here."""
-        self._give_back()
         try:
             mark = self._finish(failed=True)
         except TilecError:  # the device is lost: there is nothing that could still use anything
@@ -287,14 +277,12 @@ class ExecutionContext:
         COMPLETIONS.watch(mark, self.stream, _nobody)
 
     def _leave(self, mark: Mark) -> None:
-        """Nobody waits any more, and the device goes on: give back what moved in, and log what the work comes to if it fails."""
-        self._give_back()
+        """Nobody waits any more, and the device goes on: log what the work comes to if it fails."""
         self._release(mark)
         COMPLETIONS.watch(mark, self.stream, _unheard)
 
     def _release(self, mark: Mark) -> None:
         """Let go what was kept, once the mark is reached."""
-        self._moves.clear()
         kept, self._kept = self._kept, []
         if kept:
             COMPLETIONS.keep(mark, self.stream, kept)

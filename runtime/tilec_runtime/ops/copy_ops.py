@@ -17,7 +17,7 @@ from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes
 from tilec_runtime.tensors.copies import Box, ByteLayout, boxes, byte_layout
 from tilec_runtime.tensors.described import Described
-from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.lease import Holder, Lease, holder
 from tilec_runtime.tensors.staging import staging_of
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.tensor import Tensor
@@ -40,7 +40,7 @@ class End:
         facts, storage: of the tensor.
     """
 
-    __slots__ = ("_claim", "_ctx", "_lease", "_who", "_write", "facts", "storage")
+    __slots__ = ("_ctx", "_lease", "_who", "_write", "facts", "storage")
 
     def __init__(self, tensor: Described, who: Holder, *, write: bool = False) -> None:
         """See that the tensor is there, and can be written where it is to be.
@@ -53,11 +53,10 @@ class End:
             tensor.require_mutable(who)
         self._who = who
         self._write = write
-        self._lease: Lease | None = tensor.lease
-        self._claim: Claim | None = None
+        self._lease: Lease = tensor.lease  # of the copy once that is taken
         self._ctx: ExecutionContext | None = None
         self.storage: Storage = tensor.storage
-        self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a claim
+        self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a lease
 
     def take(self) -> End:
         """Claim the tensor; itself.
@@ -65,9 +64,8 @@ class End:
         Raises:
             BorrowError: somebody else uses it.
         """
-        lease, self._lease = self._lease, None  # what a failed op leaves behind holds nothing
-        assert lease is not None
-        self._claim = lease.write(self._who) if self._write else lease.read(self._who)
+        lease = self._lease
+        self._lease = lease.write(self._who) if self._write else lease.read(self._who)
         return self
 
     def begin(self, ctx: ExecutionContext) -> None:
@@ -76,8 +74,7 @@ class End:
         Raises:
             BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another device.
         """
-        assert self._claim is not None
-        self._claim.require(self._who)
+        self._lease.require(self._who)
         self._ctx = ctx
         self.require_here(ctx)
         if self._write:
@@ -103,8 +100,9 @@ class End:
         if self._ctx is not None:
             self._ctx.done_with(self.storage)
             self._ctx = None
-        if self._claim is not None:
-            self._claim.release()
+        if self._lease.parent is not None:
+            self._lease.release()
+            self._lease.parent.let_go()
 
 
 class Transfer(DeviceOp[T]):

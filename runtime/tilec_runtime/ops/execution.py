@@ -137,7 +137,6 @@ def wait(execution: Execution[T], op: DeviceOp[object]) -> T:
     if error is None:
         mark.done = True
         return execution.value
-    execution.context._give_back()  # noqa: SLF001
     label(error, op.label)
     try:
         raise error

@@ -229,12 +229,7 @@ class DeviceFuture(Uncopied, Generic[T]):
                 return
             execution, self._execution = self._execution, None
             if error is not None:
-                try:
-                    if execution is not None:
-                        execution.context._give_back()  # noqa: SLF001 - the two are one thing
-                    label(error, self.label)
-                except Exception:  # noqa: BLE001 - an outcome there is all the same, or everybody would wait for ever
-                    _LOG.exception("what had moved into %s could not be given back", self.label)
+                label(error, self.label)
                 self._outcome = _Failed(error)
             elif execution is not None:
                 execution.mark.done = True

@@ -13,7 +13,6 @@ from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.execution import refuse_nested
 from tilec_runtime.ops.graph_capture import Capture, begun_for, give_line, take_line
-from tilec_runtime.ops.graph_output import Output
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
@@ -54,7 +53,7 @@ class CudaGraph(Uncopied, Generic[T]):
         self._lock = threading.RLock()
         self._taken: str | None = None
         self._state: _State | None = None
-        self._output: Output[T] | None = None
+        self._output: list[T] | None = None
         self._renew(capture, output)
 
     @staticmethod
@@ -136,7 +135,7 @@ class CudaGraph(Uncopied, Generic[T]):
             output, self._output = self._output, None
             self._taken = _at("at", site())
         assert output is not None
-        return output.take()
+        return output.pop()
 
     # Its end
 
@@ -172,14 +171,9 @@ class CudaGraph(Uncopied, Generic[T]):
     def _renew(self, capture: Capture, output: T) -> bool:
         """Do what a capture says from now on; whether the executable could be kept."""
         before = self._state.executable if self._state is not None else None
-        try:
-            executable, self.nodes = _finished(capture, before)
-        except BaseException:
-            capture.context.settle(failed=True)
-            raise
-        capture.context.settle(failed=False)
+        executable, self.nodes = _finished(capture, before)
         self._state = _State(executable, capture)
-        self._output = Output(output)
+        self._output = [output]
         self._taken = None
         return executable is before
 
@@ -272,7 +266,7 @@ class _State:
             BorrowError: somebody does; it names both.
         """
         for storage, write in self.uses:
-            if storage.lease.held:
+            if storage.lease.taken:
                 who = holder(f"the replay of {graph!r}")
                 (storage.lease.write(who) if write else storage.lease.read(who)).release()
 

@@ -94,12 +94,6 @@ class CaptureContext(ExecutionContext):
             fix="free it once the graph is gone",
         )
 
-    def settle(self, *, failed: bool) -> None:
-        """End: what moved in stays where it went, unless the capture failed."""
-        if failed:
-            self._give_back()
-        self._moves.clear()
-
 
 class CapturedMark(Mark):
     """A place in a graph that is being captured. Only the same capture can come after it."""
@@ -189,7 +183,7 @@ class Capture:
             raise
 
     def end(self) -> GraphHandle:
-        """The graph, which is to be destroyed. What became of what moved in is to be settled.
+        """The graph, which is to be destroyed.
 
         Raises:
             DriverError: a call that cannot be captured broke the capture.
@@ -202,7 +196,6 @@ class Capture:
         """End it without a graph; nothing is raised, and a second time is nothing."""
         line, self._line = self._line, None
         if line is not None:
-            self.context.settle(failed=True)
             with contextlib.suppress(TilecError):  # the error that led here is what matters
                 self.driver.destroy_graph(self.ordinal, self._end(line))
 

@@ -61,7 +61,6 @@ class GraphScope(Uncopied):
         except BaseException as error:
             self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
             raise
-        self._capture.context.settle(failed=False)  # the result is the caller's, whatever becomes of later records
         return result
 
     @property

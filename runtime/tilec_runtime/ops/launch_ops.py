@@ -13,7 +13,7 @@ from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import Held, discard_all, hold_all, settle_all
+from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.ways import Way, enqueue
@@ -137,7 +137,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             fix = "pass module.function(name), of a module that was loaded or borrowed"
             raise CallError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
         self._function = function
-        self._pushed: list[_Scalar | Held] = []
+        self._pushed: list[_Scalar | Argument] = []
         self._config: LaunchConfig | None = None
 
     @property
@@ -151,8 +151,8 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, or the address of a tensor.
 
-        A tensor or partition that is owned moves into the launch, and comes out of its result. One that can be written counts as
-        written; views, shared tensors and borrows to read are read. Other libraries' arrays are kept alive.
+        The launch holds a tensor until it has run, and gives it back. One that can be written counts as written; views, shared tensors
+        and borrows to read are read. Other libraries' arrays are kept alive.
 
         Args:
             argument: a number, a NumPy scalar, or a tensor of any library on the function's device.
@@ -210,13 +210,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         pushed, self._pushed = self._pushed, []
         try:
             return self._launch(ctx, pushed)
-        except BaseException:
-            discard_all(_held(pushed))
-            raise
+        finally:
+            end_all(_held(pushed))
 
     def _discard(self) -> None:
         pushed, self._pushed = self._pushed, []
-        discard_all(_held(pushed))
+        end_all(_held(pushed))
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         name, device = self._function.symbol, self._function.device
@@ -224,11 +223,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
             raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
 
-    def __del__(self) -> None:
-        """An op that is dropped without having run gives back what moved in."""
-        discard_all(_held(self.__dict__.get("_pushed", ())))
-
-    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Held]) -> tuple[Any, ...]:
+    def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Argument]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
         shape, ways = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
@@ -236,10 +231,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
                 fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
             raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", fix=fix, kernel=name)
-        ready = [(argument, argument) if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
+        used = [argument if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
         kinds: list[str | TensorPart] = []
         packed: list[Any] = []
-        used = [taken for taken, _ in ready]
         for place, taken in enumerate(used):
             if isinstance(taken, _Scalar):
                 kinds.append(taken.dtype)
@@ -251,10 +245,12 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                     raise LayoutError(what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name)
                 kinds.append(TensorPart.of(f"argument {place}", facts))
                 packed.append(facts.ptr)
+            if isinstance(taken, Described):
+                (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
         if 0 not in shape.grid:
             enqueue(ctx, function, shape, ways, tuple(kinds), packed, used)
-        settle_all(_held(pushed), ctx)
-        return tuple(given.number if isinstance(given, _Scalar) else given for _, given in ready)
+        ctx.used(used)
+        return tuple(each.number if isinstance(each, _Scalar) else each for each in used)
 
     def _shape(self, ctx: ExecutionContext) -> tuple[LaunchShape, dict[tuple[Any, ...], Way]]:
         """The launch's shape, checked against device and image, and what enqueued launches of it before."""
@@ -324,8 +320,8 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         return f"{self._function.symbol}: argument {place}"
 
 
-def _held(pushed: Sequence[_Scalar | Held]) -> list[Held]:
-    return [argument for argument in pushed if isinstance(argument, Held)]
+def _held(pushed: Sequence[_Scalar | Argument]) -> list[Argument]:
+    return [argument for argument in pushed if isinstance(argument, Argument)]
 
 
 def _numpy_name(number: Any) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, Union, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, Union, cast, final
 
 from tilec_runtime.binding import bind, given_axes
 from tilec_runtime.contract import Contract
@@ -16,7 +16,7 @@ from tilec_runtime.launch import Launcher
 from tilec_runtime.layout import device_words
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.holding import Held, discard_all, hold_all, settle_all
+from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.plans import MOST_PLANS
 from tilec_runtime.seam import Dim3
@@ -41,8 +41,7 @@ Make = Callable[..., "LazyLaunch[Any]"]
 class LazyLaunch(DeviceOp[R_co]):
     """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were, and of ops their results.
 
-    Tensors and partitions that are owned move in; borrowed ones are claimed until the launch has run. If it fails, or is dropped without
-    having run, what moved in is back where it was.
+    The launch holds them until it has run, failed, or was dropped: who owns a tensor can use it again then, and borrows end.
     """
 
     __slots__ = ("_axes", "_grid", "_held", "_hints", "_origin")
@@ -54,7 +53,7 @@ class LazyLaunch(DeviceOp[R_co]):
         self._axes = axes
         self._hints: dict[str, int] = {}
         self._grid: Dim3 | None = None
-        self._held: Sequence[Held] = ()
+        self._held: Sequence[Argument] = ()
         contract = origin.contract
         contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
         self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
@@ -140,32 +139,24 @@ class LazyLaunch(DeviceOp[R_co]):
     def _execute(self, ctx: ExecutionContext) -> R_co:
         held, self._held = self._held, ()
         try:
-            given: R_co = self._launch(ctx, held)
-        except BaseException:
-            discard_all(held)
-            raise
-        return given
+            launcher = self._picked(ctx)
+            values: Any = tuple([argument.ready(ctx) for argument in held])
+            for argument in held:
+                argument.release()  # it is a launch like any other from here on
+            launcher.launch(ctx.stream, values)
+            ctx.used(values)
+        finally:
+            end_all(held)
+        return cast("R_co", values)
 
     def _discard(self) -> None:
         held, self._held = self._held, ()
-        discard_all(held)
+        end_all(held)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         self._origin.launcher(ctx)
         for argument in self._held:
             argument.require_here(ctx)
-
-    def __del__(self) -> None:
-        """An op that is dropped without having run gives back what moved in."""
-        if getattr(self, "_held", ()):  # Ctrl-C may come before there is anything in it
-            self._discard()
-
-    def _launch(self, ctx: ExecutionContext, held: Sequence[Held]) -> Any:
-        launcher = self._picked(ctx)
-        ready = [argument.ready(ctx) for argument in held]
-        launcher.launch(ctx.stream, tuple([argument.taken for argument in ready]))
-        settle_all(held, ctx)
-        return tuple([argument.given for argument in ready])
 
     def _picked(self, ctx: ExecutionContext) -> Launcher:
         """The launcher on the device of an execution, with the axes, the options and the grid of this op."""

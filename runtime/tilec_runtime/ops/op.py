@@ -307,17 +307,15 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         )
 
     def _run_in(self, ctx: ExecutionContext) -> T_co:
-        """Execute it as what was taken; its errors say where it was made, and what had moved in is back where it was."""
-        moves = len(ctx._moves)  # noqa: SLF001 - the two are one thing
+        """Execute it as what was taken; its errors say where it was made."""
         try:
             return self._execute(ctx)
         except BaseException as error:
-            ctx._give_back(moves)  # noqa: SLF001
             label(error, self.label)
             raise
 
     def _discard(self) -> None:
-        """It was used up and will never run: what moved in goes back to where it was."""
+        """It was used up and will never run: let go of the tensors that it holds."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:
         """See that it may run in a context, before anything of it does: asked for ops that others could run where this one cannot.

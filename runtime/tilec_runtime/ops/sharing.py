@@ -78,10 +78,7 @@ class Once(Generic[T]):
         assert op is not None
         self._busy = True
         try:
-            moves = len(ctx._moves)  # noqa: SLF001 - its own module's
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
-            # Others get it, whatever becomes of the op that runs it: it does not go back.
-            ctx._forget(moves)  # noqa: SLF001
         except Exception as error:
             self._error = copied(error)  # to be repeated to everybody
             let_go(error)

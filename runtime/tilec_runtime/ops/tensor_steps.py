@@ -26,8 +26,6 @@ D = TypeVar("D", bound="Described")
 P = TypeVar("P", bound="Exchanged")
 # Steps that go on with an op, which runs as a part of this one.
 RUNS = frozenset({"then", "to_host", "dup"})
-# Steps that use a tensor up for another one.
-MOVES = frozenset({"reshape", "reinterpret", "partition", "partition_prefix", "unpartition", "share"})
 
 
 class TensorSteps(Generic[T_co]):

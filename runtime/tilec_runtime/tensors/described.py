@@ -10,7 +10,7 @@ from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.scalars import is_whole
-from tilec_runtime.tensors.lease import Claim, Holder, Lease
+from tilec_runtime.tensors.lease import Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec_runtime.tensors.storage import Storage
 
@@ -39,11 +39,12 @@ class Described:
     """Memory with a shape. Nothing here waits for a device.
 
     Attributes:
-        storage: the memory. lease: claims on this tensor.
+        storage: the memory. lease: of this tensor.
+        usable: whether it was neither moved nor given up.
         noun: what messages call it.
     """
 
-    __slots__ = ("__weakref__", "_facts", "_look", "lease", "storage")
+    __slots__ = ("__weakref__", "_facts", "lease", "storage", "usable")
 
     noun = "the tensor"
     _tilec_leased_ = True
@@ -52,8 +53,8 @@ class Described:
         """Describe memory; made by the kinds of tensors alone."""
         self.storage = storage
         self.lease = lease
+        self.usable = True
         self._facts = facts
-        self._look: Look | None = facts.look()
 
     # Metadata
 
@@ -151,8 +152,7 @@ class Described:
     @property
     def _tilec_origin_(self) -> str:
         """What it is, for messages; of a borrow, who has it and since which line."""
-        claim = getattr(self, "_claim", None)
-        return repr(self) if claim is None else str(claim.who)
+        return repr(self) if self.lease.parent is None else str(self.lease.who)
 
     # Use
 
@@ -162,23 +162,38 @@ class Described:
         Raises:
             OwnershipError: it was moved elsewhere, or its borrow has ended.
         """
-        if self.lease.ended:
-            self.lease.read(who).release()  # raises, and says what has ended
+        self.lease.require(who)
 
-    def claim(self, who: Holder, *, write: bool) -> Claim:
-        """Claim it for somebody.
+    def claim(self, who: Holder, *, write: bool) -> Lease:
+        """Take a lease of it.
 
         Raises:
             OwnershipError: it cannot be used, or not so now.
         """
         self.require(who)
-        claim = self.lease.write(who) if write else self.lease.read(who)
+        taken = self.lease.write(who) if write else self.lease.read(who)
         try:
-            self.require(who)  # another thread may have moved it before there was a claim in its way
+            self.require(who)  # another thread may have moved it before there was a lease in its way
         except BaseException:
-            claim.release()
+            taken.release()
             raise
-        return claim
+        return taken
+
+    def hold(self, who: Holder, *, write: bool) -> Lease:
+        """Take a lease for an op, until that has run: of a tensor that is owned all of it, which nobody else can use meanwhile.
+
+        Raises:
+            OwnershipError: it cannot be used, or not so now.
+        """
+        self.require(who)
+        if write:
+            self.require_mutable(who)
+        return self.claim(who, write=write)
+
+    def let_go(self) -> None:
+        """An op is done with it. A borrow ends unless it is in a `with` block; who uses it later asks for the lease again."""
+        if self.lease.parent is not None:
+            self.lease.let_go()
 
     def require_readable(self, who: Holder) -> None:
         """See that somebody may read it now.
@@ -210,51 +225,16 @@ class Described:
             cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
             raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)")
 
-    def raw(self) -> Raw:
-        """Itself for an execution that sees to leases and order on its own."""
-        return Raw(self.storage, self._facts)
-
-    def give_up(self) -> bool:
-        """Own the memory no more, if this does and nothing else of it is there: what a tensor does that its old owner takes back."""
-        return False
-
     # What launches read
 
     @property
     def _tilec_look_(self) -> Look:
-        if self._look is None or self.lease.ended:
-            self._refuse()
-        return self._look
+        return self._tilec_facts_().look()
 
     def _tilec_facts_(self) -> TensorFacts:
-        if self._look is None or self.lease.ended:
-            self._refuse()
+        if not self.usable or self.lease.ended:  # the check of the lease says why
+            raise UnreadableError(f"{self.noun} cannot be used now")
         return self._facts
-
-    def _refuse(self) -> NoReturn:
-        """Leave the key; the check of the lease says why."""
-        raise UnreadableError(f"{self.noun} cannot be used now")
-
-
-class Raw:
-    """A tensor without lease and order: launches take its address and facts, and it keeps the memory."""
-
-    __slots__ = ("_facts", "_tilec_look_", "storage")
-
-    def __init__(self, storage: Storage, facts: TensorFacts) -> None:
-        """Made by `Described.raw`."""
-        self.storage = storage
-        self._facts = facts
-        self._tilec_look_ = facts.look()
-
-    def _tilec_facts_(self) -> TensorFacts:
-        return self._facts
-
-    @property
-    def _tilec_origin_(self) -> str:
-        """What it is, for messages."""
-        extents = ", ".join(str(extent) for extent in self._facts.shape)
-        return f"a tensor of {self._facts.dtype}[{extents}]"
 
 
 def facts_of(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import threading
 from typing import NamedTuple, final
 
-from tilec_runtime.errors import BorrowError, Location
+from tilec_runtime.errors import BorrowError, Location, UseAfterMoveError
+from tilec_runtime.forks import ForkLock
 from tilec_runtime.layout import TensorFacts, may_overlap
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.debug import leases
 
 _NUMBERS = itertools.count()
+# Held while claims are taken and tensors move; never while they are given up, which the collector does on any thread.
+LOCK = ForkLock()
 # What to do about a part of a mutable borrow that is in the way.
 _PARTS = "release or drop that part first; parts that share no memory may be there at once"
 
@@ -33,190 +34,235 @@ def holder(what: str) -> Holder:
     return Holder(what, site())
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
-    """A claim that is held: who has it, whether it may write, and on which part of the tensor; on all of it without one."""
+class Claim(NamedTuple):
+    """What a lease asks of the one above it.
+
+    Attributes:
+        who: has it. writes: whether it may write.
+        part: the part of the tensor that it is on; None for all of it.
+        moved: whether the tensor moved in, so that its own name cannot be used either.
+    """
 
     who: Holder
     writes: bool
     part: TensorFacts | None = None
+    moved: bool = False
 
     def meets(self, part: TensorFacts | None) -> bool:
         """Whether it is on memory that another claim is on."""
         return part is None or self.part is None or may_overlap(part, self.part)
 
 
+@final
 class Lease:
-    """The claims on one tensor. A claim is taken softly when somebody who will use the tensor is made, and lasts until it is released.
+    """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which others are taken in turn.
 
-    A borrow has a lease of its own, made with its claim as `parent`: the claims on that end with the borrow.
-    Threads may take and release claims at the same time.
+    A lease holds its claim until `release`, or its end as an object. A borrow that an op was done with holds its claim only while
+    something is taken of it: `let_go`. Threads may take and release leases at the same time.
+
+    Attributes:
+        taken: claims of the leases that were taken of this one and are held, by their numbers. They keep none of these alive.
+        parent: what it was taken of; None for that of memory.
+        held: whether its claim is among those of its parent.
+        moves: how often the tensor moved.
     """
 
-    __slots__ = ("_held", "_lock", "_parent", "about")
+    __slots__ = ("__weakref__", "_claim", "_ended", "_into", "_kept", "_moves", "_number", "about", "held", "moves", "parent", "taken")
 
-    def __init__(self, parent: Claim | None = None, about: str = "") -> None:
-        """Start with no claim.
-
-        Args:
-            parent: the claim through which the tensor is used; it is kept.
-            about: what the log calls the tensor.
-        """
-        self.about = about if parent is None else parent.about
-        self._held: dict[int, Held] = {}  # what claims say, not the claims: those end with their objects
-        self._lock = threading.RLock()
-        self._parent = parent
-
-    def read(self, who: Holder) -> Claim:
-        """Claim the tensor for reading.
-
-        Raises:
-            BorrowError: somebody writes it, or the borrow that it comes from has ended.
-        """
-        return self._take(who, writes=False)
-
-    def write(self, who: Holder, *, part: TensorFacts | None = None) -> Claim:
-        """Claim the tensor for reading and writing.
-
-        Args:
-            who: has the claim.
-            part: what of it, for claims that leave the rest to others; None for all of it.
-
-        Raises:
-            BorrowError: somebody reads or writes it, or the borrow that it comes from has ended.
-        """
-        return self._take(who, writes=True, part=part)
-
-    def require_free(self, who: Holder, verb: str = "moved into") -> None:
-        """See that nobody has a claim.
-
-        Raises:
-            BorrowError: somebody has, or the borrow that it comes from has ended.
-        """
-        self._require_parent(who)
-        for held in self.claims:
-            raise _conflict(f"the tensor cannot be {verb} {who}", held)
+    def __init__(self, about: str = "", parent: Lease | None = None, claim: Claim | None = None) -> None:
+        """The lease of memory, which the log calls `about`; others are made by `read`, `write` and `hold`."""
+        self.held = False
+        self.parent = parent
+        self.about: str = about if parent is None else parent.about
+        self.taken: dict[int, Claim] = {}
+        self.moves = 0
+        self._claim = claim or Claim(Holder(about), writes=True)
+        self._into = Holder(about)
+        self._number = -1 if parent is None else next(_NUMBERS)
+        self._moves = 0 if parent is None else parent.moves
+        self._ended = False
+        self._kept = 1  # 1 until an op is done with it; 2 for the time of a `with` block
 
     @property
-    def claims(self) -> tuple[Held, ...]:
-        """Those that are held now, oldest first."""
-        while True:
-            try:
-                return tuple(self._held.copy().values())
-            except RuntimeError:  # either step may call the collector, which ends claims of what it takes: see `_drop`
-                continue
-
-    @property
-    def held(self) -> bool:
-        """Whether anybody has a claim."""
-        return bool(self._held)
+    def who(self) -> Holder:
+        """Who has it."""
+        return self._claim.who
 
     @property
     def ended(self) -> bool:
-        """Whether the borrow that it comes from has ended."""
-        return self._parent is not None and not self._parent.active
+        """Whether it, or a borrow that it comes from, was released."""
+        return self._ended or (self.parent is not None and self.parent.ended)
 
-    def _take(self, who: Holder, *, writes: bool, part: TensorFacts | None = None) -> Claim:
-        with self._lock:
-            self._require_parent(who)
-            for held in self.claims:
-                if (writes or held.writes) and held.meets(part):
-                    if (log := leases()) is not None:
-                        log.debug("%s: refused, %s %s and %s %s", self.about, held.who, _verb(held.writes), who, _verb(writes))
-                    raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", held)
-            taken = Claim(self, who, writes=writes)
-            self._held[taken.number] = Held(who=who, writes=writes, part=part)
-        if (log := leases()) is not None:
-            log.debug("%s: claim %d, %s %s", self.about, taken.number, who, _verb(writes))
-        return taken
+    # Take
 
-    def _require_parent(self, who: Holder) -> None:
-        if self._parent is not None:
-            self._parent.require(who)
-
-    def _drop(self, number: int) -> None:
-        # One step of the interpreter, without the lock: claims are also released by the collector, whatever this thread holds.
-        self._held.pop(number, None)
-
-
-@final
-class Claim:
-    """The right to read a tensor, or to read and write it, until `release`, the end of a `with` block, or of this object.
-
-    Attributes:
-        who: has it. writes: whether it may write.
-        number: grows from claim to claim.
-    """
-
-    __slots__ = ("__weakref__", "_lease", "number", "who", "writes")
-
-    def __init__(self, lease: Lease, who: Holder, *, writes: bool) -> None:
-        """Made by `Lease.read` and `Lease.write` alone."""
-        self.number = next(_NUMBERS)
-        self.who = who
-        self.writes = writes
-        self._lease: Lease | None = lease  # until it is given up: a lease of a borrow holds the claim that this one is made through
-
-    @property
-    def about(self) -> str:
-        """What the log calls the tensor."""
-        lease = self._lease
-        return "" if lease is None else lease.about
-
-    @property
-    def active(self) -> bool:
-        """Whether it still holds."""
-        lease = self._lease
-        return lease is not None and self.number in lease._held and not lease.ended  # noqa: SLF001 - the two are one thing
-
-    def require(self, who: Holder) -> None:
-        """See that it still holds: checked again when something that was made with it runs.
+    def read(self, who: Holder) -> Lease:
+        """Take a lease for reading.
 
         Raises:
-            BorrowError: it has ended.
+            BorrowError: somebody writes the tensor, or a borrow has ended. UseAfterMoveError: it moved.
         """
-        if not self.active:
-            what = f"{who} cannot use the tensor: {self._ended} has ended"
-            raise BorrowError(
-                what, cause="it was used after the end of its `with` block, or after release()", fix="use it inside the block"
-            )
+        return Lease(parent=self, claim=Claim(who, writes=False)).acquire()
 
-    def past(self) -> Claim:
-        """The same claim as one that has ended."""
-        made = Claim(Lease(), self.who, writes=self.writes)
-        made.release()
-        return made
+    def write(self, who: Holder, *, part: TensorFacts | None = None) -> Lease:
+        """Take a lease for reading and writing; of a part, for those that leave the rest to others.
 
-    @property
-    def _ended(self) -> Holder:
-        """Who has ended: the claim's own holder, or one whose borrow it was made of."""
-        lease = self._lease
-        if lease is None or lease._parent is None or self.number not in lease._held:  # noqa: SLF001
-            return self.who
-        return lease._parent._ended  # noqa: SLF001
+        Raises:
+            BorrowError: somebody reads or writes the tensor, or a borrow has ended. UseAfterMoveError: it moved.
+        """
+        return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
+
+    def hold(self, who: Holder) -> Lease:
+        """Take the whole tensor for a while, as if it had moved.
+
+        Raises:
+            BorrowError: somebody reads or writes it. UseAfterMoveError: it moved.
+        """
+        return Lease(parent=self, claim=Claim(who, writes=True, moved=True)).acquire()
+
+    def acquire(self) -> Lease:
+        """Claim what it is on, unless it does so; itself.
+
+        Raises:
+            BorrowError: others have claims in the way, or a borrow has ended. UseAfterMoveError: the tensor moved.
+        """
+        parent, claim = self.parent, self._claim
+        with LOCK:
+            if parent is None or self.held:
+                return self
+            self._require_open(claim.who)
+            parent.acquire()
+            try:
+                parent._require_free_for(claim)  # noqa: SLF001 - of its own class
+                parent.taken[self._number] = claim
+                self.held = True
+            finally:
+                parent._settle()  # noqa: SLF001
+        if (log := leases()) is not None:
+            log.debug("%s: claim %d, %s %s", self.about, self._number, claim.who, _verb(claim.writes))
+        return self
+
+    def require(self, who: Holder) -> None:
+        """See that it can be used by somebody; it is asked for again where it was let go.
+
+        Raises:
+            BorrowError: it has ended, or cannot be had now. UseAfterMoveError: the tensor moved.
+        """
+        self._require_open(who)
+        if self.parent is None:
+            for claim in self.claims:
+                if claim.moved:
+                    raise moved_error(who, claim.who)
+        elif not self.held:
+            self.acquire()
+            self._settle()
+
+    def require_free(self, who: Holder, verb: str = "moved into") -> None:
+        """See that nobody has a lease of it.
+
+        Raises:
+            BorrowError: somebody has, or a borrow has ended. UseAfterMoveError: the tensor moved.
+        """
+        self.require(who)
+        for claim in self.claims:
+            raise _conflict(f"the tensor cannot be {verb} {who}", claim)
+
+    def move(self, who: Holder) -> None:
+        """Let borrows that were let go know that the tensor is another object's from now on. The caller holds `LOCK`.
+
+        Raises:
+            BorrowError: somebody uses it. UseAfterMoveError: it moved.
+        """
+        self.require_free(who)
+        self.moves += 1
+        self._into = who
+
+    # Give up
+
+    def keep(self) -> None:
+        """Hold the claim until `release`, whatever ops do: for a `with` block."""
+        self.acquire()
+        self._kept = 2
+
+    def let_go(self) -> None:
+        """An op is done with the borrow: give its claim up while nothing is taken of it, but for the time of a `with` block."""
+        if self._kept < 2:
+            self._kept = 0
+            self._settle()
 
     def release(self) -> None:
-        """Give it up; may be called more than once."""
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease._drop(self.number)  # noqa: SLF001
+        """End it, and what was taken of it; may be called more than once."""
+        self._ended = True
+        self._leave()
+        self.parent = _NOTHING  # which may end now
 
     def __del__(self) -> None:
-        """Give it up."""
-        self.release()
+        """End it."""
+        self._leave()
 
-    def __enter__(self) -> Claim:
-        """The claim itself."""
+    def __enter__(self) -> Lease:
+        """The lease itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give it up."""
+        """End it."""
         self.release()
 
+    def _settle(self) -> None:
+        if not self._kept and not self.taken:
+            self._leave()
 
-def _conflict(what: str, held: Held) -> BorrowError:
-    fix = _PARTS if held.part is not None else "run or drop the one before the other is made, or work on a copy (dup)"
-    return BorrowError(f"{what}: {held.who} still {_verb(held.writes)} it", fix=hinted(fix))
+    def _leave(self) -> None:
+        # Steps of the interpreter, without the lock: the collector may come here, whatever this thread holds.
+        if self.parent is not None and self.held:
+            self.held = False
+            self.parent.taken.pop(self._number, None)
+            self.parent._settle()  # noqa: SLF001 - of its own class
+
+    # Checks
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Those that are held now, oldest first."""
+        while True:
+            try:
+                return tuple(self.taken.copy().values())
+            except RuntimeError:  # either step may call the collector, which ends leases of what it takes
+                continue
+
+    def _require_open(self, who: Holder) -> None:
+        lease = self
+        while (parent := lease.parent) is not None:
+            if lease._ended:
+                what = f"{who} cannot use the tensor: {lease.who} has ended"
+                cause = "it was used after the end of its `with` block, or after release()"
+                raise BorrowError(what, cause=cause, fix="use it inside the block")
+            if lease._moves != parent.moves:
+                raise moved_error(who, parent._into)  # noqa: SLF001
+            lease = parent
+
+    def _require_free_for(self, claim: Claim) -> None:
+        for other in self.claims:
+            if other.moved:
+                raise moved_error(claim.who, other.who)
+            if (claim.writes or other.writes) and other.meets(claim.part):
+                who, writes = claim.who, claim.writes
+                if (log := leases()) is not None:
+                    log.debug("%s: refused, %s %s and %s %s", self.about, other.who, _verb(other.writes), who, _verb(writes))
+                raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", other)
+
+
+_NOTHING = Lease()
+
+
+def moved_error(who: Holder, into: Holder, noun: str = "the tensor") -> UseAfterMoveError:
+    """Somebody uses a tensor that is another owner's."""
+    fix = hinted("use what that gave back, share() the tensor first, or borrow it")
+    return UseAfterMoveError(f"{who} cannot use {noun}: it was moved into {into}", fix=fix)
+
+
+def _conflict(what: str, claim: Claim) -> BorrowError:
+    fix = _PARTS if claim.part is not None else "run or drop the one before the other is made, or work on a copy (dup)"
+    return BorrowError(f"{what}: {claim.who} still {_verb(claim.writes)} it", fix=hinted(fix))
 
 
 def _verb(writes: bool) -> str:

@@ -11,9 +11,9 @@ from tilec_runtime.errors import LaunchLimitError, TensorError
 from tilec_runtime.grid import GridRule, GridWish
 from tilec_runtime.layout import Look, Shape
 from tilec_runtime.scalars import whole
-from tilec_runtime.tensors.described import Described, Raw
+from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.lease import Holder, Lease, holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, grid_of
 
 T = TypeVar("T", bound=Described)
@@ -40,7 +40,6 @@ class Partition(Exchanged, Generic[T]):
         self.tile = _tile(tile)
         self.grid = grid_of(base.shape, self.tile)
         self.prefix = prefix
-        self._look = self._fresh()
 
     @staticmethod
     def check(tensor: Described, tile: tuple[Any, ...]) -> None:
@@ -73,44 +72,17 @@ class Partition(Exchanged, Generic[T]):
         self.base.require(who)
         return self._moved_base(who)
 
-    def move(self, who: Holder) -> Partition[T]:
-        """The same partition for a new owner, if it owns its tensor: this object is used up. One in place stays as it is.
-
-        Raises:
-            OwnershipError: it was moved before, somebody uses it, or the borrow has ended.
-        """
-        self.base.require(who)
-        return self._again(self._moved_base(who))
-
-    def take_back(self, moved: Described) -> None:
-        """Own again what moved from here to `moved`, as `Tensor.take_back` does."""
-        take_back = getattr(self.base, "take_back", None)
-        if take_back is not None:
-            take_back(moved)
-            if self.base._look is not None:  # noqa: SLF001 - of the same family
-                self._look = self._fresh()
-
-    def give_up(self) -> bool:
-        """Own the memory no more, if this does."""
-        if self._look is None or not self.base.give_up():
-            return False
-        self._look = None
-        return True
+    def hold(self, who: Holder, *, write: bool) -> Lease:
+        """Take what it was cut out of, for an op."""
+        return self.base.hold(who, write=write)
 
     def _moved_base(self, who: Holder) -> T:
         move = getattr(self.base, "move", None)
         if move is None:
             return self.base
         moved: T = move(who)
-        self._look = None
+        self.usable = False
         return moved
-
-    def _again(self, base: T) -> Partition[T]:
-        """The same tiles of the same memory under another owner: nothing has to be looked at again."""
-        made: Partition[T] = object.__new__(type(self))
-        made.tile, made.grid, made.prefix, made.base = self.tile, self.grid, self.prefix, base
-        made.storage, made.lease, made._facts, made._look = base.storage, base.lease, self._facts, self._fresh()
-        return made
 
     def map(self, blocks: int) -> MappedPartition[T]:
         """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile after another.
@@ -144,13 +116,14 @@ class Partition(Exchanged, Generic[T]):
         rule = GridRule.AT_MOST if self.prefix else GridRule.EXACTLY
         return GridWish(grid=(x, y, z), rule=rule, source=f"the partition {name}")
 
-    def raw(self) -> RawPartition:
-        """Itself for an execution that sees to leases and order on its own."""
-        return RawPartition(self)
+    @property
+    def _tilec_look_(self) -> Look:
+        return self._tilec_facts_().look(*self._cut)
 
-    def _fresh(self) -> Look:
-        """Launches that write differently cut tensors have different plans."""
-        return self._facts.look(self.tile, self.grid, self.prefix)
+    @property
+    def _cut(self) -> tuple[object, ...]:
+        """What launches that write differently cut tensors have different plans by."""
+        return self.tile, self.grid, self.prefix
 
     def release(self) -> None:
         """End a partition in place; one that owns its tensor stays. May be called more than once."""
@@ -168,6 +141,9 @@ class Partition(Exchanged, Generic[T]):
 
     def __enter__(self) -> Partition[T]:
         """The partition itself."""
+        enter = getattr(self.base, "__enter__", None)
+        if enter is not None:
+            enter()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -199,14 +175,9 @@ class MappedPartition(Partition[T]):
         """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
         return GridWish(grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
 
-    def _fresh(self) -> Look:
-        return self._facts.look(self.tile, self.grid, self.blocks)
-
-    def _again(self, base: T) -> MappedPartition[T]:
-        made = super()._again(base)
-        assert isinstance(made, MappedPartition)
-        made.blocks = self.blocks
-        return made
+    @property
+    def _cut(self) -> tuple[object, ...]:
+        return self.tile, self.grid, self.blocks
 
     def tiles_of(self, block: int) -> Iterator[Shape]:
         """Places of the tiles of a block, the last dimension fastest.
@@ -219,20 +190,6 @@ class MappedPartition(Partition[T]):
             raise TensorError(f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks")
         every = itertools.product(*(range(extent) for extent in self.grid))
         return itertools.islice(every, block, None, self.blocks)
-
-
-class RawPartition(Raw):
-    """A partition without lease and order: a launch takes its grid too."""
-
-    __slots__ = ("grid_wish", "mapped", "tile")
-
-    def __init__(self, partition: Partition[Any]) -> None:
-        """Made by `Partition.raw`."""
-        self.storage, self._facts = partition.storage, partition._facts  # noqa: SLF001 - one of its own
-        self._tilec_look_ = partition._look or partition._fresh()  # noqa: SLF001
-        self.grid_wish = partition.grid_wish
-        self.mapped = partition.mapped
-        self.tile = partition.tile
 
 
 def _tile(tile: tuple[Any, ...]) -> Shape:

@@ -9,7 +9,7 @@ from tilec_runtime.errors import OwnershipError, UseAfterMoveError
 from tilec_runtime.layout import TensorFacts
 from tilec_runtime.sites import hinted
 from tilec_runtime.tensors.described import dtype_name, facts_of, recast
-from tilec_runtime.tensors.lease import Holder, holder
+from tilec_runtime.tensors.lease import LOCK, Holder, holder
 from tilec_runtime.tensors.shapes import reshaped
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.tensors.view import Readable
@@ -84,7 +84,7 @@ class SharedTensor(Readable):
     def _unwrap(self, who: Holder) -> Tensor:
         from tilec_runtime.tensors.tensor import Tensor
 
-        with self.storage.lock:
+        with LOCK:
             self.require(who)
             owners = self._owners.copy()  # in one step of the interpreter, as they leave: without the lock
             others = [owner for number, owner in owners.items() if number != self._number]
@@ -93,6 +93,7 @@ class SharedTensor(Readable):
                 what = f"{who} cannot take the tensor: it has {len(others) + 1} owners, among them {listed}"
                 raise OwnershipError(what, fix="drop() the others first")
             self.lease.require_free(who, "taken by")
+            self.lease.move(who)
             self._leave(who)
         facts = self._facts
         return Tensor(self.storage, facts.shape, facts.dtype, facts.stride, address=facts.ptr)
@@ -107,13 +108,6 @@ class SharedTensor(Readable):
 
         Partition.check(self, tile)
         return Partition(self._unwrap(holder("try_partition")), tile)
-
-    def give_up(self) -> bool:
-        """Own the memory no more, if this is the only owner."""
-        if self._gone is not None or len(self._owners) != 1:
-            return False
-        self._leave(Holder(what="the tensor that was passed to the op, when that failed"))
-        return True
 
     def drop(self) -> None:
         """Be an owner no more. May be called more than once."""
@@ -131,7 +125,7 @@ class SharedTensor(Readable):
 
     def _leave(self, who: Holder) -> None:
         self._gone = who
-        self._look = None
+        self.usable = False
         self._owners.pop(self._number, None)
 
     def __del__(self) -> None:

@@ -5,31 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tilec_runtime.errors import UseAfterMoveError
 from tilec_runtime.layout import Shape, TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.seam import DeviceDriver, PoolHandle
-from tilec_runtime.sites import hinted
-from tilec_runtime.tensors.described import Described, dtype_name, facts_of, recast, with_layout
-from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.described import dtype_name, facts_of, recast, with_layout
+from tilec_runtime.tensors.lease import LOCK, Holder, Lease, holder, moved_error
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, reshaped
 from tilec_runtime.tensors.shared import SharedTensor
 from tilec_runtime.tensors.storage import Storage
-from tilec_runtime.tensors.view import Readable, Viewable
-
-# Where a tensor went whose launch gave it back to whom it had come from.
-RETURNED = Holder(what="the tensor that was passed to the op, when that failed")
+from tilec_runtime.tensors.view import Borrow, Readable, Viewable
 
 
 class Tensor(Readable):
     """Device memory with dtype, shape and strides, and one owner.
 
-    It moves into what uses it up (an op, a partition, `share`, `reshape`): afterwards this object only says where it went. What needs
-    it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
+    It moves into what uses it up (a partition, `share`, `reshape`): afterwards this object only says where it went. An op has it until
+    it has run. What needs it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
     """
 
-    # Where it went, once it has no `_look`.
+    # Where it went, once it is not usable.
     __slots__ = ("_moved",)
 
     def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
@@ -112,29 +107,20 @@ class Tensor(Readable):
         Raises:
             UseAfterMoveError: it was moved before. BorrowError: somebody reads or writes it.
         """
-        storage = self.storage
-        with storage.lock:
-            if self._look is None or self.lease._held:  # noqa: SLF001 - the two checks, if there is something to say
-                self.require(who)
-                self.lease.require_free(who)
-            self._moved, self._look = who, None
-        return self._of(storage, self._facts)
+        with LOCK:
+            self.require(who)
+            self.lease.move(who)
+            self._moved, self.usable = who, False
+        return self._of(self.storage, self._facts)
 
-    def take_back(self, moved: Described) -> None:
-        """Own again what moved from here to `moved`, if that owns it still, which then does no more. Claims stay as they are.
-
-        The caller sees to it that nobody else uses `moved`, or holds the storage's lock.
-        """
-        if moved.give_up():
-            self._look = self._facts.look()
-            self._moved = None
-
-    def give_up(self) -> bool:
-        """Own the memory no more, if this does."""
-        if self._look is None:
-            return False
-        self._moved, self._look = RETURNED, None
-        return True
+    def hold(self, who: Holder, *, write: bool) -> Lease:
+        """Take all of it for an op, until that has run."""
+        with LOCK:
+            self.require(who)
+            if write:
+                self.require_mutable(who)
+            self.lease.require_free(who)
+            return self.lease.hold(who)
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same memory in another shape; uses this object up. One extent may be -1.
@@ -218,34 +204,30 @@ class Tensor(Readable):
         return who
 
     def require(self, who: Holder) -> None:
-        """See that it was not moved.
+        """See that it neither moved nor is in an op that has not run.
 
         Raises:
-            UseAfterMoveError: it was, and where to; or it is about to be.
+            UseAfterMoveError: it was, and where to.
         """
-        if self._look is None:
-            what = f"{who} cannot use the tensor: it was moved into {self._moved}"
-            raise UseAfterMoveError(what, fix=hinted("use what that gave back, share() the tensor first, or borrow it"))
+        if not self.usable:
+            assert self._moved is not None
+            raise moved_error(who, self._moved)
+        self.lease.require(who)
 
     def _state(self) -> str:
         return f", moved into {self._moved}" if self._moved else ""
 
 
-class TensorMut(Viewable["TensorMut"]):
+class TensorMut(Borrow, Viewable["TensorMut"]):
     """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block or `release`.
 
     Its views and slices write too: each borrows its elements from this one. Until it is released or gone, this one cannot be used as a
     whole, and only parts can be made that share no memory with it.
     """
 
-    __slots__ = ("_claim",)
+    __slots__ = ()
 
     noun = "the mutable borrow"
-
-    def __init__(self, storage: Storage, facts: TensorFacts, claim: Claim) -> None:
-        """Made by `Tensor.borrow_mut` and `Tensor.partition_mut`, and of another one of these."""
-        super().__init__(storage, facts, Lease(claim))
-        self._claim = claim
 
     def partition(self, *tile: Any) -> Partition[TensorMut]:
         """Cut it into tiles in place.
@@ -261,18 +243,3 @@ class TensorMut(Viewable["TensorMut"]):
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorMut:
         facts = with_layout(self.storage, self._facts, layout, readonly=False)
         return TensorMut(self.storage, facts, self.lease.write(who, part=facts))
-
-    def release(self) -> None:
-        """End the borrow, and what was made of it. May be called more than once."""
-        self._claim.release()
-
-    def __enter__(self) -> TensorMut:  # noqa: PYI034 - nothing derives from it
-        """The borrow itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it."""
-        self.release()
-
-    def _state(self) -> str:
-        return "" if self._claim.active else ", released"

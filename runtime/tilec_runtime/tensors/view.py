@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tilec_runtime.layout import Shape, TensorFacts, contiguous_stride
+from tilec_runtime.layout import Shape, contiguous_stride
 from tilec_runtime.tensors.described import ranges_of, with_layout
 from tilec_runtime.tensors.interop import Exchanged
-from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.lease import Holder, holder
 from tilec_runtime.tensors.shapes import reshaped, sliced
-from tilec_runtime.tensors.storage import Storage
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 P = TypeVar("P", bound=Exchanged, covariant=True)
 
@@ -84,24 +86,18 @@ class Readable(Viewable["TensorView"]):
         return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self.claim(who, write=False))
 
 
-class TensorView(Readable):
-    """A tensor to read that shares the memory of another one. While it is there, that one can be neither written nor moved."""
+class Borrow(Exchanged):
+    """A tensor with a lease that ends: with a `with` block, `release`, or the object; or with an op that it went into."""
 
-    __slots__ = ("_claim",)
-
-    noun = "the view"
-
-    def __init__(self, storage: Storage, facts: TensorFacts, claim: Claim) -> None:
-        """Made by `view`, `slice`, `borrow` and `t[...]` alone."""
-        super().__init__(storage, facts, Lease(claim))
-        self._claim = claim
+    __slots__ = ()
 
     def release(self) -> None:
-        """End it, and every view of it. May be called more than once."""
-        self._claim.release()
+        """End it, and what was made of it. May be called more than once."""
+        self.lease.release()
 
-    def __enter__(self) -> TensorView:  # noqa: PYI034 - nothing derives from it
-        """The view itself."""
+    def __enter__(self) -> Self:
+        """The borrow itself, until the end of the block."""
+        self.lease.keep()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,7 +105,15 @@ class TensorView(Readable):
         self.release()
 
     def _state(self) -> str:
-        return "" if self._claim.active else ", released"
+        return ", released" if self.lease.ended else ""
+
+
+class TensorView(Borrow, Readable):
+    """A tensor to read that shares the memory of another one. While it is there, that one can be neither written nor moved."""
+
+    __slots__ = ()
+
+    noun = "the view"
 
 
 def _one(shape: tuple[Any, ...]) -> Any:

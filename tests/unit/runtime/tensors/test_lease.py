@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.waiting import joined
 from tilec_runtime.errors import BorrowError, Location
-from tilec_runtime.tensors.lease import Claim, Holder, Lease, holder
+from tilec_runtime.tensors.lease import Holder, Lease, holder
 
 COPY = Holder(what="the copy", place=Location(file="app.py", line=3))
 ADD = Holder(what="the launch of add", place=Location(file="app.py", line=8))
@@ -38,13 +38,13 @@ def test_many_read_and_one_writes() -> None:
     first.release()
     second.release()
     with lease.write(ADD) as writer:
-        assert writer.active
+        assert writer.held
         with pytest.raises(
             BorrowError, match=r"^the tensor cannot be read by the copy \(app.py:3\): the launch of add \(app.py:8\) still writes it"
         ):
             lease.read(COPY)
-    assert not writer.active
-    assert not lease.held
+    assert writer.ended
+    assert not lease.taken
 
 
 def test_the_collector_may_end_claims_while_they_are_listed() -> None:
@@ -88,24 +88,23 @@ def test_a_move_needs_a_tensor_that_nobody_uses() -> None:
 def test_a_borrow_has_a_lease_of_its_own_that_ends_with_it() -> None:
     outer = Lease()
     borrow = outer.write(COPY)
-    inner = Lease(borrow)
-    op = inner.write(ADD)
+    op = borrow.write(ADD)
     with pytest.raises(BorrowError, match="still writes it"):
-        inner.read(ADD)
-    assert op.active
+        borrow.read(ADD)
+    assert not op.ended
     borrow.release()
-    assert not op.active
-    for again in (lambda: op.require(ADD), lambda: inner.read(ADD), lambda: inner.require_free(ADD)):
+    assert op.ended
+    for again in (lambda: op.require(ADD), lambda: borrow.read(ADD), lambda: borrow.require_free(ADD)):
         with pytest.raises(BorrowError) as caught:
             again()
     assert caught.value.what == "the launch of add (app.py:8) cannot use the tensor: the copy (app.py:3) has ended"
-    assert not outer.held
+    assert not outer.taken
 
 
 def test_claims_from_many_threads_never_conflict() -> None:
     lease = Lease()
     errors: list[str] = []
-    writers: list[Claim] = []
+    writers: list[Lease] = []
 
     def work(write: bool) -> None:
         for _ in range(300):
@@ -130,74 +129,88 @@ def test_claims_from_many_threads_never_conflict() -> None:
     assert errors == []
     writers.clear()
     gc.collect()
-    assert not lease.held
+    assert not lease.taken
 
 
 class Leases(RuleBasedStateMachine):
-    """A lease against a model: a list of who reads and who writes, two borrows deep."""
+    """A lease against a model of the borrows taken of it, two deep: who is kept, and who claims through whom."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lease = Lease()
-        self.claims: list[Claim] = []
-        self.leases: dict[int, Lease] = {}
-        self.inner: list[tuple[int, Claim]] = []
-        self.ended: list[Claim] = []
+        self.borrows: list[Lease] = []
+        self.asleep: list[Lease] = []
+        self.writes: dict[Lease, bool] = {}
+        self.inner: list[tuple[Lease, Lease]] = []
 
-    def allowed(self, claims: list[Claim], write: bool) -> bool:
-        return not claims if write else not any(claim.writes for claim in claims)
+    def claimed(self) -> list[Lease]:
+        return [one for one in self.borrows if one not in self.asleep or any(of is one for of, _ in self.inner)]
+
+    def allowed(self, claims: list[Lease], write: bool) -> bool:
+        return not any(write or self.writes[claim] for claim in claims)
+
+    def take(self, of: Lease, write: bool, expected: bool) -> Lease | None:
+        try:
+            made = (of.write if write else of.read)(ADD)
+        except BorrowError:
+            assert not expected
+            return None
+        assert expected
+        self.writes[made] = write
+        return made
 
     @rule(write=st.booleans())
-    def take(self, write: bool) -> None:
-        expected = self.allowed(self.claims, write)
-        try:
-            claim = (self.lease.write if write else self.lease.read)(ADD)
-        except BorrowError:
-            assert not expected
-        else:
-            assert expected
-            self.claims.append(claim)
-            self.leases[claim.number] = Lease(claim)
+    def borrow(self, write: bool) -> None:
+        made = self.take(self.lease, write, self.allowed(self.claimed(), write))
+        if made is not None:
+            self.borrows.append(made)
 
     @rule(data=st.data(), write=st.booleans())
-    def take_inside(self, data: Any, write: bool) -> None:
-        if not self.claims:
+    def borrow_inside(self, data: Any, write: bool) -> None:
+        if not self.borrows:
             return
-        parent = self.claims[data.draw(st.integers(0, len(self.claims) - 1))]
-        mine = [claim for number, claim in self.inner if number == parent.number]
-        expected = self.allowed(mine, write)
-        try:
-            claim = (self.leases[parent.number].write if write else self.leases[parent.number].read)(COPY)
-        except BorrowError:
-            assert not expected
-        else:
-            assert expected
-            self.inner.append((parent.number, claim))
+        of = data.draw(st.sampled_from(self.borrows))
+        there = of in self.claimed() or self.allowed(self.claimed(), self.writes[of])
+        made = self.take(of, write, there and self.allowed([one for borrow, one in self.inner if borrow is of], write))
+        if made is not None:
+            self.inner.append((of, made))
 
-    @rule(data=st.data(), collected=st.booleans())
-    def give_up(self, data: Any, collected: bool) -> None:
-        if not self.claims:
+    @rule(data=st.data())
+    def let_go(self, data: Any) -> None:
+        if self.borrows:
+            one = data.draw(st.sampled_from(self.borrows))
+            one.let_go()
+            if one not in self.asleep:
+                self.asleep.append(one)
+
+    @rule(data=st.data(), dropped=st.booleans())
+    def give_up(self, data: Any, dropped: bool) -> None:
+        if not self.borrows:
             return
-        index = data.draw(st.integers(0, len(self.claims) - 1))
-        claim = self.claims.pop(index)
-        mine = [one for number, one in self.inner if number == claim.number]
-        self.inner = [pair for pair in self.inner if pair[0] != claim.number]
-        if not collected:
-            claim.release()
-            self.ended += mine
-        del self.leases[claim.number], claim, mine  # without a cycle: what nobody has any more is given up at once
+        one = self.borrows.pop(data.draw(st.integers(0, len(self.borrows) - 1)))
+        mine = [inner for of, inner in self.inner if of is one]
+        self.inner = [pair for pair in self.inner if pair[0] is not one]
+        self.asleep = [other for other in self.asleep if other is not one]
+        if not dropped:
+            one.release()
+            assert all(inner.ended for inner in mine)
+        for lease in (one, *mine):
+            del self.writes[lease]
+        one, mine, lease = self.lease, [], self.lease  # what nobody has any more is given up at once
 
     @rule(data=st.data())
     def give_up_inside(self, data: Any) -> None:
         if self.inner:
-            self.inner.pop(data.draw(st.integers(0, len(self.inner) - 1)))[1].release()
+            _, one = self.inner.pop(data.draw(st.integers(0, len(self.inner) - 1)))
+            one.release()
+            del self.writes[one]
 
     @invariant()
     def agrees(self) -> None:
-        assert [held.writes for held in self.lease.claims] == [claim.writes for claim in self.claims]
-        assert all(claim.active for claim in self.claims)
-        assert all(claim.active for _, claim in self.inner)
-        assert not any(claim.active for claim in self.ended)
+        claimed = self.claimed()
+        assert sorted(claim.writes for claim in self.lease.claims) == sorted(self.writes[one] for one in claimed)
+        assert all(one.held == (one in claimed) and not one.ended for one in self.borrows)
+        assert all(one.held for _, one in self.inner)
 
 
 TestLeases = Leases.TestCase

@@ -80,7 +80,7 @@ def test_what_is_borrowed_as_a_whole_leaves_no_part(tensor: Make) -> None:
         with m.borrow() as one, m.borrow() as other:  # to read overlapping parts
             assert np.array_equal(np.asarray(one[0:6]), np.asarray(other[0:6]))
             with pytest.raises(BorrowError, match="reading only"):
-                one[0:6].require_writable(m._claim.who)
+                one[0:6].require_writable(m.lease.who)
 
 
 def test_parts_have_parts(tensor: Make) -> None:
@@ -134,6 +134,6 @@ def test_an_index_that_does_not_fit_claims_nothing(tensor: Make) -> None:
         for wrong in (lambda: m[0:9], lambda: m[0, 0], lambda: m.view(3), lambda: m[0:4].partition(2, 2)):
             with pytest.raises(TensorError):
                 wrong()
-        assert not m.lease.held
+        assert not m.lease.taken
         with m[0:8:2] as even:
             assert (even.shape, even.strides) == ((4,), (2,))

@@ -151,20 +151,6 @@ def test_a_refused_launch_leaves_streams_alone(made: tuple[Module, FakeDriver]) 
     assert steps(driver) == [("launch", 5)]
 
 
-def test_raw_tensors_are_for_executions_that_see_to_order_themselves(made: tuple[Module, FakeDriver]) -> None:
-    module, driver = made
-    z, x, y = tensors(driver)
-    with z.borrow_mut() as m, x.borrow() as r:
-        raw = m.raw()
-        steps(driver)
-        module.add(raw, r.raw(), y.raw(), stream=7)
-    assert steps(driver) == [("launch", 7)]
-    del z, m
-    assert "free" not in driver.calls, "it keeps the memory"
-    del raw
-    assert driver.calls[-1] == "free"
-
-
 def test_who_reads_what_a_failed_launch_should_have_written_is_told() -> None:
     def fails(run: object) -> None:
         raise FaultError("add: no")

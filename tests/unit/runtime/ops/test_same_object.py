@@ -1,0 +1,171 @@
+"""A tensor that an op was given is the caller's again once that has run, failed, or was dropped; a borrow has ended then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.ops.device_samples import CPU, Held
+from tilec_runtime import CudaGraph, DeviceOp, Tensor, value
+from tilec_runtime.errors import BorrowError, RequirementError, UseAfterMoveError
+
+
+def tensor(held: Held, number: float = 1, count: int = 8) -> Tensor:
+    made = Tensor.uninitialized((count,), "f32", driver=held.driver, ordinal=CPU, stream=0)
+    np.asarray(made)[...] = number
+    return made
+
+
+# How an op is run to its end.
+RUNS: tuple[Callable[[DeviceOp[Any]], Any], ...] = (
+    lambda op: op.sync(),
+    lambda op: op.sync_on(0),
+    lambda op: op.enqueue_on(0),
+    lambda op: op.future().result(),
+)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_results_are_the_arguments(held: Held, run: Callable[[DeviceOp[Any]], Any]) -> None:
+    z, x, p = tensor(held), tensor(held), tensor(held).partition(8)
+    found = run(held.module.lazy.add(p, z, x))
+    assert found[:3] == (p, z, x)
+    assert z.to_host().tolist() == [1.0] * 8
+    assert p.unpartition().to_host().tolist() == [2.0] * 8
+
+
+def test_an_op_that_has_not_run_has_its_tensors(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    op = held.module.lazy.add(z, x, y)
+    for use in (z.share, x.to_host, y.borrow, lambda: z.ptr, lambda: held.module.lazy.add(z, x, y)):
+        with pytest.raises(UseAfterMoveError, match="cannot use the tensor: it was moved into the launch of add"):
+            use()
+    with pytest.raises(UseAfterMoveError, match="moved into the launch of add"):
+        held.module.add(tensor(held), x, y)
+    op.sync()
+    z.share()
+
+
+def test_the_first_program(held: Held) -> None:
+    """What the result holds has ended."""
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    _ = held.module.lazy.add(z.partition_mut(8), x.borrow(), y.borrow()).sync_on(0)
+    assert z.to_host().tolist() == [2.0] * 8
+    z.share()
+    x.borrow_mut().release()
+
+
+@pytest.mark.parametrize("how", ["kept future", "record", "graph", "failed", "dropped"])
+def test_borrows_end_with_the_op(held: Held, how: str) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    short = tensor(held, count=9) if how == "failed" else y
+    op = held.module.lazy.add(z.borrow_mut(), x.borrow(), short.borrow())
+    with pytest.raises(BorrowError):
+        z.to_host()
+    kept: list[Any] = []
+    if how == "kept future":
+        kept = [op.future()]
+        kept[0].result()
+    elif how == "record":
+        with CudaGraph.scope(held.device.new_stream()) as s:
+            kept = [s.record(op), s]
+    elif how == "graph":
+        kept = [op.graph()]
+        kept[0].replay()
+    elif how == "failed":
+        with pytest.raises(RequirementError) as caught:
+            op.sync()
+        kept = [caught]
+    del op
+    z.to_host()
+    x.borrow_mut().release()
+    del kept
+
+
+def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    m, r, _, _ = held.module.lazy.add(z.borrow_mut(), x.borrow(), y).sync()
+    with z.borrow_mut():
+        for use in (m.to_host, lambda: m[0:2], lambda: held.module.add(m, y, y), lambda: held.module.lazy.add(m, r, y)):
+            with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
+                use()
+    assert m.to_host().tolist() == [2.0] * 8
+    z.to_host()  # which was for the moment
+    part = m[0:2]
+    with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
+        z.to_host()
+    del part
+    held.module.lazy.add(m, r, y).sync()
+    z.to_host()
+    x.share()
+    with pytest.raises(UseAfterMoveError, match=r"to_host .*cannot use the tensor: it was moved into share"):
+        r.to_host()
+
+
+def test_a_with_block_keeps_its_borrow(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    with z.borrow_mut() as m, x.borrow() as r, y.partition_mut(8) as p:
+        for _ in range(2):
+            held.module.lazy.add(m, r, r).sync()
+            held.module.lazy.add(p, r, r).sync()
+            for t, use in ((z, z.to_host), (x, x.borrow_mut), (y, y.to_host)):
+                assert t.lease.taken
+                with pytest.raises(BorrowError):
+                    use()
+    for t in (z, x, y):
+        t.borrow_mut().release()
+    with pytest.raises(BorrowError, match="has ended"):
+        m.to_host()
+
+
+def test_a_result_in_a_with_block(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    m, *_ = held.module.lazy.add(z.borrow_mut(), x, y).sync()
+    with m:
+        with pytest.raises(BorrowError):
+            z.to_host()
+        held.module.lazy.add(m, x, y).sync()
+        with pytest.raises(BorrowError):
+            z.to_host()
+    z.to_host()
+
+
+def test_a_view_that_two_ops_read_ends_with_the_second(held: Held) -> None:
+    z, w, x, y = (tensor(held) for _ in range(4))
+    view = x[0:8]
+    first, second = held.module.lazy.add(z, view, y.borrow()), held.module.lazy.add(w, view, y.borrow())
+    first.sync()
+    with pytest.raises(BorrowError, match=r"the slice \(.*\) still reads it"):
+        x.borrow_mut()
+    second.sync()
+    x.borrow_mut().release()
+
+
+def test_a_tensor_goes_through_a_chain_as_it_is(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+    seen: list[Any] = []
+
+    def again(found: tuple[Any, ...]) -> DeviceOp[Any]:
+        seen.extend(found[:3])
+        return held.module.lazy.add(found[1], found[0], found[2])
+
+    out, *_ = held.module.lazy.add(z, x, y).then(again).sync()
+    assert out is x
+    assert seen == [z, x, y]
+    assert x.to_host().tolist() == [3.0] * 8
+
+
+def test_steps_that_use_a_tensor_up_do_so_when_the_chain_fails_too(held: Held) -> None:
+    z, x, y = tensor(held), tensor(held), tensor(held)
+
+    def fails(_: object) -> DeviceOp[int]:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        held.module.lazy.add(z, x, y).first().reshape(2, 4).then(fails).sync()
+    with pytest.raises(UseAfterMoveError, match="it was moved into reshape"):
+        z.to_host()
+    value(x.borrow()).sync()
