@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_char_p, c_int, c_uint, c_void_p
 from typing import Any
 
-from tilec_runtime.errors import MissingError
+from tilec_runtime.errors import NoDeviceError
 
 # What each call takes, and what it gives through its first parameter (None: nothing); where its symbol has another name, that.
 _CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
@@ -105,13 +105,13 @@ def bindings() -> Any:
     """The module `cuda.bindings.driver`.
 
     Raises:
-        MissingError: cuda-bindings is not installed.
+        NoDeviceError: cuda-bindings is not installed.
     """
     try:
         from cuda.bindings import driver
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
-        raise MissingError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
+        raise NoDeviceError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
     return driver
 
 

@@ -131,16 +131,14 @@ class Unnoted(Exception):  # noqa: N818 - a class of somebody else
         return super().__getattribute__(name)
 
 
-def failing(error: Exception, moved: Any = None) -> DeviceOp[None]:
-    """An op whose work on the device fails, and into which something has moved."""
+def failing(error: Exception) -> DeviceOp[None]:
+    """An op whose work on the device fails."""
 
     def fail() -> None:
         raise error
 
     def body(ctx: ExecutionContext) -> DeviceOp[None]:
         ctx.driver.call(ctx.stream, "fail", fail, [])
-        if moved is not None:
-            ctx.moved(moved, object())
         return value(None)
 
     return with_context(body)
@@ -154,11 +152,3 @@ def test_an_error_that_cannot_be_noted_on_is_the_ops_all_the_same() -> None:
             failing(Unnoted()).future().result(PATIENCE)
         with pytest.raises(ValueError, match="with notes of its own"):
             failing(spoilt).future().result(PATIENCE)
-
-
-def test_an_op_fails_also_where_what_moved_in_cannot_be_given_back(caplog: pytest.LogCaptureFixture) -> None:
-    with use_device("cpu"):
-        future = failing(ValueError("the device's"), moved=object()).future()
-    with pytest.raises(ValueError, match="the device's"):
-        future.result(PATIENCE)
-    assert "could not be given back" in caplog.text

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import tilec_runtime._driver
 from tests.runtime_samples import ADD, bundle_of, fake_driver, image, kernel, loaded, slot
 from tilec_runtime import AsyncKernelLaunch, Device, Stream, api, load, load_module_from_bytes, use_device, use_policy, value, zip_ops
 from tilec_runtime.errors import (
@@ -75,12 +74,6 @@ def test_what_is_raised_on_purpose_is_a_device_error(call: Callable[[], object],
     with use_device("cpu"), pytest.raises(DeviceError) as caught:
         call()
     assert isinstance(caught.value, kind)
-
-
-def test_a_process_without_cuda_bindings_has_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
-    with pytest.raises(NoDeviceError, match="cuda-bindings cannot be imported"):
-        tilec_runtime._driver.driver.__wrapped__()  # type: ignore[attr-defined]
 
 
 def test_they_are_what_they_were_besides() -> None:

@@ -13,7 +13,7 @@ from cuda.bindings import driver as real
 from tilec_runtime._driver import Driver
 from tilec_runtime._driver import driver as process_driver
 from tilec_runtime._libcuda import _CALLS, Libcuda
-from tilec_runtime.errors import DriverError, MissingError, NoDeviceError
+from tilec_runtime.errors import DriverError, NoDeviceError
 
 ADDRESS = ctypes.POINTER(ctypes.c_void_p)
 
@@ -107,7 +107,7 @@ def test_without_the_bindings_or_the_driver(monkeypatch: pytest.MonkeyPatch) -> 
     api = Libcuda(Library())
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     assert api.cuDeviceGetCount() == (0, 7)
-    with pytest.raises(MissingError, match="cuda-bindings cannot be imported"):
+    with pytest.raises(NoDeviceError, match="cuda-bindings cannot be imported"):
         api.cuMemAlloc  # noqa: B018
     fails: Callable[[], Any] = lambda: (_ for _ in ()).throw(OSError("no libcuda.so.1"))  # noqa: E731
     monkeypatch.setattr("tilec_runtime._driver.Libcuda", fails)
