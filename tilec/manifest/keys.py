@@ -250,6 +250,7 @@ LAUNCH = Table(
         Key("cooperative", Flag(), "All blocks are resident at once."),
         Key("programmatic", Flag(), "May begin before the launch in front of it in its stream is done (programmatic dependent launch)."),
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
+        Key("open", ListOf(Text("a part of a launch", choices=("grid", "block", "shared")), most=3), "What each launch says by `config`."),
     ),
 )
 DISPATCH = Table(

@@ -311,6 +311,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
             cooperative=kernel.launch.cooperative,
             programmatic=kernel.launch.programmatic,
             requires=kernel.launch.requires,
+            open=kernel.launch.open,
         ),
         safety=safety_of(kernel, decl),
     )
