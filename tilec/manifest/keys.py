@@ -222,7 +222,7 @@ ASSUME = Table(
 PARAM = Table(
     of=types.ParamTable,
     keys=(
-        Key("kind", Text("kind", choices=tuple(kind.value for kind in ParamKind)), "How the parameter is passed."),
+        Key("kind", Text("kind", choices=(*(kind.value for kind in ParamKind), "slice")), "How the parameter is passed."),
         Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
         Key("out", Flag(), "The kernel writes it."),
