@@ -1,0 +1,48 @@
+"""Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in docs/interop.md: what builds and imports them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.e2e.harness import Cli, environment
+
+Built = Callable[..., ModuleType]
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """The command, with a cache that the tests of one document share."""
+    return Cli(environment(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Iterator[Built]:
+    """Builds a project of these files, and imports its package."""
+    added: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def build(name: str, *arguments: str, **files: str) -> ModuleType:
+            root = tmp_path_factory.mktemp(name)
+            for file, text in files.items():
+                (root / file.replace("__", ".")).write_text(text)
+            cli.good(root, "build", "-j", "1", *arguments)
+            patch.syspath_prepend(str(root / "dist"))
+            added.append(name)
+            return importlib.import_module(name)
+
+        yield build
+        for name in added:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a program runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
