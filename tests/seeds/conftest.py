@@ -1,8 +1,12 @@
-"""Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in docs/interop.md: what builds and imports them."""
+"""Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in docs/interop.md: what builds and imports them.
+
+Tests marked `gpu` need what was built where the compilers are: TILEC_SEEDS_DIST names a folder that one run fills, and another one uses.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,16 @@ import pytest
 from tests.e2e.harness import Cli, environment
 
 Built = Callable[..., ModuleType]
+
+
+def place(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
+    """Where a project is built."""
+    shared = os.environ.get("TILEC_SEEDS_DIST")
+    if not shared:
+        return tmp_path_factory.mktemp(name)
+    root = Path(shared).resolve() / name
+    root.mkdir(parents=True, exist_ok=True)
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +41,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Iterator[Built]
     added: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
 
-        def build(name: str, *arguments: str, **files: str) -> ModuleType:
-            root = tmp_path_factory.mktemp(name)
-            for file, text in files.items():
-                (root / file.replace("__", ".")).write_text(text)
-            cli.good(root, "build", "-j", "1", *arguments)
+        def build(name: str, **files: str) -> ModuleType:
+            root = place(tmp_path_factory, name)
+            if not (root / "dist").is_dir():
+                for file, text in files.items():
+                    (root / file.replace("__", ".")).write_text(text)
+                cli.good(root, "build", "-j", "1")
             patch.syspath_prepend(str(root / "dist"))
             added.append(name)
             return importlib.import_module(name)
