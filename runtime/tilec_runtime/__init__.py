@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilec_runtime.devices import devices
     from tilec_runtime.events import Event
     from tilec_runtime.launch import Launcher
+    from tilec_runtime.launch_config import LaunchConfig
     from tilec_runtime.load import Module, load
     from tilec_runtime.memory import DeviceBuffer
     from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tilec_runtime.ops.future import DeviceFuture
     from tilec_runtime.ops.graph import CudaGraph
     from tilec_runtime.ops.graph_scope import GraphNode, GraphScope
-    from tilec_runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
+    from tilec_runtime.ops.launch_ops import AsyncKernelLaunch
     from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
     from tilec_runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
     from tilec_runtime.ops.op import DeviceOp
@@ -112,6 +113,7 @@ _NAMES = {
     "devices": "devices",
     "events": "Event",
     "launch": "Launcher",
+    "launch_config": "LaunchConfig",
     "load": "Module load",
     "memory": "DeviceBuffer",
     "ops.combinators": "as_op empty value with_context zip_ops",
@@ -119,7 +121,7 @@ _NAMES = {
     "ops.future": "DeviceFuture",
     "ops.graph": "CudaGraph",
     "ops.graph_scope": "GraphNode GraphScope",
-    "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
+    "ops.launch_ops": "AsyncKernelLaunch",
     "ops.lazy": "LazyLaunch LazyLauncher OrOp",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
     "ops.op": "DeviceOp",

@@ -25,6 +25,7 @@ from tilec_runtime.uncopied import Uncopied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tilec_runtime.launch_config import LaunchConfig
     from tilec_runtime.occupancy import Residency
     from tilec_runtime.protocols import StreamLike
     from tilec_runtime.tileir.trace import Coordinates, Stepper
@@ -83,7 +84,10 @@ class Launcher(Uncopied, LauncherBase):
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Make a call that the launch core did not."""
-        if kwargs or len(args) != len(self.contract.params):
+        if "config" in kwargs and "config" not in self.contract.index and "config" not in self.contract.axes:
+            config = kwargs.pop("config")
+            (self if config is None else self.configured(config))(*args, stream=stream, **kwargs)
+        elif kwargs or len(args) != len(self.contract.params):
             values, chosen = bind(self.contract, args, kwargs)
             self._restrict(chosen).launch(stream, values)
         else:
@@ -286,6 +290,17 @@ class Launcher(Uncopied, LauncherBase):
         contract = self.contract
         fitting = require_options(contract, self.pinned, hints, self.site.facts(self.info))
         return self._derive(("hints", *sorted(hints.items())), info=narrowed(self.info, fitting))
+
+    def configured(self, config: LaunchConfig) -> Launcher:
+        """This launcher, launched as a configuration says where the manifest leaves that open.
+
+        Raises:
+            ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the manifest.
+        """
+        from tilec_runtime.launch_config import configured  # few kernels take one
+
+        info = configured(self.info, config)
+        return self._derive(("config", config.shape), info=info)
 
     def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
         """This launcher, held to what a caller says of the grid."""

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.checks import Call
-from tilec_runtime.errors import LaunchLimitError
+from tilec_runtime.errors import ArgumentError, LaunchLimitError
 from tilec_runtime.images import Function
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.program import FLOORDIV, LE, NE, Demand, Term, binary, divides, product
 from tilec_runtime.seam_types import DeviceInfo, Dim3, LaunchShape
 
@@ -32,8 +33,10 @@ def launch_shape(call: Call) -> LaunchShape:
     Raises:
         LaunchLimitError: a value is no integer, or negative.
         RequirementError: an expression has no value for these arguments.
+        ArgumentError: the kernel needs a configuration.
     """
     contract = call.contract
+    _require_config(contract.info)
     grid = _dims(call, "grid", contract.grid)
     block = _dims(call, "block", contract.block)
     shared = _whole(call, "shared memory", contract.shared)
@@ -41,6 +44,18 @@ def launch_shape(call: Call) -> LaunchShape:
     return LaunchShape(
         grid=grid, block=block, shared=shared, cluster=launch.cluster, cooperative=launch.cooperative, programmatic=launch.programmatic
     )
+
+
+def _require_config(info: KernelInfo) -> None:
+    """Refuse a launch without a configuration where the manifest leaves something open.
+
+    Raises:
+        ArgumentError: it does.
+    """
+    if info.launch.open:
+        what = f"{info.name}: the manifest leaves {', '.join(info.launch.open)} to the caller, and the launch says no config"
+        fix = f"pass config=LaunchConfig(...), such as {info.name}(..., config=LaunchConfig.for_num_elems(n))"
+        raise ArgumentError(what, fix=fix, kernel=info.name)
 
 
 def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:

@@ -321,6 +321,7 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     launch = kernel.launch
     rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
     rows += [("shared", "" if launch.shared == "0" else launch.shared), ("cluster", " x ".join(map(str, launch.cluster)))]
+    rows += [("config", f"says {', '.join(launch.open)}")] if launch.open else []
     rows += [("cooperative", "launch")] if launch.cooperative else []
     rows += [("programmatic", "launch")] if launch.programmatic else []
     rows += [("requires", text) for text in launch.requires]

@@ -330,6 +330,7 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
 
 _KEYS_OF_KIND = {
     "tensor": ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned"),
+    "slice": ("rank", "out", "divisible", "aligned"),
     "scalar": ("default",),
     "ptr": ("aligned", "out"),
     "struct": ("size",),

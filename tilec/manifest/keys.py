@@ -222,7 +222,7 @@ ASSUME = Table(
 PARAM = Table(
     of=types.ParamTable,
     keys=(
-        Key("kind", Text("kind", choices=tuple(kind.value for kind in ParamKind)), "How the parameter is passed."),
+        Key("kind", Text("kind", choices=(*(kind.value for kind in ParamKind), "slice")), "How the parameter is passed."),
         Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
         Key("out", Flag(), "The kernel writes it."),
@@ -250,6 +250,7 @@ LAUNCH = Table(
         Key("cooperative", Flag(), "All blocks are resident at once."),
         Key("programmatic", Flag(), "May begin before the launch in front of it in its stream is done (programmatic dependent launch)."),
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
+        Key("open", ListOf(Text("a part of a launch", choices=("grid", "block", "shared")), most=3), "What each launch says by `config`."),
     ),
 )
 DISPATCH = Table(

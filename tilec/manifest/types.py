@@ -119,6 +119,7 @@ class Launch:
     cooperative: bool = False
     programmatic: bool = False
     cluster: tuple[int, ...] = ()
+    open: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ def summary(kernel: KernelInfo) -> str:
 def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """Everything about a kernel, as the method that launches it at once shows it."""
     lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
-    lines += ["", "Args:", *_params(kernel, params), *entry("stream", _STREAM), *_axes(kernel, axes)]
+    lines += ["", "Args:", *_params(kernel, params), *entry("stream", _STREAM), *_config(kernel), *_axes(kernel, axes)]
     built = dict(kernel.axes)
     bound = [axis for axis in kernel.dtype_axes if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}]
     if bound:
@@ -42,7 +42,7 @@ def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, .
 
 def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """What a kernel does, and its arguments, as the function that gives ops shows it."""
-    entries = [*_params(kernel, params), *_axes(kernel, axes)]
+    entries = [*_params(kernel, params), *_config(kernel), *_axes(kernel, axes)]
     later = f"Nothing runs yet: this is an op, whose result is its arguments. `Module.{kernel.name}` says what it requires."
     lines = [*paragraph(summary(kernel)), "", *paragraph(later)]
     return [*lines, "", "Args:", *entries] if entries else lines
@@ -50,6 +50,10 @@ def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -
 
 def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
     return [line for name, param in zip(params, kernel.params, strict=True) for line in entry(name, param_doc(param))]
+
+
+def _config(kernel: KernelInfo) -> list[str]:
+    return entry("config", f"{', '.join(kernel.launch.open)} of this launch") if kernel.launch.open else []
 
 
 def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:

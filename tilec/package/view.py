@@ -21,6 +21,7 @@ class KernelView:
         name: the kernel's. summary: first paragraph of its documentation. op: the class of its ops in the stub.
         values: what the launcher is given, in the module.
         params, axes: parameters of the method and of the function in the module, without types.
+        opened: whether each launch takes a configuration.
         base: what the class of ops extends. method, function, bound: their lines in the stub, `bound` for the functions of a device.
         variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
     """
@@ -31,6 +32,7 @@ class KernelView:
     values: str
     params: str
     axes: str
+    opened: bool
     base: str
     method: list[str]
     function: list[str]
@@ -108,6 +110,8 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         f"{axis}: {choice_type(built[choice])}{' | None = None' if left else ''}"
         for axis, choice, left in zip(axes, kernel.choices, opened, strict=True)
     ]
+    if kernel.launch.open:
+        chosen.insert(0, "config: LaunchConfig")
     stream = ["*", "stream: StreamLike | None = None", *chosen]
     typed = [f" = {default}" if default else "" for default in given]
     direct = [f"{name}: {type_}{default}" for name, type_, default in zip(params, types, typed, strict=True)]
@@ -119,7 +123,9 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         op=op,
         values=_values(params, axes, all_open=all(opened)),
         params=", ".join(f"{name}={default}" if default else name for name, default in zip(params, given, strict=True)),
-        axes="".join(f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)),
+        opened=bool(kernel.launch.open),
+        axes=(", config" if kernel.launch.open else "")
+        + "".join(f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)),
         base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
         function=bracketed(f"def {name}", lazy, f" -> {result}:"),

@@ -11,6 +11,7 @@ from tilec.plan.checks import check_clusters, check_entry, check_hints, check_ke
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import Report, expand
 from tilec.plan.params import Resolver, abi_of_args
+from tilec.plan.slices import with_slices
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_names, with_source
 from tilec.plan.targets import LanguageFacts, Selection, choose_targets, no_target, parse_targets
 from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, misread, newer_tools, shipped_table, space_digest, winners
@@ -159,6 +160,7 @@ class _Scope:
 def _plan_kernel(scope: _Scope, kernel: Kernel, decl: KernelDecl, source: Source, language: LanguageFacts, report: Report) -> PlannedKernel:
     manifest, selection, wanted = scope.manifest, scope.selection, scope.wanted
     decl = with_names(kernel, decl, report)
+    kernel = with_slices(kernel, decl, report)
     language = language.of(decl)
     if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
         return PlannedKernel(info=_info(kernel, decl, (), ()), jobs=(), manifest=kernel)
@@ -311,6 +313,7 @@ def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants:
             cooperative=kernel.launch.cooperative,
             programmatic=kernel.launch.programmatic,
             requires=kernel.launch.requires,
+            open=kernel.launch.open,
         ),
         safety=safety_of(kernel, decl),
     )

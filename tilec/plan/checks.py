@@ -127,7 +127,8 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
 
 def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
     launch, path = kernel.launch, ("kernel", kernel.name, "launch")
-    if not launch.grid:
+    _check_open(kernel, language, report)
+    if not launch.grid and "grid" not in launch.open:
         report('no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]', path)
     if not language.simt:
         if launch.block not in ((), ("1",), ("1", "1"), ("1", "1", "1")):
@@ -138,7 +139,7 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             hint = "; hints = { num_ctas = 2 } lets two blocks work as one" if "num_ctas" in language.hints else ""
             what = f"the cluster of a {kernel.language} kernel is chosen by its compiler: leave launch.cluster out{hint}"
             report(what, (*path, "cluster"))
-    elif not launch.block:
+    elif not launch.block and "block" not in launch.open:
         report("no block: say how many threads a block has, for example block = [256]", path)
     if decl.block and all(text.isdigit() for text in launch.block):
         given = (*map(int, launch.block), 1, 1)[:3]
@@ -152,6 +153,22 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
+
+
+def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
+    """Report what a kernel leaves to its callers and cannot."""
+    launch, path = kernel.launch, ("kernel", kernel.name, "launch", "open")
+    if not launch.open:
+        return
+    if not language.simt:
+        report(f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out", path)
+    for key, given in (("grid", launch.grid), ("block", launch.block), ("shared", launch.shared != "0")):
+        if given and key in launch.open:
+            report(f"{key} is given, and left to the caller too: leave one of the two out", (*path[:-1], key))
+    if kernel.cases:
+        report("cases launch without a config: say grid, block and shared here, and leave launch.open out", path)
+    if any(param.name == "config" for param in kernel.params) or "config" in dict(kernel.matrix.axes):
+        report("config is how callers configure the launch: give the parameter or axis another name", path)
 
 
 def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report) -> None:

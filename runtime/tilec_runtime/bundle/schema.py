@@ -183,6 +183,7 @@ _FIELDS = record(
         cooperative=flag,
         programmatic=flag,
         requires=sequence(_EXPRESSION, most=limits.REQUIRES),
+        open=sequence(identifier, most=3),
     ),
     variants=sequence(_VARIANT, most=limits.IMAGES),
     safety=optional(_SAFETY),

@@ -159,6 +159,7 @@ class LaunchInfo:
         cooperative: all blocks are resident at once.
         programmatic: may begin before the launch in front of it in its stream is done (programmatic dependent launch).
         requires: conditions on the arguments, each checked before a launch.
+        open: what each launch says by its configuration: of `grid`, `block` and `shared`.
     """
 
     grid: tuple[str, ...] = ()
@@ -168,6 +169,7 @@ class LaunchInfo:
     cooperative: bool = False
     programmatic: bool = False
     requires: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

@@ -26,6 +26,7 @@ from tilec_runtime.tensors.lease import holder
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from tilec_runtime.launch_config import LaunchConfig
     from tilec_runtime.load import Module
     from tilec_runtime.package import Package
 
@@ -44,12 +45,17 @@ class LazyLaunch(DeviceOp[R_co]):
     The launch holds them until it has run, failed, or was dropped: who owns a tensor can use it again then, and borrows end.
     """
 
-    __slots__ = ("_axes", "_grid", "_held", "_hints", "_origin")
+    __slots__ = ("_axes", "_config", "_grid", "_held", "_hints", "_origin")
     _graph_node_: ClassVar[Literal[True]] = True
 
-    def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes) -> None:
+    def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes, config: LaunchConfig | None = None) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
+        if config is not None:
+            from tilec_runtime.launch_config import configured  # few kernels take one
+
+            configured(origin.contract.info, config)  # sees that the kernel takes it
         self._origin = origin
+        self._config = config
         self._axes = axes
         self._hints: dict[str, int] = {}
         self._grid: Dim3 | None = None
@@ -161,6 +167,8 @@ class LazyLaunch(DeviceOp[R_co]):
     def _picked(self, ctx: ExecutionContext) -> Launcher:
         """The launcher on the device of an execution, with the axes, the options and the grid of this op."""
         launcher, axes, hints, grid = self._origin.launcher(ctx), self._axes, self._hints, self._grid
+        if self._config is not None:
+            launcher = launcher.configured(self._config)
         if not axes and not hints and grid is None:
             return launcher
         known = self._origin.picked
@@ -248,18 +256,19 @@ class LazyLauncher:
 
         Args:
             args: the kernel's arguments in order: tensors, partitions, views, arrays of other libraries, numbers, or ops that give them.
-            kwargs: arguments by name, and axes (`BM=128`).
+            kwargs: arguments by name, axes (`BM=128`), and `config` for a kernel whose manifest leaves grid or block open.
 
         Raises:
             ArgumentError: count or names are off. VariantError: an axis value that was not built.
             OwnershipError: a tensor was moved before, is used by somebody else, or is there twice. UsedOpError: an op was used before.
         """
         contract = self._origin.contract
+        config = kwargs.pop("config", None) if "config" not in contract.index and "config" not in contract.axes else None
         if not kwargs and contract.required <= len(args) <= len(contract.params):
-            return LazyLaunch(self._origin, args + contract.defaults[len(args) :], {})
+            return LazyLaunch(self._origin, args + contract.defaults[len(args) :], {}, config)
         values, axes = bind(contract, args, kwargs)
         require_built(contract, self._origin.pinned, axes)
-        return LazyLaunch(self._origin, values, axes)
+        return LazyLaunch(self._origin, values, axes, config)
 
     def __repr__(self) -> str:
         """`<LazyLauncher add on device 0 (NVIDIA H200)>`."""
@@ -278,9 +287,11 @@ class _Maker:
         self._origin = origin
         self._known: dict[tuple[Any, ...], Axes] = {(): {}}
 
-    def make(self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> LazyLaunch[Any]:
-        """Make an op of a launch with these arguments, and these axis values by place."""
-        return LazyLaunch(self._origin, values, dict(self._chosen(choices)))
+    def make(
+        self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), config: LaunchConfig | None = None
+    ) -> LazyLaunch[Any]:
+        """Make an op of a launch with these arguments, these axis values by place, and this configuration."""
+        return LazyLaunch(self._origin, values, dict(self._chosen(choices)), config)
 
     def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Axes:
         """The axes that a caller chose by place."""

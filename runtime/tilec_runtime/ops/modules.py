@@ -26,8 +26,8 @@ from tilec_runtime.seam import LaunchShape
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
+    from tilec_runtime.launch_config import LaunchConfig
     from tilec_runtime.occupancy import Residency
-    from tilec_runtime.ops.launch_ops import LaunchConfig
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")

@@ -204,6 +204,18 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
         assert code(text) == code(plain[file].decode())
 
 
+def test_kernels_that_leave_their_launch_open_take_a_config():
+    opened = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, grid=(), open=("grid", "block")))
+    info = dataclasses.replace(SAMPLE, kernels=(opened,))
+    code, stub = rendered(info), rendered(info, "__init__.pyi")
+    assert 'self._launchers["add"].configured(config).launch(stream, (z, x, y, alpha))' in code
+    assert "def add(z, x, y, alpha=1.0, *, config):" in code
+    assert '_launch["add"]((z, x, y, alpha), config=config)' in code
+    assert stub.count("config: LaunchConfig,\n") == 3
+    assert "config: grid, block of this launch" in stub
+    assert "config" not in rendered(dataclasses.replace(SAMPLE, kernels=(ADD,)))
+
+
 def test_tensors_that_may_be_none_can_be_left_out():
     params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
     text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)), "__init__.pyi")

@@ -320,6 +320,18 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
             "kernel.scale.launch: no block: say how many threads a block has, for example block = [256]",
         ),
         (
+            cuda_kernel(launch=Launch(grid=("1",), open=("grid", "block"))),
+            "kernel.scale.launch.grid: grid is given, and left to the caller too: leave one of the two out",
+        ),
+        (
+            cuda_kernel(launch=Launch(open=("grid",))),
+            "kernel.scale.launch: no block: say how many threads a block has, for example block = [256]",
+        ),
+        (
+            tile_kernel(launch=Launch(open=("grid",))),
+            "kernel.gemm.launch.open: callers configure kernels of threads alone, and tile is none: leave launch.open out",
+        ),
+        (
             tile_kernel(launch=Launch()),
             'kernel.gemm.launch: no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]',
         ),

@@ -1,0 +1,74 @@
+"""Slices in the manifest: one array for an address and a length of the source."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.unit.plan.test_plan import plan, problems
+from tilec.manifest.types import Kernel, Launch, ParamTable
+from tilec_runtime.errors import Location
+from tilec_runtime.model.kernel import KernelDecl, ParamDecl
+from tilec_runtime.model.signature import ParamKind
+
+
+def array(name: str, *, out: bool) -> ParamDecl:
+    return ParamDecl(name=name, type="float*", kind="tensor", dtype="f32", out=out)
+
+
+def number(name: str, dtype: str) -> ParamDecl:
+    return ParamDecl(name=name, type=dtype, kind="scalar", dtype=dtype)
+
+
+VECADD = KernelDecl(
+    name="vecadd",
+    location=Location(file="k.cu", line=1),
+    params=(
+        array("a", out=False),
+        number("a_len", "u64"),
+        number("scale", "f32"),
+        array("c", out=True),
+        number("c_len", "i32"),
+    ),
+)
+KERNEL = Kernel(
+    name="vecadd",
+    source="k.cu",
+    function="vecadd",
+    language="cuda",
+    params=(ParamTable(name="c", kind="slice"), ParamTable(name="a", kind="slice", doc="in")),
+    launch=Launch(open=("grid", "block")),
+)
+
+
+def test_a_slice_is_one_argument_and_two_parameters() -> None:
+    (planned,) = plan(KERNEL, decls={"vecadd": VECADD}).kernels
+    assert [(p.name, p.kind, p.dtype, p.rank, p.out, p.doc) for p in planned.info.params] == [
+        ("a", ParamKind.TENSOR, "f32", 1, False, "in"),
+        ("scale", ParamKind.SCALAR, "f32", 0, False, ""),
+        ("c", ParamKind.TENSOR, "f32", 1, True, ""),
+    ]
+    assert [(slot.type, slot.expr) for slot in planned.jobs[0].spec.abi] == [
+        ("ptr", "a.ptr"),
+        ("u64", "a.size"),
+        ("f32", "scale"),
+        ("ptr", "c.ptr"),
+        ("i32", "c.size"),
+    ]
+    assert planned.info.launch.open == ("grid", "block")
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ((array("a", out=False),), "is missing"),
+        ((array("a", out=False), number("eps", "f32")), "is f32 eps"),
+        ((array("a", out=False), array("c", out=True)), "is float* c"),
+    ],
+)
+def test_a_length_has_to_follow(params: tuple[ParamDecl, ...], found: str) -> None:
+    decl = dataclasses.replace(VECADD, params=params)
+    kernel = dataclasses.replace(KERNEL, params=(ParamTable(name="a", kind="slice"),))
+    (told,) = problems(kernel, decls={"vecadd": decl})
+    assert told.endswith(f"a slice is an address and an integer behind it, and what follows float* a in the source {found}")
