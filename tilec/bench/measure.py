@@ -94,21 +94,7 @@ def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clo
         options: how.
         clock: seconds of the host, for the limits alone.
     """
-    launches = launches_of(subject, options.sample)
-    steady = _warm_up(subject, launches, options.least_warm_up, options.warm_up, clock)
-    samples: list[float] = []
-    readings: list[ClockReading] = []
-    looks = _Looks(options.least)
-    begun = clock()
-    while len(samples) < options.most:
-        samples.append(_one(subject, launches))
-        if reading := subject.clocks():
-            readings.append(reading)
-        if len(samples) >= options.least and clock() - begun >= options.seconds:
-            break
-        if looks.due(len(samples)) and _is_known(samples, options.precise):
-            break
-    return _measurement(samples, launches, steady, readings)
+    return measure_together((subject,), options, clock=clock)[0]
 
 
 def measure_pair(
@@ -129,9 +115,11 @@ def measure_together(subjects: Sequence[Subject], options: MeasureOptions = Meas
     looks = _Looks(options.least)
 
     def ends(turns: int, elapsed: float, samples: Sequence[Sequence[float]]) -> bool:
-        if turns % 2 or not looks.due(turns):
+        if turns % 2 and len(samples) > 1:
             return False
-        return elapsed >= options.seconds * len(samples) or all(_is_known(series, options.precise) for series in samples)
+        if turns >= options.least and elapsed >= options.seconds * len(samples):
+            return True
+        return looks.due(turns) and all(_is_known(series, options.precise) for series in samples)
 
     return _in_turns(subjects, options, clock, ends)
 

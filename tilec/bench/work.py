@@ -6,8 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from tilec_runtime.model.dtype import DTYPES
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
@@ -83,12 +81,6 @@ def rates_of(work: Work, seconds: float, ceilings: Ceilings | None = None) -> Ra
 
 # Operations for each byte below which no GPU of the table is bound by its arithmetic, whatever the dtype of floats.
 MEMORY_BOUND = 8.0
-
-
-def product_dtype(dtypes: list[str]) -> str:
-    """The dtype whose matrix products bound a launch with inputs of these: the widest float among them; empty where there is none."""
-    floats = [name for name in dtypes if name in DTYPES and DTYPES[name].kind == "float"]
-    return max(floats, key=lambda name: DTYPES[name].bits) if floats else ""
 
 
 def amount_of(value: object) -> float | None:

@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-import enum
 import fnmatch
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tilec.case.cases import BoundCase
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 
-_TOKEN = re.compile(r"([()]|[^\s()]+)")
+_WORD = re.compile(r"[^\s()]+")
 _OPERATORS = ("and", "or", "not")
 MOST_NESTED = 50
 
 
-class _Rule(enum.Enum):
-    WORD = "a word"
-    AND = "and"
-    OR = "or"
-    NOT = "not"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Expression:
-    """A word, or what joins others."""
+    """Words that Python's `and`, `or` and `not` join; `text` is in lower case, and `tree` has a name wherever it has a word."""
 
-    rule: _Rule
-    word: str = ""
-    parts: tuple[Expression, ...] = ()
+    text: str
+    tree: ast.expr
 
     def matches(self, names: Sequence[str]) -> bool:
         """Whether names, in lower case, satisfy it: a word has to be part of one of them, a word with `*` or `?` to fit a whole one."""
-        match self.rule:
-            case _Rule.WORD:
-                return any(_fits(self.word, name) for name in names)
-            case _Rule.NOT:
-                return not self.parts[0].matches(names)
-            case _Rule.AND:
-                return all(part.matches(names) for part in self.parts)
-            case _Rule.OR:
-                return any(part.matches(names) for part in self.parts)
+        return self._holds(self.tree, names)
+
+    def _holds(self, node: ast.expr, names: Sequence[str]) -> bool:
+        if isinstance(node, ast.BoolOp):
+            some = any if isinstance(node.op, ast.Or) else all
+            return some(self._holds(part, names) for part in node.values)
+        if isinstance(node, ast.UnaryOp):
+            return not self._holds(node.operand, names)
+        return any(_fits(self._word(node), name) for name in names)
+
+    def _word(self, node: ast.expr) -> str:
+        return self.text[node.col_offset : node.end_col_offset]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word in it, in lower case."""
-        return (self.word,) if self.rule is _Rule.WORD else tuple(word for part in self.parts for word in part.words)
+        """Every word in it, in lower case, from left to right."""
+        found = sorted((node.col_offset, self._word(node)) for node in ast.walk(self.tree) if isinstance(node, ast.Name))
+        return tuple(word for _, word in found)
 
 
 def parse_expression(text: str) -> Expression | None:
@@ -56,7 +52,29 @@ def parse_expression(text: str) -> Expression | None:
     Raises:
         UsageError: it is no expression; the message shows where.
     """
-    return _Parser(text).whole() if text.strip() else None
+    if not text.strip():
+        return None
+    start = len(text) - len(text.lstrip())
+    # A word becomes a name of its length, so that Python can read what joins the words.
+    joined = _WORD.sub(lambda found: found[0] if found[0] in _OPERATORS else "_" * len(found[0]), text)
+    joined = " " * start + re.sub(r"\s", " ", joined[start:])
+    if len(re.findall(r"\(|\bnot\b", joined)) > MOST_NESTED:
+        raise _refused(text, f"it has more than {MOST_NESTED} brackets and nots", MOST_NESTED)
+    try:
+        tree = ast.parse(f"({joined})", mode="eval").body
+    except SyntaxError as error:
+        raise _refused(text, "words are joined with and, or, not and brackets", max((error.offset or 2) - 2, 0)) from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and not isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Name):
+            why = "`and` or `or` is missing before it" if isinstance(node, ast.Call) else "a word is missing"
+            raise _refused(text, why, (node.args[0] if isinstance(node, ast.Call) and node.args else node).col_offset - 1)
+    return Expression(text=f" {text.lower()}", tree=tree)
+
+
+def _refused(text: str, why: str, at: int) -> UsageError:
+    fix = "join words with and, or, not and brackets: -k 'gemm and not (f16 or BM256)'"
+    at = min(at, len(text.rstrip()))
+    return UsageError(f"-k {text!r}: {why}, at column {at + 1}\n  {text}\n  {' ' * at}^", fix=fix)
 
 
 def select_cases(cases: Iterable[BoundCase], globs: Sequence[str], expression: Expression | None = None) -> tuple[BoundCase, ...]:
@@ -93,66 +111,3 @@ def _fits(word: str, name: str) -> bool:
     if "*" not in word and "?" not in word:
         return word in name
     return fnmatch.fnmatchcase(name, word.replace("[", "[[]"))  # brackets are those of names
-
-
-class _Parser:
-    """Reads `or` of `and` of `not` of words and brackets."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = [(found[1], found.start(1)) for found in _TOKEN.finditer(text)]
-        self._place = 0
-        self._depth = 0
-
-    def whole(self) -> Expression:
-        found = self._any()
-        if self._place < len(self._tokens):
-            closing = self._tokens[self._place][0] == ")"
-            raise self._refuse("there is no bracket to close" if closing else "`and` or `or` is missing before it")
-        return found
-
-    def _any(self) -> Expression:
-        return self._joined(_Rule.OR, lambda: self._joined(_Rule.AND, self._not))
-
-    def _joined(self, rule: _Rule, part: Callable[[], Expression]) -> Expression:
-        parts = [part()]
-        while self._takes(rule.value):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Expression(rule=rule, parts=tuple(parts))
-
-    def _not(self) -> Expression:
-        if not self._takes("not"):
-            return self._one()
-        self._enter()
-        found = Expression(rule=_Rule.NOT, parts=(self._not(),))
-        self._depth -= 1
-        return found
-
-    def _one(self) -> Expression:
-        if self._takes("("):
-            self._enter()
-            found = self._any()
-            if not self._takes(")"):
-                raise self._refuse("a bracket is not closed")
-            self._depth -= 1
-            return found
-        if self._place == len(self._tokens) or self._tokens[self._place][0] in (*_OPERATORS, "(", ")"):
-            raise self._refuse("a word is missing")
-        word = self._tokens[self._place][0]
-        self._place += 1
-        return Expression(rule=_Rule.WORD, word=word.lower())
-
-    def _enter(self) -> None:
-        self._depth += 1
-        if self._depth > MOST_NESTED:
-            raise self._refuse(f"it is nested more than {MOST_NESTED} deep")
-
-    def _takes(self, token: str) -> bool:
-        taken = self._place < len(self._tokens) and self._tokens[self._place][0] == token
-        self._place += taken
-        return taken
-
-    def _refuse(self, why: str) -> UsageError:
-        at = self._tokens[self._place][1] if self._place < len(self._tokens) else len(self._text.rstrip())
-        fix = "join words with and, or, not and brackets: -k 'gemm and not (f16 or BM256)'"
-        return UsageError(f"-k {self._text!r}: {why}, at column {at + 1}\n  {self._text}\n  {' ' * at}^", fix=fix)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import canonical_json
 
 T = TypeVar("T")
 
 
 def encode(value: Any) -> Any:
-    """Return `value` (dataclasses, tuples, enums, targets, scalars) as what JSON holds."""
+    """Return `value` (dataclasses, tuples, enums, scalars) as what JSON holds."""
     import msgspec
 
-    return msgspec.to_builtins(value, enc_hook=_encode_target)
+    return msgspec.to_builtins(value)
 
 
 def decode(kind: type[T], plain: Any) -> T:
@@ -26,21 +25,9 @@ def decode(kind: type[T], plain: Any) -> T:
     import msgspec
 
     try:
-        value = msgspec.convert(plain, kind, dec_hook=_decode_target)
+        value = msgspec.convert(plain, kind)
     except (msgspec.ValidationError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
     if canonical_json(encode(value)) != canonical_json(plain):  # a field is missing, or there is another one
         raise ValueError(f"not a whole {kind}: {plain!r:.80}")
     return value
-
-
-def _encode_target(value: Any) -> str:
-    if isinstance(value, Target):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-def _decode_target(kind: type, plain: Any) -> Any:
-    if kind is Target and isinstance(plain, str):
-        return Target.parse(plain)
-    raise ValueError(f"not a {kind.__name__}: {plain!r:.80}")

@@ -35,13 +35,11 @@ class Workplace:
 
     Attributes:
         ready: what the worker said of the device; None before `start`.
-        restarts: how often a worker was started again.
     """
 
     def __init__(self, setup: wire.Setup, *, log: Path, environ: Mapping[str, str]) -> None:
         self.name = setup.device
         self.ready: wire.Ready | None = None
-        self.restarts = -1
         self._setup, self._log, self._environ = setup, log, environ
         self._worker: WorkerProcess | None = None
         self._stopped = False
@@ -63,7 +61,6 @@ class Workplace:
             raise ToolchainError(
                 f"a worker process cannot be started: {error.strerror or error}", fix="free processes or memory"
             ) from error
-        self.restarts += 1
         message = self._receive(time.monotonic() + _START_LIMIT)
         if isinstance(message, wire.Ready):
             self.ready = message
