@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
-from tilec_runtime.errors import Diagnostic, ExpressionError, Location
+from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model import expr
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -81,11 +81,7 @@ def _misfits(kernel: Kernel, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     for key, texts in (("requires", launch.requires), ("grid", launch.grid), ("block", launch.block)):
         rows += [((*base, "launch", key, index), text) for index, text in enumerate(texts)]
     for path, text in rows:
-        try:
-            names = expr.parse(text).names
-        except ExpressionError:
-            continue  # which the manifest's own check reports
-        for name in sorted(names - known):
+        for name in sorted(expr.parse(text).names - known):
             yield path, f"{name!r} is no parameter of {function.name} and no axis{did_you_mean(name, known)}"
 
 
