@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tilec.manifest.locate import render
 from tilec.manifest.types import Case, Kernel, Manifest
 from tilec_runtime.errors import Diagnostic, LinkError
 from tilec_runtime.model.inside import contained
@@ -23,7 +21,7 @@ def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
         problem = _leaving(manifest, key, name)
         what = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
         if problem or what:
-            yield problem or problem_at(manifest, key, what)
+            yield problem or manifest.locate.problem(key, what)
 
 
 def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
@@ -41,7 +39,7 @@ def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
         what = f"{kernel.source!r} may not be read by this user"
     else:
         what = _missing(root, kernel.source, "file")
-    return problem_at(manifest, key, what) if what else None
+    return manifest.locate.problem(key, what) if what else None
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
@@ -59,7 +57,7 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
-                problems.append(problem_at(manifest, (table, name, "case", case.name, "reference"), what))
+                problems.append(manifest.locate.problem((table, name, "case", case.name, "reference"), what))
     return tuple(problems)
 
 
@@ -122,7 +120,7 @@ def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
     try:
         contained(manifest.root, name)
     except LinkError as error:
-        return dataclasses.replace(problem_at(manifest, key, error.what), hint=error.fix)
+        return manifest.locate.problem(key, error.what, hint=error.fix)
     return None
 
 
@@ -140,9 +138,3 @@ def _cases(manifest: Manifest) -> list[tuple[str, str, tuple[Case, ...]]]:
     """The cases of each kernel and chain, with its table and its name."""
     kernels = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
     return [*kernels, *(("chain", chain.name, chain.cases) for chain in manifest.chains)]
-
-
-def problem_at(manifest: Manifest, path: _Key, what: str) -> Diagnostic:
-    """A problem at a key of the manifest."""
-    place = manifest.locate(path)
-    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))

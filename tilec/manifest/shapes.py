@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
+from tilec.manifest.scan import Path
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import parse, parse_abi
 

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import Any
 
-from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems
+from tilec.manifest.scan import Path
 from tilec.manifest.shapes import BAD, Shape
 from tilec_runtime.model.suggest import nearest
 

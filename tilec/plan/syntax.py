@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.manifest.files import problem_at
 from tilec.manifest.types import Kernel, Manifest
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model import expr
@@ -41,8 +40,8 @@ def look_at_function(manifest: Manifest, kernel: Kernel) -> Looked:
         return Looked(passed_over=f"{kernel.source} binds {kernel.function!r} otherwise than by one def")
     if not here:
         what = f"{kernel.source} has no kernel {kernel.function!r}{did_you_mean(kernel.function, [f.name for f in functions])}"
-        return Looked(problems=(problem_at(manifest, ("kernel", kernel.name, "source"), what),))
-    return Looked(problems=tuple(problem_at(manifest, path, what) for path, what in _misfits(kernel, here[-1])))
+        return Looked(problems=(manifest.locate.problem(("kernel", kernel.name, "source"), what),))
+    return Looked(problems=tuple(manifest.locate.problem(path, what) for path, what in _misfits(kernel, here[-1])))
 
 
 def _bound(tree: ast.Module, functions: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[str]:
