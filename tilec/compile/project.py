@@ -16,7 +16,7 @@ from tilec.compile.execute import Pool
 from tilec.compile.keys import declaration_key
 from tilec.compile.records import load_declarations, save_declarations
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
-from tilec.manifest.files import file_problems, problem_at, source_problem
+from tilec.manifest.files import file_problems, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel, Manifest
 from tilec.plan import LanguageFacts
@@ -157,7 +157,7 @@ def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned]
         except OSError as error:
             lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
             what = lacks if isinstance(error, FileNotFoundError) else f"{kernel.table!r} cannot be read: {error.strerror}"
-            problems.append(problem_at(manifest, where, what))
+            problems.append(manifest.locate.problem(where, what))
         except ManifestError as error:
             problems.extend(dataclasses.replace(problem, hint=error.fix) for problem in error.problems)
         else:
@@ -315,7 +315,7 @@ def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tu
         if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
             what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
-        problems.append(problem_at(manifest, ("kernel", kernel.name, key), what))
+        problems.append(manifest.locate.problem(("kernel", kernel.name, key), what))
     return chosen, tuple(problems)
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilec.manifest import keys
-from tilec.manifest.locate import Path
+from tilec.manifest.scan import Path
+from tilec.manifest.scope import Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Input, Tolerance
 from tilec_runtime.model.expr import parse
-
-if TYPE_CHECKING:
-    from tilec.manifest.kernels import Scope
 
 
 def read_cases(found: Mapping[str, dict[str, Any]], scope: Scope) -> tuple[Case, ...]:

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tilec.manifest.cases import read_cases
-from tilec.manifest.kernels import Scope
-from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems
+from tilec.manifest.scan import Path
+from tilec.manifest.scope import Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import Case, Chain, Operand, Step
 from tilec_runtime.model.suggest import did_you_mean

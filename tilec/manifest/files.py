@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tilec.manifest.locate import render
 from tilec.manifest.types import Case, Kernel, Manifest
 from tilec_runtime.errors import Diagnostic, LinkError
 from tilec_runtime.model.inside import contained
 from tilec_runtime.model.suggest import did_you_mean
 
+_Key = tuple[str | int, ...]
+
 
 def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Problems with files and directories that the manifest names, but for sources and references."""
-    yield from _folder_problems(manifest)
-    yield from _link_problems(manifest)
-    yield from _licence_problems(manifest)
-    yield from _leaving_problems(manifest)
+    """Problems with files and directories that the manifest names, but for sources; references may be missing."""
+    for key, name, kind in _named_paths(manifest):
+        problem = _leaving(manifest, key, name)
+        what = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
+        if problem or what:
+            yield problem or manifest.locate.problem(key, what)
 
 
 def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
-    root = Path(manifest.root)
+    """The problem with a kernel's source file, if there is one."""
+    root, key = Path(manifest.root), ("kernel", kernel.name, "source")
     path = root / kernel.source
-    what = ""
-    leaving = _leaving(manifest, ("kernel", kernel.name, "source"), kernel.source)
+    leaving = _leaving(manifest, key, kernel.source)
     if leaving:
         return leaving
     if path.is_symlink() and not path.exists():
         what = f"{kernel.source!r} is a link to {str(path.readlink())!r}, which is not there"
-    elif not path.exists():
-        near = [p.relative_to(root).as_posix() for p in path.parent.glob("*") if p.suffix == path.suffix] if path.parent.is_dir() else []
-        what = f"no such file {kernel.source!r}{did_you_mean(kernel.source, near)}"
-    elif not path.is_file():
+    elif path.exists() and not path.is_file():
         what = f"{kernel.source!r} is not a file"
-    elif not os.access(path, os.R_OK):
+    elif path.exists() and not os.access(path, os.R_OK):
         what = f"{kernel.source!r} may not be read by this user"
-    return problem_at(manifest, ("kernel", kernel.name, "source"), what) if what else None
+    else:
+        what = _missing(root, kernel.source, "file")
+    return manifest.locate.problem(key, what) if what else None
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
@@ -57,7 +57,7 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
-                problems.append(problem_at(manifest, (table, name, "case", case.name, "reference"), what))
+                problems.append(manifest.locate.problem((table, name, "case", case.name, "reference"), what))
     return tuple(problems)
 
 
@@ -86,67 +86,41 @@ def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
     return "", frozenset(names)
 
 
-def _folder_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Include directories that are not there; compilers would pass over them in silence."""
-    for path, options in _option_tables(manifest):
-        folders = options.get("include", ())
-        for index, folder in enumerate(folders if isinstance(folders, tuple) else ()):
-            if not Path(manifest.root, folder).is_dir():
-                what = "is a file, not a directory" if Path(manifest.root, folder).exists() else "is not there"
-                yield problem_at(manifest, (*path, "include", index), f"directory {folder!r} {what}")
+def _missing(root: Path, name: str, kind: str) -> str:
+    """Why a path is no `file` or `directory`, as it is to be; an empty text where it is one."""
+    path = root / name
+    if path.is_file() if kind == "file" else path.is_dir():
+        return ""
+    if kind == "directory":
+        return f"directory {name!r} {'is a file, not a directory' if path.exists() else 'is not there'}"
+    near = [other.relative_to(root).as_posix() for other in path.parent.glob("*") if other.suffix == path.suffix]
+    return f"{name!r} is a directory" if path.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
 
 
-def _link_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Files to link with that are not there."""
-    for path, options in _option_tables(manifest):
-        linked = options.get("link", ())
-        for index, text in enumerate(linked if isinstance(linked, tuple) else ()):
-            name = str(text).partition(":")[0]
-            file = Path(manifest.root, name)
-            if not file.is_file():
-                near = [other.relative_to(manifest.root).as_posix() for other in file.parent.glob("*") if other.suffix == file.suffix]
-                what = f"{name!r} is a directory" if file.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
-                yield problem_at(manifest, (*path, "link", index), what)
-
-
-def _licence_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Licence files that are not there, before a wheel is made of everything else."""
+def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
+    """Every path of the manifest but sources: its key, the path, and what has to be there (nothing, a file or a directory)."""
     for index, name in enumerate(manifest.package.license_files):
-        if not Path(manifest.root, name).is_file():
-            yield problem_at(manifest, ("package", "license-files", index), f"no such file {name!r}")
-
-
-def _leaving_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Links that lead out of the project, among all that the manifest names but sources."""
-    for key, name in _named_paths(manifest):
-        problem = _leaving(manifest, key, name)
-        if problem:
-            yield problem
-
-
-def _named_paths(manifest: Manifest) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every path of the manifest with its key, but for sources."""
-    yield from ((("package", "license-files", index), name) for index, name in enumerate(manifest.package.license_files))
-    yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}"
+        yield ("package", "license-files", index), name, "file"
+    yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}", ""
     for key, options in _option_tables(manifest):
-        for word in ("include", "link", "inputs"):
+        for word, kind in (("include", "directory"), ("link", "file"), ("inputs", "")):
             entries = options.get(word, ())
             for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
-                yield (*key, word, index), str(entry).partition(":")[0]
+                yield (*key, word, index), str(entry).partition(":")[0], kind
     for kernel in manifest.kernels:
         if kernel.table:
-            yield ("kernel", kernel.name, "dispatch", "table"), kernel.table
+            yield ("kernel", kernel.name, "dispatch", "table"), kernel.table, ""
     for table, name, cases in _cases(manifest):
         for case in cases:
             if case.reference:
-                yield (table, name, "case", case.name, "reference"), case.reference.rpartition(":")[0]
+                yield (table, name, "case", case.name, "reference"), case.reference.rpartition(":")[0], ""
 
 
-def _leaving(manifest: Manifest, key: tuple[str | int, ...], name: str) -> Diagnostic | None:
+def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
     try:
         contained(manifest.root, name)
     except LinkError as error:
-        return dataclasses.replace(problem_at(manifest, key, error.what), hint=error.fix)
+        return manifest.locate.problem(key, error.what, hint=error.fix)
     return None
 
 
@@ -164,8 +138,3 @@ def _cases(manifest: Manifest) -> list[tuple[str, str, tuple[Case, ...]]]:
     """The cases of each kernel and chain, with its table and its name."""
     kernels = [("kernel", kernel.name, kernel.cases) for kernel in manifest.kernels]
     return [*kernels, *(("chain", chain.name, chain.cases) for chain in manifest.chains)]
-
-
-def problem_at(manifest: Manifest, path: tuple[str | int, ...], what: str) -> Diagnostic:
-    place = manifest.locate(path)
-    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.manifest import types, values
-from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Text
+from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Scalar, Text
 from tilec.manifest.tables import Key, Names, Table
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
@@ -35,7 +35,7 @@ def _axes(doc: str = "") -> Names:
 
 
 PACKAGE = Table(
-    of=types.Package,
+    made=types.Package,
     keys=(
         Key(
             "name",
@@ -60,7 +60,7 @@ PACKAGE = Table(
     ),
 )
 TARGETS = Table(
-    of=types.Targets,
+    made=types.Targets,
     keys=(
         Key(
             "default",
@@ -82,7 +82,7 @@ TARGETS = Table(
     ),
 )
 PROFILE = Table(
-    of=types.Profile,
+    made=types.Profile,
     keys=(
         Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
         Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
@@ -92,7 +92,7 @@ PROFILE = Table(
     ),
 )
 TOOLCHAIN = Table(
-    of=types.Toolchain,
+    made=types.Toolchain,
     keys=(
         Key("cuda", Text("a version range such as >=13.2,<13.5", pattern=values.RANGE), "CUDA toolkits that may be used."),
         Key(
@@ -184,7 +184,7 @@ ASSUME = Table(
             "sets",
             ListOf(
                 Table(
-                    of=types.AssumeSet,
+                    made=types.AssumeSet,
                     keys=(
                         Key(
                             "name", Text("a name of letters, digits and underscores", pattern="[A-Za-z0-9_]+"), "Name in the variant's id."
@@ -220,7 +220,7 @@ ASSUME = Table(
     ),
 )
 PARAM = Table(
-    of=types.ParamTable,
+    made=types.ParamTable,
     keys=(
         Key("kind", Text("kind", choices=(*(kind.value for kind in ParamKind), "slice")), "How the parameter is passed."),
         Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
@@ -235,13 +235,13 @@ PARAM = Table(
         Key("optional", Flag(), "May be None: there are variants with it, and without."),
         Key("divisible", _DIVISORS, "Divisors of the extents, one per dimension: always demanded."),
         Key("aligned", _ALIGNED, "Alignment of the base address in bytes: always demanded."),
-        Key("default", Plain(text=False), "Default of a scalar in the launcher."),
+        Key("default", Scalar(), "Default of a scalar in the launcher."),
         Key("size", Integer(1, 4096), "Bytes of a struct."),
         Key("doc", _LINE, "One line for the launcher's docstring."),
     ),
 )
 LAUNCH = Table(
-    of=types.Launch,
+    made=types.Launch,
     keys=(
         Key("requires", ListOf(Formula()), "Conditions on the arguments, each checked before a launch."),
         Key("grid", ListOf(Formula(1), least=1, most=3), "Blocks per dimension."),
@@ -271,7 +271,7 @@ DISPATCH = Table(
                         Key("when", Formula(), "Condition on the arguments; without it, the rule is for all launches."),
                         Key("take", Table(names=_axes()), "Axis values that those launches take.", required=True),
                     ),
-                    of=types.Rule,
+                    made=types.Rule,
                 ),
                 least=1,
                 most=64,
@@ -281,7 +281,7 @@ DISPATCH = Table(
     ),
 )
 BUDGET = Table(
-    of=types.Budget,
+    made=types.Budget,
     keys=(
         Key("registers", Integer(0, 255), "Registers per thread."),
         Key("spills", _BYTES, "Bytes spilled per thread."),
@@ -291,7 +291,7 @@ BUDGET = Table(
     ),
 )
 INPUT = Table(
-    of=types.Input,
+    made=types.Input,
     keys=(
         Key("shape", ListOf(Formula(0), most=8), "Extents: numbers, or expressions over axes and earlier inputs.", required=True),
         Key("small", ListOf(Formula(0), most=8), "Extents of runs that are held against the reference, where `shape` is for measuring."),
@@ -310,13 +310,13 @@ TOLERANCE = Table(
     names=Names(
         "|".join(values.dtype_names()),
         "a dtype",
-        Table(of=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
+        Table(made=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
         choices=values.dtype_names(),
     ),
 )
 BENCH = Table(
-    of=types.Bench,
+    made=types.Bench,
     keys=(
         Key("flops", Formula(0), "Floating-point operations of one launch."),
         Key("bytes", Formula(0), "Bytes moved by one launch."),
@@ -325,7 +325,7 @@ BENCH = Table(
 )
 _INPUTS = Key(
     "inputs",
-    Table(names=_parameters(Either((Plain(text=False), INPUT)))),
+    Table(names=_parameters(Either((Scalar(), INPUT)))),
     "Arguments by parameter: a tensor to make, or a scalar's value.",
 )
 _REFERENCE = Key(
@@ -336,7 +336,7 @@ _REFERENCE = Key(
 _TOLERANCE = Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype.")
 _BENCH = Key("bench", BENCH, "Work done by one launch, and what to hold it against.")
 CASE = Table(
-    of=types.Case,
+    made=types.Case,
     keys=(
         _INPUTS,
         _REFERENCE,
@@ -349,7 +349,7 @@ HINTS = Table(
     names=Names(values.IDENTIFIER, "a hint or a target", Either((_HINT, Table(names=Names(values.IDENTIFIER, "a hint", _HINT))))),
 )
 KERNEL = Table(
-    of=types.Kernel,
+    made=types.Kernel,
     keys=(
         Key(
             "source",
@@ -383,7 +383,7 @@ KERNEL = Table(
     ),
 )
 CHAIN = Table(
-    of=types.Chain,
+    made=types.Chain,
     keys=(
         Key(
             "steps",
@@ -399,7 +399,7 @@ CHAIN = Table(
     ),
 )
 OVERRIDE = Table(
-    of=types.Override,
+    made=types.Override,
     keys=(
         Key("select", Text("a glob", convert=values.glob), "Glob over job ids such as gemm-*-sm_80.", required=True),
         Key("hints", Table(names=Names(values.IDENTIFIER, "a hint", _HINT)), "Compiler hints of the jobs that match."),
@@ -407,7 +407,7 @@ OVERRIDE = Table(
     ),
 )
 OUTPUT = Table(
-    of=types.Output,
+    made=types.Output,
     keys=(
         Key("dir", Text("a path", convert=values.inner_path), "Directory of the results, relative to the project."),
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
@@ -419,7 +419,7 @@ OUTPUT = Table(
     ),
 )
 MANIFEST = Table(
-    of=types.Manifest,
+    made=types.Manifest,
     keys=(
         Key("edition", Integer(EDITION, EDITION), "Version of this format.", required=True),
         Key("package", PACKAGE, "What is built.", required=True),

@@ -19,6 +19,11 @@ from tilec_runtime.errors import Diagnostic, Location, ManifestError
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.job import Options
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 SIZE_LIMIT = 16 * 2**20
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "release": {},
@@ -76,11 +81,6 @@ def load_text(text: str, path: Path, *, languages: Languages, shown: str = "") -
 
 
 def _parse(text: str, locator: Locator) -> dict[str, Any]:
-    # Imported here: commands that read no manifest do not pay for it.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

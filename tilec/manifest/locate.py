@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import bisect
 import re
-from typing import TYPE_CHECKING
 
-from tilec_runtime.errors import Location
+from tilec.manifest.scan import Path, Scanner, offsets_of
+from tilec_runtime.errors import Diagnostic, Location
 
-if TYPE_CHECKING:
-    from tilec.manifest.scan import Scanner
-
-Path = tuple[str | int, ...]
 EXCERPT = 200
 
 
 class Locator:
-    """Finds places in one manifest; callable as `types.Locate`."""
+    """Finds places in one manifest; a call gives the location of a key."""
 
     def __init__(self, text: str, file: str) -> None:
         """Keep the text (its line ends are single line feeds) and the file's name as it is to be shown."""
@@ -34,8 +30,6 @@ class Locator:
         key, value = self._nearest(path)
         exact = path in self._places
         if index is not None and exact and self.text[value : value + 1] in ('"', "'"):
-            from tilec.manifest.scan import offsets_of
-
             offsets = offsets_of(self.text, value)
             return self.location(offsets[min(index, len(offsets) - 1)])
         return self.location(value if exact else key)
@@ -52,6 +46,12 @@ class Locator:
         start = self._lines[place.line - 1]
         end = self.text.find("\n", start)
         return self.text[start : len(self.text) if end < 0 else end][:EXCERPT]
+
+    def problem(self, path: Path, what: str, *, value: bool = False, index: int | None = None, hint: str = "") -> Diagnostic:
+        """Return a problem at a key, or at its value (`index`: at that character of it)."""
+        place = self.value(path, index) if value or index is not None else self(path)
+        shown = render(path)
+        return Diagnostic(message=f"{shown}: {what}" if shown else what, location=place, excerpt=self.excerpt(place), hint=hint)
 
     def twice(self) -> tuple[Path, Location, Location] | None:
         """The first key that is given twice: its path, its first and its second place."""
@@ -74,9 +74,6 @@ class Locator:
 
     def _scanned(self) -> Scanner:
         if self._scan is None:
-            # Imported here: a manifest without problems is never scanned.
-            from tilec.manifest.scan import Scanner
-
             self._scan = Scanner(self.text)
             self._scan.document()
         return self._scan

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tilec.manifest.locate import Locator, Path, render
+from tilec.manifest.locate import Locator
+from tilec.manifest.scan import Path
 from tilec_runtime.errors import Diagnostic, ExpressionError, ManifestError
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -43,19 +44,10 @@ class Problems:
 
     def error(self, locator: Locator, fix: str = "") -> ManifestError:
         """All problems, in the order of the text."""
-        located = []
-        for problem in dict.fromkeys(self.found):
-            place = locator(problem.path) if problem.at_key else locator.value(problem.path, problem.index)
-            shown = render(problem.path)
-            diagnostic = Diagnostic(
-                message=f"{shown}: {problem.what}" if shown else problem.what,
-                location=place,
-                excerpt=locator.excerpt(place),
-                hint=problem.hint,
-            )
-            located.append((place.line, place.column, diagnostic))
-        located.sort(key=lambda entry: entry[:2])
-        return ManifestError(tuple(diagnostic for _, _, diagnostic in located), fix=fix)
+        located = [
+            locator.problem(one.path, one.what, value=not one.at_key, index=one.index, hint=one.hint) for one in dict.fromkeys(self.found)
+        ]
+        return ManifestError(tuple(sorted(located, key=lambda problem: order_of(problem, locator.file))), fix=fix)
 
 
 def shown_int(value: int) -> str:

@@ -6,10 +6,10 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems, shown, shown_int
+from tilec.manifest.scan import Path
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import parse, parse_abi
 
@@ -20,25 +20,47 @@ INT_LIMIT = 2**63 - 1
 TEXT_LIMIT = 1000
 
 
-class Shape(Protocol):
+class Shape:
     """What a value must look like."""
+
+    __slots__ = ()
 
     @property
     def word(self) -> str:
         """What is expected, for messages: `text`, `an integer`."""
+        raise NotImplementedError
+
+    @property
+    def accepts(self) -> tuple[type, ...]:
+        """The TOML types of its values, as Python has them."""
+        raise NotImplementedError
 
     def takes(self, value: Any) -> bool:
         """Whether the value has this shape's TOML type; decides between alternatives."""
+        return isinstance(value, self.accepts) and (not isinstance(value, bool) or bool in self.accepts)
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        """The value as the model wants it, or BAD after a report."""
+        """Return the value as the model wants it, or BAD after a report."""
+        if not self.takes(value):
+            problems.add(path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value))
+            return BAD
+        return self.of(value, path, problems)
+
+    def hint(self, value: Any) -> str:  # noqa: ARG002 - most shapes have none
+        """Return what to write in place of a value of another type, where there is something to say."""
+        return ""
+
+    def of(self, value: Any, path: Path, problems: Problems) -> Any:
+        """Do as `read`, of a value that has the shape's TOML type."""
+        raise NotImplementedError
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the shape."""
+        """Return the JSON Schema of the shape."""
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Text:
+class Text(Shape):
     """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError.
 
     `known` gives the schema the closed set that `convert` takes; `most` is the greatest number of characters.
@@ -52,16 +74,10 @@ class Text:
     known: Callable[[], tuple[str, ...]] | None = None
     most: int = TEXT_LIMIT
 
-    @property
-    def word(self) -> str:
-        return "text"
+    word = "text"
+    accepts = (str,)
 
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, str)
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not isinstance(value, str):
-            return mismatch(self, value, path, problems)
+    def of(self, value: str, path: Path, problems: Problems) -> Any:
         if self.choices and value not in self.choices:
             problems.unknown(path, self.what, value, self.choices)
         elif not value and not self.empty:
@@ -81,16 +97,40 @@ class Text:
         choices = self.known() if self.known else self.choices
         if choices:
             return {"enum": list(choices)}
-        found: dict[str, Any] = {"type": "string", "maxLength": self.most}
-        if not self.empty:
-            found["minLength"] = 1
-        if self.pattern:
-            found["pattern"] = f"^(?:{self.pattern})$"
-        return found
+        limits = {"minLength": 0 if self.empty else 1, "pattern": self.pattern and f"^(?:{self.pattern})$"}
+        return {"type": "string", "maxLength": self.most, **_given(limits)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Formula:
+class Integer(Shape):
+    """An integer between two bounds, both included."""
+
+    least: int = -INT_LIMIT
+    most: int = INT_LIMIT
+    power: bool = False
+
+    word = "an integer"
+    accepts = (int,)
+
+    def of(self, value: int, path: Path, problems: Problems) -> Any:
+        if value < self.least:
+            problems.add(path, f"{value} is too small: the least is {self.least}")
+        elif value > self.most:
+            problems.add(path, f"{shown_int(value)} is too large: the most is {self.most}")
+        elif self.power and value & (value - 1):
+            problems.add(path, f"{value} is not a power of two")
+        else:
+            return value
+        return BAD
+
+    def schema(self) -> dict[str, Any]:
+        if self.power:
+            return {"enum": [1 << n for n in range(self.most.bit_length()) if self.least <= 1 << n <= self.most]}
+        return {"type": "integer", "minimum": self.least, "maximum": self.most}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Formula(Shape):
     """An expression, kept as text; its syntax is checked here, its names where they are known.
 
     `number` takes integers from there on too; `abi` reads an argument of an entry point.
@@ -103,14 +143,13 @@ class Formula:
     def word(self) -> str:
         return "an expression in quotes" if self.number is None else "an expression in quotes or an integer"
 
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, str) or (self.number is not None and is_int(value))
+    @property
+    def accepts(self) -> tuple[type, ...]:
+        return (str,) if self.number is None else (str, int)
 
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not self.takes(value):
-            return mismatch(self, value, path, problems)
+    def of(self, value: str | int, path: Path, problems: Problems) -> Any:
         if not isinstance(value, str):
-            return BAD if Integer(self.number).read(value, path, problems) is BAD else str(value)
+            return BAD if Integer(self.number or 0).of(value, path, problems) is BAD else str(value)
         try:
             (parse_abi if self.abi else parse)(value)
         except ExpressionError as error:
@@ -119,74 +158,27 @@ class Formula:
         return value
 
     def schema(self) -> dict[str, Any]:
-        text: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": TEXT_LIMIT}
+        text = Text().schema()
         return text if self.number is None else {"anyOf": [text, Integer(self.number).schema()]}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Integer:
-    """An integer between two bounds, both included."""
-
-    least: int | None = None
-    most: int | None = None
-    power: bool = False
-
-    @property
-    def word(self) -> str:
-        return "an integer"
-
-    def takes(self, value: Any) -> bool:
-        return is_int(value)
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not is_int(value):
-            return mismatch(self, value, path, problems)
-        least, most = self.bounds()
-        if value < least:
-            problems.add(path, f"{value} is too small: the least is {least}")
-        elif value > most:
-            problems.add(path, f"{shown_int(value)} is too large: the most is {most}")
-        elif self.power and value & (value - 1):
-            problems.add(path, f"{value} is not a power of two")
-        else:
-            return value
-        return BAD
-
-    def bounds(self) -> tuple[int, int]:
-        """Least and most."""
-        return (-INT_LIMIT if self.least is None else self.least, INT_LIMIT if self.most is None else self.most)
-
-    def schema(self) -> dict[str, Any]:
-        least, most = self.bounds()
-        if self.power:
-            return {"enum": [1 << n for n in range(most.bit_length()) if least <= 1 << n <= most]}
-        return {"type": "integer", "minimum": least, "maximum": most}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Number:
+class Number(Shape):
     """An integer or a float, finite; `above` is excluded, `least` and `most` are included."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
 
-    @property
-    def word(self) -> str:
-        return "a number"
+    word = "a number"
+    accepts = (int, float)
 
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not self.takes(value):
-            return mismatch(self, value, path, problems)
+    def of(self, value: float, path: Path, problems: Problems) -> Any:
         if abs(value) > INT_LIMIT if isinstance(value, int) else not math.isfinite(value):
             problems.add(path, "is too large" if isinstance(value, int) else f"{value} is no finite number")
         elif (self.least is not None and value < self.least) or (self.above is not None and value <= self.above):
-            problems.add(
-                path, f"{value} is too small: it must be {f'above {self.above}' if self.least is None else f'at least {self.least}'}"
-            )
+            due = f"above {self.above}" if self.least is None else f"at least {self.least}"
+            problems.add(path, f"{value} is too small: it must be {due}")
         elif self.most is not None and value > self.most:
             problems.add(path, f"{value} is too large: the most is {self.most}")
         else:
@@ -198,61 +190,55 @@ class Number:
         return {"type": "number", **{key: bound for key, bound in bounds.items() if bound is not None}}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Flag:
+class Flag(Shape):
     """true or false."""
 
-    @property
-    def word(self) -> str:
-        return "true or false"
+    __slots__ = ()
+    word = "true or false"
+    accepts = (bool,)
 
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, bool)
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        return value if isinstance(value, bool) else mismatch(self, value, path, problems)
+    def of(self, value: bool, path: Path, problems: Problems) -> bool:  # noqa: ARG002 - both are right
+        return value
 
     def schema(self) -> dict[str, Any]:
         return {"type": "boolean"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Plain:
-    """A text, number or boolean as it is; `text` says whether text is among them."""
+class Scalar(Shape):
+    """A number or a boolean as it is."""
 
-    text: bool = True
+    __slots__ = ()
+    word = "a number or a boolean"
+    accepts: tuple[type, ...] = (bool, int, float)
 
-    @property
-    def word(self) -> str:
-        return "text, a number or a boolean" if self.text else "a number or a boolean"
-
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, bool | int | float) or (self.text and isinstance(value, str))
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not self.takes(value):
-            return mismatch(self, value, path, problems)
-        if isinstance(value, str):
-            if value and value.isprintable():
-                return value
+    def of(self, value: Any, path: Path, problems: Problems) -> Any:
+        if isinstance(value, str) and not (value and value.isprintable()):
             problems.add(path, "has characters that cannot be printed" if value else "is empty")
-        elif isinstance(value, float):
-            if math.isfinite(value):
-                return value
+        elif isinstance(value, float) and not math.isfinite(value):
             problems.add(path, f"{value} is no finite number")
-        elif -INT_LIMIT <= value <= INT_LIMIT:
-            return value
-        else:
+        elif isinstance(value, int) and not -INT_LIMIT <= value <= INT_LIMIT:
             problems.add(path, "is beyond 64 bits")
+        else:
+            return value
         return BAD
 
     def schema(self) -> dict[str, Any]:
-        kinds: list[dict[str, Any]] = [{"type": "boolean"}, Integer().schema(), {"type": "number"}]
-        return {"anyOf": [*kinds, {"type": "string", "minLength": 1}] if self.text else kinds}
+        return {"anyOf": [{"type": "boolean"}, Integer().schema(), {"type": "number"}]}
+
+
+class Plain(Scalar):
+    """A text, number or boolean as it is."""
+
+    __slots__ = ()
+    word = "text, a number or a boolean"
+    accepts = (str, bool, int, float)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [*super().schema()["anyOf"], {"type": "string", "minLength": 1}]}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ListOf:
+class ListOf(Shape):
     """A list with items of one shape, read to a tuple."""
 
     item: Shape
@@ -260,17 +246,13 @@ class ListOf:
     most: int | None = None
     unique: bool = False
 
-    @property
-    def word(self) -> str:
-        return "a list"
+    word = "a list"
+    accepts = (list,)
 
-    def takes(self, value: Any) -> bool:
-        return isinstance(value, list)
+    def hint(self, value: Any) -> str:
+        return f"write [{value!r}]".replace("'", '"') if self.item.takes(value) and isinstance(value, str | int) else ""
 
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        if not isinstance(value, list):
-            hint = f"write [{value!r}]".replace("'", '"') if self.item.takes(value) and isinstance(value, str | int) else ""
-            return mismatch(self, value, path, problems, hint=hint)
+    def of(self, value: list[Any], path: Path, problems: Problems) -> Any:
         if len(value) < self.least:
             problems.add(path, "is empty" if not value else f"has {len(value)} items, the least is {self.least}")
             return BAD
@@ -278,29 +260,22 @@ class ListOf:
             problems.add(path, f"has {len(value)} items, the most is {self.most}")
             return BAD
         read = [self.item.read(item, (*path, index), problems) for index, item in enumerate(value)]
-        if self.unique:
-            seen: set[Any] = set()
-            for index, (item, done) in enumerate(zip(value, read, strict=True)):
-                # true equals 1 in Python, and is another value here.
-                mark = (isinstance(done, bool), done)
-                if done is not BAD and mark in seen:
-                    problems.add((*path, index), f"{shown(item)} is given twice")
-                seen.add(mark)
+        seen: set[Any] = set()
+        for index, (item, done) in enumerate(zip(value, read, strict=True) if self.unique else ()):
+            # true equals 1 in Python, and is another value here.
+            mark = (isinstance(done, bool), done)
+            if done is not BAD and mark in seen:
+                problems.add((*path, index), f"{shown(item)} is given twice")
+            seen.add(mark)
         return tuple(read)
 
     def schema(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"type": "array", "items": self.item.schema()}
-        if self.least:
-            found["minItems"] = self.least
-        if self.most is not None:
-            found["maxItems"] = self.most
-        if self.unique:
-            found["uniqueItems"] = True
-        return found
+        limits = {"minItems": self.least, "maxItems": self.most, "uniqueItems": self.unique}
+        return {"type": "array", "items": self.item.schema(), **_given(limits)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Either:
+class Either(Shape):
     """One of several shapes, told apart by the value's TOML type."""
 
     shapes: tuple[Shape, ...]
@@ -312,22 +287,18 @@ class Either:
     def takes(self, value: Any) -> bool:
         return any(shape.takes(value) for shape in self.shapes)
 
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        for shape in self.shapes:
-            if shape.takes(value):
-                return shape.read(value, path, problems)
-        return mismatch(self, value, path, problems)
+    def of(self, value: Any, path: Path, problems: Problems) -> Any:
+        return next(shape for shape in self.shapes if shape.takes(value)).of(value, path, problems)
 
     def schema(self) -> dict[str, Any]:
         return {"anyOf": [shape.schema() for shape in self.shapes]}
 
 
-def mismatch(shape: Shape, value: Any, path: Path, problems: Problems, *, hint: str = "") -> Any:
-    """Report a value of another TOML type than the shape's."""
-    problems.add(path, f"{shape.word} is expected, not {shown(value)}", hint=hint)
-    return BAD
+def _given(limits: dict[str, Any]) -> dict[str, Any]:
+    """The limits that there are."""
+    return {key: limit for key, limit in limits.items() if limit}
 
 
 def is_int(value: Any) -> bool:
     """Whether a TOML value is an integer (booleans are none)."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    return Integer().takes(value)

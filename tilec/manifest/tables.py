@@ -6,9 +6,9 @@ import dataclasses
 import re
 from typing import Any
 
-from tilec.manifest.locate import Path
 from tilec.manifest.problems import Problems
-from tilec.manifest.shapes import BAD, Shape, mismatch
+from tilec.manifest.scan import Path
+from tilec.manifest.shapes import BAD, Shape
 from tilec_runtime.model.suggest import nearest
 
 
@@ -34,15 +34,15 @@ class Names:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Table:
+class Table(Shape):
     """A table with fixed keys, free names, or both.
 
-    `read` gives a dict of what was read; `of` names the dataclass that it becomes, which has the defaults.
+    `read` gives a dict of what was read; `made` names the dataclass that it becomes, which has the defaults.
     """
 
     keys: tuple[Key, ...] = ()
     names: Names | None = None
-    of: type | None = None
+    made: type | None = None
     least: int = 0
     by_name: dict[str, Key] = dataclasses.field(init=False, compare=False, repr=False)
 
@@ -50,19 +50,11 @@ class Table:
         """Index the keys."""
         object.__setattr__(self, "by_name", {key.name: key for key in self.keys})
 
-    @property
-    def word(self) -> str:
-        """What is expected, for messages."""
-        return "a table"
+    word = "a table"
+    accepts = (dict,)
 
-    def takes(self, value: Any) -> bool:
-        """Whether the value is a table."""
-        return isinstance(value, dict)
-
-    def read(self, value: Any, path: Path, problems: Problems) -> Any:
-        """What is in the table, by key; keys that were reported are left out."""
-        if not isinstance(value, dict):
-            return mismatch(self, value, path, problems)
+    def of(self, value: dict[str, Any], path: Path, problems: Problems) -> Any:
+        """Return what is in the table, by key; keys that were reported are left out."""
         found: dict[str, Any] = {}
         for name, item in value.items():
             inner = (*path, name)
@@ -80,13 +72,13 @@ class Table:
 
     def make(self, found: dict[str, Any], **more: Any) -> Any:
         """The dataclass of what was read."""
-        if self.of is None:
+        if self.made is None:
             raise TypeError("the table has no dataclass")
-        return self.of(**{name.replace("-", "_"): value for name, value in found.items()}, **more)
+        return self.made(**{name.replace("-", "_"): value for name, value in found.items()}, **more)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the table, with the defaults of its dataclass."""
-        defaults = _defaults(self.of) if self.of else {}
+        defaults = _defaults(self.made) if self.made else {}
         properties: dict[str, Any] = {}
         for key in self.keys:
             properties[key.name] = {**key.shape.schema(), "description": key.doc}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_names, check_shared
 from tilec.plan.groups import Groups
@@ -85,8 +84,7 @@ def make_plan(
     problems: dict[Diagnostic, None] = {}  # what several variants have in common is told once
 
     def report(what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        place = manifest.locate.value(path, column - 1) if column else manifest.locate(path)
-        problems[Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))] = None
+        problems[manifest.locate.problem(path, what, index=column - 1 if column else None)] = None
 
     wanted = parse_targets(manifest, targets)
     chosen_profile = _profile(manifest, profile)

@@ -81,26 +81,14 @@ def _check_axes(
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
     launch = kernel.launch
-    for read, texts in (
-        (expr.parse, (*launch.grid, *launch.block, launch.shared, *launch.requires)),
-        (lambda text: expr.parse_abi(text)[1], kernel.args or ()),
-    ):
-        for text in texts:
-            try:
-                if name in read(text).names:
-                    return True
-            except ExpressionError:
-                continue
-    return False
+    texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
+    return any(name in expr.parse(text).names for text in texts) or any(name in expr.parse_abi(text)[1].names for text in kernel.args or ())
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
     """Whether `symbol` and `args` fit the source; where they do not, that is reported, and nothing else about the kernel means anything."""
     path = ("kernel", kernel.name, "symbol")
     axes = [name for name, _ in kernel.matrix.axes]
-    unknown = [name for name in symbol_places(kernel.symbol) if name not in axes]
-    for name in unknown:
-        report(f"{{{name}}} is no axis of the matrix{suggest(name, axes)}", path)
     arguments = cut(kernel.symbol)[1]
     for name in (argument for argument in arguments or () if argument in axes):
         report(f"the template argument {name} is the name of an axis, whose value is {{{name}}}", path)
@@ -122,7 +110,7 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         what = f"args without params: say what the launcher takes, in its order, for example params = {{ {example} }}"
         report(what, ("kernel", kernel.name, "args"))
         return False
-    return not unknown
+    return True
 
 
 def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
@@ -146,9 +134,7 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
         if given != decl.block:
             report(f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}", (*path, "block"))
     if decl.max_threads and all(text.isdigit() for text in launch.block):
-        threads = 1
-        for text in launch.block:
-            threads *= int(text)
+        threads = math.prod(map(int, launch.block))
         if threads > decl.max_threads:
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
@@ -226,8 +212,7 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
             if key != "requires":
                 _check_given(text, params, path, report)
     for index, text in enumerate(kernel.args or ()):
-        with contextlib.suppress(ExpressionError):  # the loader has reported it
-            _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
+        _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
     for case in kernel.cases:
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
@@ -239,11 +224,10 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
 
 
 def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
-    with contextlib.suppress(ExpressionError):  # that is reported elsewhere
-        names = expr.parse(text).names
-        for param in params:
-            if param.optional and param.name in names:
-                report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
+    names = expr.parse(text).names
+    for param in params:
+        if param.optional and param.name in names:
+            report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
 
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
@@ -315,9 +299,7 @@ def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[V
     axes = dict(kernel.matrix.axes)
     built = {name: {dict(v.axes)[name] for v in variants} for name in axes} if variants else {}
     for name, value in kernel.default:
-        if name not in axes:
-            report(f"unknown axis {name!r}{suggest(name, list(axes))}", (*path, name))
-        elif variants and value not in built[name]:
+        if variants and value not in built[name]:
             shown = ", ".join(map(str, sorted(built[name], key=str)))
             report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
         elif any(p.dtype == name for p in params):
@@ -346,16 +328,13 @@ def _check_rules(kernel: Kernel, params: Sequence[Param], unresolved: Collection
 
 def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
     names = [*(p.name for p in params), *unresolved]
-    axes, by_name = dict(kernel.matrix.axes), {param.name: param for param in params}
+    by_name = {param.name: param for param in params}
     for case in kernel.cases:
         base = ("kernel", kernel.name, "case", case.name)
         given = {item.name for item in case.inputs}
         for item in case.inputs:
             if item.name not in names:
                 report(f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}", (*base, "inputs", item.name))
-            elif item.dtype and item.dtype not in DTYPES and item.dtype not in axes:
-                what = f"{item.dtype!r} is neither a dtype nor an axis{suggest(item.dtype, [*axes, *DTYPES])}"
-                report(what, (*base, "inputs", item.name, "dtype"))
             elif item.name in by_name:
                 _check_input(item, by_name[item.name], variants, (*base, "inputs", item.name), report)
         missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]

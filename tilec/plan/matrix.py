@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -82,9 +83,7 @@ class _Once:
 def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
     matrix = kernel.matrix
     names = [name for name, _ in matrix.axes]
-    total = 1
-    for _, values in matrix.axes:
-        total *= len(values)
+    total = math.prod(len(values) for _, values in matrix.axes)
     if total > 1_000_000:
         report(f"the matrix is a product of {total} points: that is no build", ("kernel", kernel.name, "matrix"))
         return
@@ -95,14 +94,8 @@ def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
         if not excluded(point):
             seen.add(point)
             yield point
-    for index, included in enumerate(matrix.include):
+    for included in matrix.include:
         given = dict(included)
-        missing = [name for name in names if name not in given]
-        if missing:
-            report(
-                f"an included point must give every axis: {', '.join(missing)} missing", ("kernel", kernel.name, "matrix", "include", index)
-            )
-            continue
         point = tuple((name, given[name]) for name in names)
         if point not in seen:
             seen.add(point)

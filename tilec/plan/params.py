@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
-from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.cpp import cut, dtype_of
 from tilec_runtime.model.dtype import DTYPES
@@ -63,10 +62,7 @@ class Resolver:
         path = ("kernel", self.kernel.name, "args")
         source: dict[str, ParamDecl] = {}
         for index, (text, decl) in enumerate(zip(args, declared, strict=True)):
-            try:
-                _, parsed = expr.parse_abi(text)
-            except ExpressionError:
-                continue  # the loader has reported it
+            parsed = expr.parse_abi(text)[1]
             for name in sorted(parsed.names):
                 if name in self.tables or name in self.axes:
                     continue
@@ -131,10 +127,6 @@ class Resolver:
         said = self._declared_dtype(decl) if decl else ""
         if table.dtype is None:
             return said
-        if table.dtype not in DTYPES and table.dtype not in self.axes:
-            what = f"{table.dtype!r} is neither a dtype nor an axis of the matrix{suggest(table.dtype, [*self.axes, *DTYPES])}"
-            self.report(what, (*path, "dtype"))
-            return None
         if said and said != table.dtype and decl and decl.type:
             self.report(f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({said})", (*path, "dtype"))
         return table.dtype
@@ -204,14 +196,7 @@ class Resolver:
 
     def _uses_stride(self, name: str) -> bool:
         """Kernels that are given strides take any; all others read a tensor as C-contiguous."""
-        for text in self.kernel.args or ():
-            try:
-                _, parsed = expr.parse_abi(text)
-            except ExpressionError:
-                continue
-            if (name, "stride") in parsed.uses:
-                return True
-        return False
+        return any((name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ())
 
 
 def _offsets(decl: ParamDecl) -> str:
@@ -227,11 +212,7 @@ def abi_of_args(
     declared = [p for p in decl.params if p.kind != "constant"]
     slots = []
     for index, (text, param_decl) in enumerate(zip(kernel.args or (), declared, strict=False)):
-        try:
-            cast, parsed = expr.parse_abi(text)
-        except ExpressionError:
-            continue
-        kind = cast
+        kind, parsed = expr.parse_abi(text)
         param = by_name.get(parsed.text.strip())
         if not kind and param is not None:
             kind = param.dtype if param.kind is ParamKind.SCALAR else param.kind.value

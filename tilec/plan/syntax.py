@@ -7,9 +7,8 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
-from tilec_runtime.errors import Diagnostic, ExpressionError, Location
+from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model import expr
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -41,8 +40,8 @@ def look_at_function(manifest: Manifest, kernel: Kernel) -> Looked:
         return Looked(passed_over=f"{kernel.source} binds {kernel.function!r} otherwise than by one def")
     if not here:
         what = f"{kernel.source} has no kernel {kernel.function!r}{did_you_mean(kernel.function, [f.name for f in functions])}"
-        return Looked(problems=(_problem(manifest, ("kernel", kernel.name, "source"), what),))
-    return Looked(problems=tuple(_problem(manifest, path, what) for path, what in _misfits(kernel, here[-1])))
+        return Looked(problems=(manifest.locate.problem(("kernel", kernel.name, "source"), what),))
+    return Looked(problems=tuple(manifest.locate.problem(path, what) for path, what in _misfits(kernel, here[-1])))
 
 
 def _bound(tree: ast.Module, functions: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[str]:
@@ -81,14 +80,5 @@ def _misfits(kernel: Kernel, function: ast.FunctionDef | ast.AsyncFunctionDef) -
     for key, texts in (("requires", launch.requires), ("grid", launch.grid), ("block", launch.block)):
         rows += [((*base, "launch", key, index), text) for index, text in enumerate(texts)]
     for path, text in rows:
-        try:
-            names = expr.parse(text).names
-        except ExpressionError:
-            continue  # which the manifest's own check reports
-        for name in sorted(names - known):
+        for name in sorted(expr.parse(text).names - known):
             yield path, f"{name!r} is no parameter of {function.name} and no axis{did_you_mean(name, known)}"
-
-
-def _problem(manifest: Manifest, path: _Path, what: str) -> Diagnostic:
-    place = manifest.locate(path)
-    return Diagnostic(message=f"{render(path)}: {what}", location=place, excerpt=manifest.locate.excerpt(place))

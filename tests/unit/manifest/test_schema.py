@@ -163,11 +163,11 @@ OTHER_FIELD = {
 }
 
 
-@pytest.mark.parametrize("table", [t for t in ALL_TABLES.values() if t.of], ids=lambda t: t.of.__name__)
+@pytest.mark.parametrize("table", [t for t in ALL_TABLES.values() if t.made], ids=lambda t: t.made.__name__)
 def test_keys_are_the_fields_of_the_dataclasses(table: Table) -> None:
-    assert table.of is not None
-    fields = {field.name for field in dataclasses.fields(table.of)}
-    other = OTHER_FIELD.get(table.of, {})
+    assert table.made is not None
+    fields = {field.name for field in dataclasses.fields(table.made)}
+    other = OTHER_FIELD.get(table.made, {})
     named = {other.get(key.name, key.name.replace("-", "_")) for key in table.keys} - {""}
     assert named <= fields
     assert fields - named <= NOT_KEYS
