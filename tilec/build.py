@@ -19,7 +19,7 @@ from tilec.compiler.lockfile import NAME, Lock, Pin, read_lock
 from tilec.compiler.outputs import Output, fingerprint, save_outputs, unchanged_outputs
 from tilec.compiler.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.tools.reads import OWN
+from tilec.frontends.tools.environment import OWN
 from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
