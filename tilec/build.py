@@ -30,7 +30,7 @@ from tilec.compile.project import (
 )
 from tilec.compile.state import WorkDir
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.tools.reads import OWN
+from tilec.frontends.tools.environment import OWN
 from tilec.frontends.tools.search import used as tools_used
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of

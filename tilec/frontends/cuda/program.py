@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from tilec.frontends.cuda import link as link_module
 from tilec.frontends.cuda import link_errors
 from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.cuda.linked import LinkedFiles
-from tilec.frontends.cuda.pch import HEADERS
 from tilec.frontends.tools import ptx as ptx_text
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp import includes, symbol
@@ -106,7 +104,7 @@ class ProgramCompiler:
         # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
         arguments += ["-frandom-seed=tilec", f"-I{toolkit}", f"-I{toolkit}/cccl"]
         arguments += ["-dlto", "-rdc=true"] if link else []
-        program = self._quickest(self._read(shown), arguments, ptx)
+        program = self._compiled(self._read(shown), arguments, ptx)
         if program.timed_out:
             raise self._timeout(program.log, shown)
         if not program.ok and not ptx and link_errors.undefined_in(program.log):
@@ -116,8 +114,8 @@ class ProgramCompiler:
             raise self._refused(program.log or program.result, shown)
         return Made(text=program.ptx, cubin=program.cubin, ltoir=program.ltoir, symbols=program.lowered, log=program.log, command=shown)
 
-    def _quickest(self, source: bytes, arguments: list[str], ptx: bool) -> Program:
-        """Compile with what saves time for this source; where that fails, once more without: its words are the ones to show."""
+    def _compiled(self, source: bytes, arguments: list[str], ptx: bool) -> Program:
+        """Compile without the headers that NVRTC includes by itself, where none is needed; where that fails, once more with them."""
         asked = self._asked
         place = (self._spec.source.root, self._spec.source.path, asked.options.include)
         library = load(asked.tools["libnvrtc"].path, asked.tools["libnvrtc-builtins"].path)
@@ -127,27 +125,13 @@ class ProgramCompiler:
             return compile_nowhere(library, source, place[1], own, folders, names=self._expressions, timeout=self._limit)
 
         def compile_with(*extra: str) -> Program:
-            told = [*arguments, *extra]
-            lto = {"lto": True} if self._separate else {}
+            told, names = [*arguments, *extra], self._expressions
             with inside(place[0], unnamed=self._debug):
-                return library.compile(source, place[1], told, names=self._expressions, ptx=ptx, timeout=self._limit, **lto)
+                return library.compile(source, place[1], told, names=names, ptx=ptx, timeout=self._limit, lto=self._separate)
 
         minimal = ["--minimal"] if includes.is_small(*place) else []
-        if asked.found.decl.template and asked.job.variant.axes and len(self._expressions) == 1:
-            # One of several instances that are compiled alone: the others have the same headers.
-            files = includes.closure(*place, [value for _, value in asked.options.define])
-            key = (place, tuple(files), tuple(arguments))
-            used = HEADERS.use(key)
-            with contextlib.nullcontext(used) if used else HEADERS.create(key) as precompiled:
-                program = compile_with(*minimal, *precompiled)
-            if not program.ok or " warning" in program.log:
-                HEADERS.forget(key)
-        else:
-            precompiled = []
-            program = compile_with(*minimal)
-        if program.ok or program.timed_out or not (minimal or precompiled):
-            return program
-        return compile_with()
+        program = compile_with(*minimal)
+        return program if program.ok or program.timed_out or not minimal else compile_with()
 
     def _nvcc(self) -> Made:
         spec, asked = self._spec, self._asked

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from tilec.frontends.simt.entry import NAMES, Argument, entry, inner, numba_type
@@ -238,12 +238,6 @@ def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
         warnings.simplefilter("ignore")
         made: bytes = nvvm.compile_ir(modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
         return made
-
-
-def declared_name(modules: Iterable[ModuleType], address: int) -> str:
-    """The symbol of a function that `cuda.declare_device` made, by the address that its text has; empty where no module has it."""
-    found = (value for module in modules for value in vars(module).values() if id(value) == address)
-    return next((str(value.name) for value in found if hasattr(value, "name")), "")
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:

@@ -23,6 +23,7 @@ _SPELLED = (
     (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
     (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
     (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
+    (re.compile(r"<numba\S*ExternFunction object at 0x[0-9a-f]+>"), "a function of cuda.declare_device"),
     (re.compile(r"\.?\. Raised from .*"), ""),
     (re.compile(r"<ufunc '(\w+)'>"), r"numba-cuda does not compile numpy.\1 in kernels"),
     (
@@ -35,10 +36,6 @@ _SPELLED = (
     (re.compile(r"^'([A-Za-z_]\w*)'$"), r"\1 is not known: the struct has no such field"),  # all that it says
     (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
 )
-# A function that `cuda.declare_device` made, what it is called with, and what it was declared with.
-_FOREIGN = re.compile(r"<numba\S*ExternFunction object at (0x[0-9a-f]+)>")
-_CALLED = re.compile(r"With argument\(s\): '\((.*)\)'")
-_DECLARED = re.compile(r"\* \((.*)\) -> (\S+)")
 _MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
 _HINTS = (
     (re.compile(r"(?i)setitem\(readonly|cannot modify readonly|read-?only array"), _MUT),
@@ -50,7 +47,7 @@ _HINTS = (
     (re.compile(r"Untyped global name"), "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)"),
     (re.compile(r"function (?:zeros|empty|ones|full)\b"), "a kernel makes arrays with cuda.shared.array and cuda.local.array"),
     (re.compile(r"^<ufunc '"), "take the function of the module math, or of numba.cuda.libdevice; abs, min and max are Python's own"),
-    (_FOREIGN, "call it as cuda.declare_device has it; and that has to be as CUDA C++ defines it"),
+    (re.compile(r"ExternFunction object at"), "call it as cuda.declare_device has it; and that has to be as CUDA C++ defines it"),
     (re.compile(r"exception_match|not supported"), "numba-cuda's documentation lists what Python it compiles"),
 )
 
@@ -63,7 +60,7 @@ def kernel_error(exc: Exception, *, module: LoadedModule, kernel: Declared, what
         place = Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint="store results in a simt.Mut")
         return CompileError(f"{what}: {first}", diagnostics=(place,))
     said = _COLOR.sub("", str(exc))
-    first = _foreign(said, module) or _first(said) or type(exc).__name__
+    first = _first(said) or type(exc).__name__
     places = list(dict.fromkeys(_places(exc, said, module)))
     hint = next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
     diagnostics = tuple(_diagnostics(places or [at], first, hint, module))
@@ -88,19 +85,6 @@ def _places(exc: Exception, said: str, module: LoadedModule) -> Iterator[Locatio
     found = next((place for place in api.places_of(exc) if place[0] in module.texts), None)
     if found is not None:
         yield Location(file=found[0], line=found[1])
-
-
-def _foreign(said: str, module: LoadedModule) -> str:
-    """What is wrong with a call of a declared function of CUDA C++; empty where it is something else."""
-    found, called, declared = _FOREIGN.search(said), _CALLED.search(said), _DECLARED.search(said)
-    if found is None or called is None or declared is None:
-        return ""
-    name = api.declared_name(module.modules.values(), int(found[1], 16)) or "a function of cuda.declare_device"
-    return f"{name} is declared as {declared[2]}({_types(declared[1])}), and is called with ({_types(called[1])})"
-
-
-def _types(text: str) -> str:
-    return text.strip().removesuffix(",")
 
 
 def _first(said: str) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilec.frontends.tools.reads import OWN, is_environment
+from tilec.frontends.tools.environment import OWN, is_environment
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.inside import contained

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tilec.frontends.tools.environment import is_environment, is_installed
 from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
 from tilec.frontends.tools.python_errors import ImportFailure, import_error
-from tilec.frontends.tools.reads import is_environment, is_installed
 from tilec_runtime.errors import CompileError, Diagnostic, Location, UsageError
 from tilec_runtime.model.job import InputFile, Source
 

@@ -110,32 +110,9 @@ class _Reader:
         return index
 
     def _plain(self, message: str) -> None:
-        found = re.search(r"Unresolved extern (?:function|variable) '([^']+)'", message)
         place = self._fallback
-        inline = re.search(r"(?:known instruction:|Unknown modifier|Feature|Instruction|instruction) '\.?([\w.:]+)'", message)
-        if found:
-            place = self._declared(found[1]) or place
-        elif inline:
-            place = self._assembly(inline[1]) or place
         line = _source_line(self._root, place.file, place.line)
         self.found.append(Diagnostic(message=message, location=place, excerpt=line, hint=hint(message)))
-
-    def _declared(self, mangled: str) -> Location | None:
-        """Where a name that the linker misses stands in the source."""
-        sizes = re.findall(r"(\d+)([A-Za-z_]\w*)", mangled)
-        names = [text[: int(size)] for size, text in sizes if int(size) <= len(text)] or [mangled]
-        for number, line in enumerate(_source(self._root, self._fallback.file), 1):
-            at = re.search(rf"\b{re.escape(names[-1])}\b", line)
-            if at:
-                return Location(file=self._fallback.file, line=number, column=at.start() + 1)
-        return None
-
-    def _assembly(self, word: str) -> Location | None:
-        """The only line of the source that has this piece of PTX in an asm statement."""
-        hits = [
-            (n, line.find(word)) for n, line in enumerate(_source(self._root, self._fallback.file), 1) if "asm" in line and word in line
-        ]
-        return Location(file=self._fallback.file, line=hits[0][0], column=hits[0][1] + 1) if len(hits) == 1 else None
 
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
         kind = "warning" if severity in ("warning", "remark") else "error"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tilec.frontends.tools.environment import is_environment
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.modules import LoadedModule, load
-from tilec.frontends.tools.reads import is_environment
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.job import Source
 

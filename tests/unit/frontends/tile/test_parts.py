@@ -56,7 +56,7 @@ def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
         "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=root, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 

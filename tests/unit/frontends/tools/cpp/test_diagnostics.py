@@ -61,13 +61,6 @@ def test_gcc_and_fatal_messages(root: str) -> None:
     assert 'compiler = "nvcc"' in found.hint
 
 
-def test_what_the_linker_misses_is_found_in_the_source(root: str) -> None:
-    (found,) = read("ptxas fatal   : Unresolved extern function '_Z3extf'\n", root)
-    assert str(found.location) == "k/a b.cu:7:18"
-    assert found.excerpt == "__device__ float ext(float);"
-    assert "include the file that defines it" in found.hint
-
-
 def test_messages_without_a_place_stand_at_the_kernel(root: str) -> None:
     (found,) = read("ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x61a80 bytes, 0xc000 max)\n", root)
     assert str(found.location) == "k/a b.cu:1:17"

@@ -121,7 +121,7 @@ def test_a_field_that_a_struct_does_not_have_is_said_to_be_none() -> None:
 
 def test_what_is_installed_for_simt_kernels_fits() -> None:
     """The extra, and what tests are installed with, name a NumPy that numba-cuda works with."""
-    text = Path(__file__).parents[3].joinpath("pyproject.toml").read_text(encoding="utf-8")
+    text = Path(__file__).parents[4].joinpath("pyproject.toml").read_text(encoding="utf-8")
     bound = f'"numpy<{".".join(map(str, api.NUMPY))}"'
     extra = next(line for line in text.splitlines() if line.startswith("simt = "))
     group = text.partition("\ndev = [\n")[2].partition("\n]\n")[0]
