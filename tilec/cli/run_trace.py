@@ -9,7 +9,7 @@ from tilec.cli.style import style
 
 if TYPE_CHECKING:
     from tilec.cli.findings import SourceLine
-    from tilec_runtime.cpu_launch import CpuRun
+    from tilec_runtime.cpu.launch import CpuRun
 
 
 def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: SourceLine, say: Callable[[str], None]) -> None:
@@ -22,7 +22,7 @@ def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: Sourc
         say: takes each line as it comes: what the kernel is given, the block, then a line of the source wherever it changes, with its
             operations under it.
     """
-    from tilec_runtime.tileir.trace import step
+    from tilec_runtime.cpu.tileir.trace import step
 
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None

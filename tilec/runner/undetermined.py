@@ -16,12 +16,12 @@ from tilec.runner.cases import BoundCase
 from tilec.runner.compare import differing
 from tilec.runner.inputs import Array, make_inputs
 from tilec.runner.run import Device, arguments_on
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.faults import coordinates, location
+from tilec_runtime.cpu.tileir.frame import Frame, Grid
+from tilec_runtime.cpu.tileir.ir import Op
+from tilec_runtime.cpu.tileir.undetermined import TURNS, Site, Undetermined
 from tilec_runtime.errors import FaultError
-from tilec_runtime.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.tileir.faults import coordinates, location
-from tilec_runtime.tileir.frame import Frame, Grid
-from tilec_runtime.tileir.ir import Op
-from tilec_runtime.tileir.undetermined import TURNS, Site, Undetermined
 
 _Outcome = Mapping[str, Array] | FaultError
 

@@ -15,7 +15,7 @@ from tilec.manifest.chains import parse_step
 from tilec.manifest.types import Case, Chain, Input
 from tilec.runner.chains import chain_cases, device_of
 from tilec.runner.device import ModuleDevice
-from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.errors import LaunchError
 from tilec_runtime.memory import DeviceBuffer
 

@@ -12,24 +12,24 @@ import pytest
 from tests.cpu_samples import ADD, F32, I32, PTR
 from tests.runtime_samples import bundle_of
 from tests.unit.runner.conftest import case, kernel, made
-from tests.unit.tileir.build import TOKEN, Builder, program
+from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec.manifest.types import Tolerance
 from tilec.runner import sanitize
 from tilec.runner.cases import BoundCase, expand_cases
 from tilec.runner.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.execute import Options
+from tilec_runtime.cpu.tileir.frame import Frame, Launch
+from tilec_runtime.cpu.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec_runtime.cpu.tileir.layout import LAYOUTS
+from tilec_runtime.cpu.tileir.limits import stopped
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.observe import Access, AccessKind
+from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.cpu.tileir.undetermined import Garbage
 from tilec_runtime.errors import FaultError, Location
-from tilec_runtime.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.tileir.execute import Options
-from tilec_runtime.tileir.frame import Frame, Launch
-from tilec_runtime.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
-from tilec_runtime.tileir.layout import LAYOUTS
-from tilec_runtime.tileir.limits import stopped
-from tilec_runtime.tileir.memory import Memory, Region
-from tilec_runtime.tileir.observe import Access, AccessKind
-from tilec_runtime.tileir.program import Program
-from tilec_runtime.tileir.undetermined import Garbage
 
 TYPES = (PTR, PTR, PTR, I32, F32)
 Work = Callable[[CpuRun], None]
