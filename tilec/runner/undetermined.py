@@ -17,10 +17,9 @@ from tilec.runner.compare import differing
 from tilec.runner.inputs import Array, make_inputs
 from tilec.runner.run import Device, arguments_on
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.cpu.tileir.faults import coordinates, location
-from tilec_runtime.cpu.tileir.frame import Frame, Grid
+from tilec_runtime.cpu.tileir.faults import location
+from tilec_runtime.cpu.tileir.frame import TURNS, Frame, Grid, Site, Undetermined, coordinates
 from tilec_runtime.cpu.tileir.ir import Op
-from tilec_runtime.cpu.tileir.undetermined import TURNS, Site, Undetermined
 from tilec_runtime.errors import FaultError
 
 _Outcome = Mapping[str, Array] | FaultError

@@ -14,13 +14,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
-from tilec_runtime.cpu.memory import Allocations, foreign_bytes, rows_of
-from tilec_runtime.cpu.pools import Pool
+from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
 from tilec_runtime.cpu.queue import Mark, Queue, Work, end_all
 from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
 from tilec_runtime.cpu.tileir.ir import Module
@@ -31,11 +30,9 @@ from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, Sche
 from tilec_runtime.graph_double import Captures, Executable, GraphDouble, Node
 from tilec_runtime.layout import ON_CPU, ON_GPU
 from tilec_runtime.model.arch import Version
+from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.once import Once
 from tilec_runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
-
-if TYPE_CHECKING:
-    from tilec_runtime.model.tensormap import TensorMap
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
 CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))

@@ -12,13 +12,12 @@ import numpy as np
 from tilec_runtime.arguments import is_leased
 from tilec_runtime.cpu.memory import Allocations, foreign_bytes
 from tilec_runtime.cpu.queue import Queue, Work
-from tilec_runtime.cpu.tileir.estimate import refuse_huge
+from tilec_runtime.cpu.tileir.blocks import refuse_huge
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, execute
+from tilec_runtime.cpu.tileir.frame import Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.observe import Observer
 from tilec_runtime.cpu.tileir.program import Program
-from tilec_runtime.cpu.tileir.undetermined import Undetermined
 from tilec_runtime.cpu.tileir.values import storage
 from tilec_runtime.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
 from tilec_runtime.layout import ON_CPU
@@ -105,7 +104,7 @@ class Launching:
         if needed != parts.sizes:
             what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
             raise BundleError(what, cause="the bundle's index and its images disagree", fix="build the bundle again", kernel=parts.kernel)
-        refuse_huge(program, grid, options.batch, options.elements or DEFAULT.elements, parts.kernel)
+        refuse_huge(program.footprint, grid, options.batch, options.elements or DEFAULT.elements, parts.kernel)
 
     def prepare(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> Callable[[Callable[[], bool]], None]:
         """Take a launch's arguments, and give what runs it later.

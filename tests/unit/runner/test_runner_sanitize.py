@@ -20,15 +20,14 @@ from tilec.runner.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watc
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.elements import Garbage
 from tilec_runtime.cpu.tileir.execute import Options
-from tilec_runtime.cpu.tileir.frame import Frame, Launch
+from tilec_runtime.cpu.tileir.faults import stopped
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
-from tilec_runtime.cpu.tileir.layout import LAYOUTS
-from tilec_runtime.cpu.tileir.limits import stopped
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.observe import Access, AccessKind
 from tilec_runtime.cpu.tileir.program import Program
-from tilec_runtime.cpu.tileir.undetermined import Garbage
+from tilec_runtime.cpu.tileir.values import LAYOUTS
 from tilec_runtime.errors import FaultError, Location
 
 TYPES = (PTR, PTR, PTR, I32, F32)

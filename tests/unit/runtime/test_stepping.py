@@ -13,8 +13,8 @@ from tests.runtime_samples import Array, bundle_of, loaded
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime.cpu.launch import CpuOptions
+from tilec_runtime.cpu.tileir.frame import Observer
 from tilec_runtime.cpu.tileir.ir import MemoryOrder, Value
-from tilec_runtime.cpu.tileir.observe import Observer
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import BorrowError, RequirementError, UsageError
 

@@ -25,7 +25,7 @@ __all__ = [
     "trace_lines",
 ]
 
-# What is called like its module (`execute`, `estimate`) is not here.
+# What is called like its module (`execute`) is not here.
 # Imported when first asked for: who only reads Tile IR does not wait for the interpreter.
 _HOMES = {
     **dict.fromkeys(("Options", "prepare"), "execute"),

@@ -7,14 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Kind, advanced, gather, scatter
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op
-from tilec_runtime.cpu.tileir.layout import layout
-from tilec_runtime.cpu.tileir.observe import AccessKind, Observer, Outside
 from tilec_runtime.cpu.tileir.tiles import Plan, plan
-from tilec_runtime.cpu.tileir.undetermined import Garbage
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import Array, layout
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor, refused, starts_of, view_type
 
 

@@ -11,12 +11,10 @@ import numpy as np
 from tilec_runtime.cpu.tileir.access import ViewAccess
 from tilec_runtime.cpu.tileir.elements import Elements, Kind, Part, places, resolve
 from tilec_runtime.cpu.tileir.floats import flushed
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Block, Op
-from tilec_runtime.cpu.tileir.layout import layout
-from tilec_runtime.cpu.tileir.observe import AccessKind
 from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointee
-from tilec_runtime.cpu.tileir.values import Array, Rows
+from tilec_runtime.cpu.tileir.values import Array, Rows, layout
 from tilec_runtime.cpu.tileir.views import refused
 
 _UFUNCS: dict[AtomicMode, Any] = {

@@ -1,4 +1,4 @@
-"""Which blocks of a grid run together, and in which order."""
+"""How much work a block is, which blocks of a grid run together, and in which order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tilec_runtime.cpu.tileir.frame import Grid
 from tilec_runtime.cpu.tileir.ir import Function, Op, Tile, Type
 from tilec_runtime.cpu.tileir.values import Array, storage
-from tilec_runtime.errors import CallError
+from tilec_runtime.errors import CallError, LaunchLimitError
 
 # Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
 _CACHE = 2 << 20
@@ -135,3 +135,37 @@ def _even(count: int, most: int) -> int:
     """The size of equal parts, at most `most`."""
     parts = -(-count // most)
     return -(-count // parts)
+
+
+# Elements that NumPy computes in a second, and what an operation costs however small its tile: both of a slow core.
+_RATE = 300e6
+_CALL = 3e-6
+
+
+def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str) -> None:
+    """Refuse a launch that computes more than `most` elements; `batch` as in `Options`.
+
+    Raises:
+        LaunchLimitError: it does; says how much it is.
+    """
+    blocks = math.prod(grid)
+    elements = blocks * each.elements
+    if elements <= most:
+        return
+    rounds = -(-blocks // (batch or each.batch))
+    seconds = elements / _RATE + rounds * each.calls * _CALL
+    work = f"{blocks:,} blocks, {'at least' if each.loops else 'about'} {elements:.3g} elements and {duration(seconds)}"
+    raise LaunchLimitError(
+        f"{kernel}: grid {grid} is too much for the cpu device: {work}; the limit is {most:.3g} elements",
+        cause="a grid that is meant for a GPU",
+        fix="launch on a smaller problem, or raise the limit of elements",
+        kernel=kernel,
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds * 1000:.0f} ms"

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilec_runtime.cpu.tileir.faults import fault, stopped, unexpected
 from tilec_runtime.cpu.tileir.frame import Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Op, Value
-from tilec_runtime.cpu.tileir.limits import fault, unexpected
 from tilec_runtime.cpu.tileir.values import Rows, join, take
 from tilec_runtime.errors import TilecError
 
@@ -139,10 +139,9 @@ def endless(op: Op, body: Code, arguments: tuple[Value, ...], waits: bool, watch
         going = _Going(frame, tuple([frame.get(value) for value in init]))
         while True:
             current = going.current
-            if current.batch is not None:
-                current.batch.count(op, current)
-                if waits and current.batch.turns:
-                    yield Pause(Moment.WAIT, op, current)
+            _count(op, current)
+            if waits and current.batch.turns:
+                yield Pause(Moment.WAIT, op, current)
             for argument, held in zip(arguments, going.carried, strict=True):
                 current.set(argument, held)
             leaves = yield from body.run(current)
@@ -172,10 +171,9 @@ def counted(op: Op, body: Code, arguments: tuple[Value, ...], waits: bool, watch
                     return _settle(frame, going.left, Exit.BREAK, results)
                 bound = int(take(trips, going.rows).min() if going.rows is not None else trips.min())
             current = going.current
-            if current.batch is not None:
-                current.batch.count(op, current)
-                if waits and current.batch.turns:
-                    yield Pause(Moment.WAIT, op, current)
+            _count(op, current)
+            if waits and current.batch.turns:
+                yield Pause(Moment.WAIT, op, current)
             current.set(counter, _counter(lower, step, done, going.rows))
             for argument, held in zip(arguments[1:], going.carried, strict=True):
                 current.set(argument, held)
@@ -201,6 +199,27 @@ def watched(op: Op, step: Step) -> Control:
         return Onward(frame), []
 
     return control
+
+
+def _count(op: Op, frame: Frame) -> None:
+    """One more pass of a loop.
+
+    Raises:
+        FaultError: there were too many, or somebody asked to stop.
+    """
+    launch, batch = frame.launch, frame.batch
+    batch.passes += 1
+    if batch.passes > launch.steps:
+        raise fault(
+            op,
+            frame,
+            0,
+            f"still running after {launch.steps:,} passes of its loops",
+            cause="a loop whose end never comes, or far more work than the limit allows",
+            fix="look at the loop's condition; where the kernel does need more, raise the limit of steps (--steps)",
+        )
+    if launch.cancelled is not None and launch.cancelled():
+        raise stopped(launch.kernel, op)
 
 
 def finish(code: Code, frame: Frame) -> tuple[Any, ...]:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir import exact, integer, overflow
-from tilec_runtime.cpu.tileir.chunks import chunked
-from tilec_runtime.cpu.tileir.formats import narrow, widen
+from tilec_runtime.cpu.tileir import exact, integer
+from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import attribute, compute, compute_float, element, element_or_pointer, tile, told
 from tilec_runtime.cpu.tileir.values import Array, storage
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 
 Bodies = Callable[[Block], "Body"]
 
@@ -37,7 +33,7 @@ def _truncate(op: Op, _: Bodies) -> Step:
     else:
         target = storage(kind)
         step = compute(op, lambda x: x.astype(target), "source")
-    return overflow.watched(op, step)
+    return integer.watched(op, step)
 
 
 def _float_to_float(op: Op, _: Bodies) -> Step:

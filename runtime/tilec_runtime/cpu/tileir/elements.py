@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir.faults import forbidden, misaligned, outside
-from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.frame import ROTATIONS, Access, AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope, Op
-from tilec_runtime.cpu.tileir.layout import Layout
 from tilec_runtime.cpu.tileir.memory import Region
-from tilec_runtime.cpu.tileir.observe import Access, AccessKind, Outside
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import Array, Layout
 
 # Where the elements with these places (an index per axis of the addresses) lie in the tensor, and the tensor's extents.
 Places = Callable[[tuple[Array, ...]], tuple[Array, Array]]
@@ -229,3 +228,46 @@ def _tell(elements: Elements, part: Part, written: Array | None) -> None:
             written=written,
         )
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Garbage:
+    """Fills undetermined elements of one operation.
+
+    Attributes:
+        op: the operation. layout: of its elements. shape: of its tile.
+    """
+
+    op: Op
+    layout: Layout
+    shape: tuple[int, ...]
+
+    def fill(self, frame: Frame, address: int) -> Array:
+        """Return elements as they lie in memory, of shape (blocks or 1, *tile).
+
+        `address` is one of the array that is read.
+        """
+        wish = frame.launch.undetermined
+        if wish.reached is not None:
+            wish.reached(self.op, frame, address)
+        zeros = np.zeros((1, *self.shape), self.layout.raw)
+        if wish.turn is None or (wish.site is not None and wish.site != (frame.launch.kernel, self.op.number)):
+            return zeros
+        pattern = _pattern(self.layout, self.shape, wish.turn)
+        if wish.blocks is None:
+            return pattern
+        rows = (frame.blocks < wish.blocks).reshape(-1, *(1,) * len(self.shape))
+        return np.where(rows, pattern, zeros)
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
+    """Repeat the hostile values of a type over a tile, or one value alone.
+
+    Rows of a pattern differ by a shift: extents are powers of 2, and there are three values.
+    """
+    hostile = layout.hostile()
+    values = np.roll(hostile, -turn) if turn < ROTATIONS else (hostile[1:2], layout.one())[turn - ROTATIONS]
+    found = np.resize(values, (1, *shape))
+    found.flags.writeable = False
+    return found

@@ -9,28 +9,20 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.blocks import batches
-from tilec_runtime.cpu.tileir.constants import elements
+from tilec_runtime.cpu.tileir.blocks import batches, refuse_huge
 from tilec_runtime.cpu.tileir.control import Run
-from tilec_runtime.cpu.tileir.estimate import refuse_huge
-from tilec_runtime.cpu.tileir.frame import Frame, Grid, Launch
+from tilec_runtime.cpu.tileir.faults import stopped
+from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Grid, Launch, Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Global, Module, Pointer, Scalar, Tile, Value
-from tilec_runtime.cpu.tileir.layout import layout
-from tilec_runtime.cpu.tileir.limits import Batch, stopped
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program, bind, run_whole
 from tilec_runtime.cpu.tileir.turns import take_turns
-from tilec_runtime.cpu.tileir.undetermined import GARBAGE, Undetermined
-from tilec_runtime.cpu.tileir.values import Array, storage
+from tilec_runtime.cpu.tileir.values import Array, elements, layout, storage
 from tilec_runtime.errors import ArgumentError, LaunchLimitError
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.observe import Observer
-
 
 # Numbers of blocks that take turns are made in pieces of this many.
 _CHUNK = 4096
@@ -49,7 +41,7 @@ class Options:
         order: of the blocks: "forward", "reverse", or the seed of a random one.
         batch: most blocks in flight; 0 to have it chosen from the sizes of the tiles.
         steps: most passes of loops of one batch of blocks.
-        elements: most elements that a launch may compute, as `estimate` counts them.
+        elements: most elements that a launch may compute, as `Footprint` counts them.
         observer: told of every access and assumption.
         output: takes what the kernel prints.
         cancelled: asked now and then whether to stop; for those who launch on another thread than the main one.
@@ -115,8 +107,7 @@ def _finish(start: Start, blocks: Array) -> None:
     try:
         run_whole(start.program, frame)
     finally:
-        assert frame.batch is not None
-        frame.batch.flush(frame.blocks)
+        frame.flush()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -130,8 +121,7 @@ class Start:
 
     def frame(self, blocks: Array, turns: bool = False) -> Frame:
         """A frame for some blocks, with the arguments set."""
-        batch = Batch(launch=self.launch, steps=self.options.steps, cancelled=self.options.cancelled, turns=turns)
-        frame = Frame(self.launch, blocks, batch=batch)
+        frame = Frame(self.launch, blocks, turns=turns)
         for parameter, held in zip(self.program.function.body.args, self.values, strict=True):
             frame.set(parameter, held)
         return frame
@@ -156,7 +146,7 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
     if 0 in grid:
         yield None
         return
-    refuse_huge(program, grid, options.batch, options.elements, kernel)
+    refuse_huge(program.footprint, grid, options.batch, options.elements, kernel)
     with globals_in(program.module, memory, program.variables) as addresses:
         launch = Launch(
             kernel=kernel,
@@ -166,6 +156,8 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
             output=options.output,
             globals=addresses,
             undetermined=options.undetermined,
+            steps=options.steps,
+            cancelled=options.cancelled,
         )
         yield Start(program=program, launch=launch, values=values, options=options)
 

@@ -1,4 +1,4 @@
-"""Errors about memory: which kernel, operation, block, parameter and element an access is about, and what to do."""
+"""Errors of a launch: which kernel, operation, block, parameter and element it is about, and what to do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Frame, Grid
+from tilec_runtime.cpu.tileir.frame import AccessKind, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.cpu.tileir.memory import Region
-from tilec_runtime.cpu.tileir.observe import AccessKind, Outside
 from tilec_runtime.cpu.tileir.values import Array
-from tilec_runtime.errors import FaultError, Location
+from tilec_runtime.errors import FaultError, InternalError, Location, TilecError
 
 _VERBS = {AccessKind.READ: "reads", AccessKind.WRITE: "writes", AccessKind.ATOMIC: "updates"}
 _CHECK = "run `tilec sanitize --device cpu` to see every such access"
@@ -22,20 +21,9 @@ def location(op: Op) -> Location | None:
     return Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
 
 
-def block_of(frame: Frame, row: int) -> tuple[int, int, int]:
-    """The place in the grid of a row of the batch."""
-    return coordinates(frame.launch.grid, int(frame.blocks[row]))
-
-
-def coordinates(grid: Grid, block: int) -> tuple[int, int, int]:
-    """The place in a grid of a block's number; x runs fastest."""
-    x, y, _ = grid
-    return block % x, block // x % y, block // (x * y)
-
-
 def outside(told: Outside, size: int) -> NoReturn:
     """Raise for the first of some elements that lie outside."""
-    address, block = int(told.addresses[0]), block_of(told.frame, int(told.rows[0]))
+    address, block = int(told.addresses[0]), told.frame.place(int(told.rows[0]))
     near = told.frame.launch.memory.nearest(address)
     name = near.name if near is not None else ""
     if told.index is not None and told.shape is not None:
@@ -70,7 +58,7 @@ def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) 
     cause = "the pointer was converted from one to smaller elements, or the array does not start at an element's address"
     fix = "start at a multiple of the element's size"
     index = near.element(address - near.address) if near is not None else ()
-    raise _fault(frame, op, what, block_of(frame, int(where[0])), name, index, cause, fix)
+    raise _fault(frame, op, what, frame.place(int(where[0])), name, index, cause, fix)
 
 
 def forbidden(frame: Frame, op: Op, region: Region, offsets: Array, mask: Array | None) -> NoReturn:
@@ -80,7 +68,7 @@ def forbidden(frame: Frame, op: Op, region: Region, offsets: Array, mask: Array 
     what = f"writes element {_tuple(index)} of {region.name}, which may only be read"
     cause = "the array is read-only, or the variable is constant"
     fix = "pass a writable array, or store to another parameter"
-    raise _fault(frame, op, what, block_of(frame, int(where[0])), region.name, index, cause, fix)
+    raise _fault(frame, op, what, frame.place(int(where[0])), region.name, index, cause, fix)
 
 
 def _fault(
@@ -119,3 +107,37 @@ def _tuple(index: tuple[int, ...]) -> str:
 
 def _first(which: Array) -> tuple[Any, ...]:
     return np.unravel_index(int(np.argmax(which)), which.shape)
+
+
+def fault(op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = "") -> FaultError:
+    """An error of one block of a batch; `what` is put behind the kernel, the operation and the block."""
+    block = frame.place(row)
+    kernel = frame.launch.kernel
+    return FaultError(
+        f"{kernel}: {op.name} in block {block}: {what}", cause=cause, fix=fix, kernel=kernel, location=location(op), block=block
+    )
+
+
+def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
+    """What an operation's failure is that nobody foresaw."""
+    kernel, name = frame.launch.kernel, op.name if op else "an operation"
+    where = location(op) if op else None
+    if isinstance(error, MemoryError):
+        return FaultError(
+            f"{kernel}: no memory is left for {name}",
+            cause=f"{frame.size} blocks run together, and their tiles do not fit",
+            fix="let fewer blocks run together",
+            kernel=kernel,
+            location=where,
+        )
+    return InternalError(
+        f"{kernel}: {name} failed in the interpreter: {type(error).__name__}: {error}",
+        fix="report this with the kernel's Tile IR",
+        kernel=kernel,
+        location=where,
+    )
+
+
+def stopped(kernel: str, op: Op | None = None) -> FaultError:
+    """What ends a launch that somebody asked to stop."""
+    return FaultError(f"{kernel}: stopped on request before it was done", kernel=kernel, location=location(op) if op else None)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir import double, exact, fma
-from tilec_runtime.cpu.tileir.chunks import chunked
-from tilec_runtime.cpu.tileir.formats import FORMATS, narrow, widen
+from tilec_runtime.cpu.tileir import double, exact
+from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
 from tilec_runtime.cpu.tileir.steps import attribute, compute, compute_float, element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
-
 Bodies = Callable[[Block], "Body"]
 
 _LEAST_NORMAL = np.float32(2.0**-126)
+_DROPPED = np.int64((1 << 29) - 1)  # digits of a float64 that a float32 lacks
+_TIE = np.int64(1 << 28)
 _NEAREST = frozenset({Rounding.NEAREST_EVEN, Rounding.APPROX, Rounding.FULL})
 _NATIVE = frozenset({Scalar.F32, Scalar.TF32, Scalar.F64})  # held as NumPy computes with them
 _SUMS = frozenset({"addf", "subf", "fma"})  # their zeros can be negative when rounding down
@@ -70,7 +69,7 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
         general = _DOUBLE[name]
         return chunked(lambda *tiles: general(*tiles, rounding))
     if name == "fma" and nearest and kind in (Scalar.F32, Scalar.F16):
-        return chunked(fma.float32 if kind is Scalar.F32 else fma.float16)
+        return chunked(fused_float32 if kind is Scalar.F32 else fused_float16)
     if nearest and name != "fma" and kind is not Scalar.TF32:
         ufunc = _UFUNCS[name]
         if kind in (Scalar.F32, Scalar.F64):
@@ -81,6 +80,32 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
         function = functools.partial(function, down=True)
     return chunked(lambda *tiles: narrow(function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding))
+
+
+def fused_float32(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of float32 tiles, rounded once."""
+    total = np.multiply(x, y, dtype=np.float64)
+    if total.size < z.size:
+        total = np.add(total, z)
+    else:
+        total += z
+    result = total.astype(np.float32)
+    # The float64 sum is itself rounded. That matters only where it then lies halfway between two float32 numbers.
+    doubtful = (total.view(np.int64) & _DROPPED) == _TIE
+    small = np.abs(result) < _LEAST_NORMAL
+    if small.any():
+        doubtful |= small & (total != 0)
+    if doubtful.any():
+        at = np.nonzero(doubtful)
+        parts = [np.broadcast_to(held, total.shape)[at].astype(np.float64) for held in (x, y, z)]
+        result[at] = exact.fused(*parts).astype(np.float32)
+    return result
+
+
+def fused_float16(x: Array, y: Array, z: Array) -> Array:
+    """The same for float16: the float64 sum is exact wherever its digits could matter."""
+    total = np.multiply(widen(x, Scalar.F16), widen(y, Scalar.F16), dtype=np.float64)
+    return narrow(total + widen(z, Scalar.F16), Scalar.F16)
 
 
 def _arithmetic(op: Op, _: Bodies) -> Step:

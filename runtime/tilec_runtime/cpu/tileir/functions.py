@@ -1,23 +1,20 @@
-"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry. `tolerance.py` says how near they come."""
+"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry. docs/cpu-numbers.md says how near they come."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir import integer
-from tilec_runtime.cpu.tileir.chunks import chunked
 from tilec_runtime.cpu.tileir.floats import flushed
-from tilec_runtime.cpu.tileir.formats import narrow, widen
+from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar
 from tilec_runtime.cpu.tileir.steps import attribute, compute_float, element
 from tilec_runtime.cpu.tileir.values import Array
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 
 Bodies = Callable[[Block], "Body"]
 Function = Callable[..., Array]

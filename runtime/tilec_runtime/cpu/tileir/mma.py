@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir import integer
 from tilec_runtime.cpu.tileir.formats import narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar, Signedness, Value
 from tilec_runtime.cpu.tileir.reduce import halving
 from tilec_runtime.cpu.tileir.steps import compute, compute_float, element, tile
 from tilec_runtime.cpu.tileir.values import Array
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 
 Bodies = Callable[[Block], "Body"]
 

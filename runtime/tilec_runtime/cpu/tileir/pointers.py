@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Kind, advanced, gather, scatter
-from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Scalar, Tile, Value
-from tilec_runtime.cpu.tileir.layout import Layout, layout
-from tilec_runtime.cpu.tileir.observe import AccessKind
-from tilec_runtime.cpu.tileir.undetermined import Garbage
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import Array, Layout, layout
 from tilec_runtime.cpu.tileir.views import refused
 
 
@@ -95,15 +92,13 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
     def step(frame: Frame) -> None:
         """Memory of each block's own. In a loop a block gets the same again: what it had ended with the pass."""
-        assert frame.batch is not None
-        regions, every = frame.batch.allocated
-        known = every.setdefault(op.number, {})
+        known = frame.batch.addresses.setdefault(op.number, {})
         blocks = frame.blocks.tolist()
         fresh = [block for block in blocks if block not in known]
         if fresh:
             region = frame.launch.memory.new("alloca", apart * len(fresh), aligned)
             region.itemsize = element.size
-            regions.append(region)
+            frame.batch.regions.append(region)
             known.update((block, region.address + place * apart) for place, block in enumerate(fresh))
         frame.set(result, np.array([known[block] for block in blocks], np.int64))
 

@@ -11,11 +11,9 @@ from tilec_runtime.cpu.tileir import (
     convert,
     floats,
     functions,
-    grid,
     integer,
     mma,
     pointers,
-    printing,
     promises,
     reduce,
     shape,
@@ -24,14 +22,13 @@ from tilec_runtime.cpu.tileir import (
 from tilec_runtime.cpu.tileir.blocks import Footprint, footprint
 from tilec_runtime.cpu.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
 from tilec_runtime.cpu.tileir.faults import location
+from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
-from tilec_runtime.cpu.tileir.indexing import indexed_accesses
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
 from tilec_runtime.cpu.tileir.memory import Region
-from tilec_runtime.cpu.tileir.waiting import waiting_loops
 from tilec_runtime.errors import TileIRError
 
-_OWNERS = (access, atomics, convert, floats, functions, grid, integer, mma, pointers, printing, promises, reduce, shape, views)
+_OWNERS = (access, atomics, convert, floats, functions, integer, mma, pointers, promises, reduce, shape, views)
 BINDERS: Mapping[str, Binder] = {name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()}
 CONTROL = frozenset({"if", "for", "loop", "yield", "continue", "break", "return"})
 

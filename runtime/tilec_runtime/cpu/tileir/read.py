@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.attributes import Attributes
-from tilec_runtime.cpu.tileir.cursor import Cursor, damaged
 from tilec_runtime.cpu.tileir.ir import Function, Global, Loc, Module, Scalar, Signature, Tile, Value, Version
-from tilec_runtime.cpu.tileir.read_ops import OpReader
-from tilec_runtime.cpu.tileir.tables import Constants, Locs, Strings, Table
+from tilec_runtime.cpu.tileir.read_ops import Attributes, OpReader
+from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Locs, Strings, Table, damaged
 from tilec_runtime.cpu.tileir.types import Types
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.cpu.tileir.verify import verify

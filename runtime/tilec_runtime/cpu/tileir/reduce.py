@@ -6,20 +6,17 @@ Sums add up pairs, pairs of pairs and so on, each sum rounded to the type: no el
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir import integer
 from tilec_runtime.cpu.tileir.floats import EXTREMES, extreme
 from tilec_runtime.cpu.tileir.formats import narrow, widen
-from tilec_runtime.cpu.tileir.frame import whole
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
 from tilec_runtime.cpu.tileir.steps import attribute, element, told
 from tilec_runtime.cpu.tileir.values import Array
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 
 Bodies = Callable[[Block], "Body"]
 Combine = Callable[[Array, Array], Array]

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from tilec_runtime.cpu.tileir.ir import Op, Pointer, Rounding, Scalar, Tile, Token, Type, Value
+from tilec_runtime.cpu.tileir.ir import Op, Pointer, Rounding, Scalar, Tile, Token, Type, Value, type_text
 from tilec_runtime.cpu.tileir.ops import OPS
-from tilec_runtime.cpu.tileir.typenames import type_text
 
 Rule: TypeAlias = Callable[[Op], str]
 Elements: TypeAlias = "frozenset[Scalar | type[Pointer]]"

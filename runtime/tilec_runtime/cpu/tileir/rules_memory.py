@@ -21,6 +21,7 @@ from tilec_runtime.cpu.tileir.ir import (
     TensorView,
     Tile,
     Type,
+    type_text,
 )
 from tilec_runtime.cpu.tileir.rules import (
     ANY,
@@ -39,7 +40,6 @@ from tilec_runtime.cpu.tileir.rules import (
     values,
     widest,
 )
-from tilec_runtime.cpu.tileir.typenames import type_text
 
 # A conversion of printf: flags, width, precision, length, letter; `%%` is a plain sign, and any other `%` begins nothing.
 CONVERSION = re.compile(r"%[-+ #0*]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp]|%%|%")

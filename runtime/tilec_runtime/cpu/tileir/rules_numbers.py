@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tilec_runtime.cpu.tileir.constants import sizes
-from tilec_runtime.cpu.tileir.ir import Attribute, FloatAttr, IntegerAttr, Op, Overflow, Rounding, Scalar, Signedness, Tile
+from tilec_runtime.cpu.tileir.ir import Attribute, FloatAttr, IntegerAttr, Op, Overflow, Rounding, Scalar, Signedness, Tile, type_text
 from tilec_runtime.cpu.tileir.rules import (
     ANY,
     ANY_FLOAT,
@@ -26,7 +25,7 @@ from tilec_runtime.cpu.tileir.rules import (
     tiles,
     values,
 )
-from tilec_runtime.cpu.tileir.typenames import type_text
+from tilec_runtime.cpu.tileir.values import sizes
 
 _ALL_ROUNDINGS = IEEE | {Rounding.NEAREST_AWAY}
 _TO_INT = {Rounding.NEAREST_INT_TO_ZERO}

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir import constants
-from tilec_runtime.cpu.tileir.frame import whole
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, coordinates, whole
 from tilec_runtime.cpu.tileir.ir import Block, Op, Value
 from tilec_runtime.cpu.tileir.steps import compute, element_or_pointer, tile
-from tilec_runtime.cpu.tileir.values import Array, Rows, storage
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.values import Array, Rows, elements, storage
 
 Bodies = Callable[[Block], "Body"]
 
@@ -24,7 +19,7 @@ def _constant(op: Op, _: Bodies) -> Step:
     result = op.results[0]
     data = op.attributes["value"]
     assert isinstance(data, bytes)
-    held = constants.elements(tile(result), data)[None]
+    held = elements(tile(result), data)[None]
     return lambda frame: frame.set(result, held)
 
 
@@ -144,6 +139,39 @@ def _insert(op: Op, _: Bodies) -> Step:
     return step
 
 
+def _block_id(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    results = op.results
+
+    def step(frame: Frame) -> None:
+        for result, place in zip(results, coordinates(frame.launch.grid, frame.blocks), strict=True):
+            held = place.astype(np.int32)
+            # One row for all makes everything that hangs on it cheaper.
+            frame.set(result, held[:1] if held[0] == held[-1] and (held == held[0]).all() else held)
+
+    return step
+
+
+def _grid_size(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    results = op.results
+
+    def step(frame: Frame) -> None:
+        for result, extent in zip(results, frame.launch.grid, strict=True):
+            frame.set(result, np.array([extent], np.int32))
+
+    return step
+
+
+def _token(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    # The operations of a block run in the order of the text, each to its end, which every token already promises.
+    results = op.results
+
+    def step(frame: Frame) -> None:
+        for result in results:
+            frame.set(result, None)
+
+    return step
+
+
 BINDERS: dict[str, Binder] = {
     "constant": _constant,
     "iota": _iota,
@@ -154,4 +182,7 @@ BINDERS: dict[str, Binder] = {
     "select": _select,
     "extract": _extract,
     "insert": _insert,
+    "get_tile_block_id": _block_id,
+    "get_num_tile_blocks": _grid_size,
+    **dict.fromkeys(("make_token", "join_tokens", "gdc_launch_dependents_tko", "gdc_wait_tko", "memory_fence_alias_tko"), _token),
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tilec_runtime.cpu.tileir.frame import Frame, Step
 from tilec_runtime.cpu.tileir.ir import Op, Pointer, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.values import Array
-
-if TYPE_CHECKING:
-    from tilec_runtime.cpu.tileir.frame import Frame, Step
 
 
 def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,111 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.blocks import batches
 from tilec_runtime.cpu.tileir.control import Moment, Pause
+from tilec_runtime.cpu.tileir.elements import UPPER
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
-from tilec_runtime.cpu.tileir.faults import block_of, location
+from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import Frame, Grid
-from tilec_runtime.cpu.tileir.ir import Module, Op, Value
+from tilec_runtime.cpu.tileir.ir import Function, Module, Op, Pointer, TensorView, Tile, Value, type_text
+from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program, bind
-from tilec_runtime.cpu.tileir.shown import Places, short, words
+from tilec_runtime.cpu.tileir.text import attribute_text
 from tilec_runtime.cpu.tileir.turns import take_turns
+from tilec_runtime.cpu.tileir.values import layout
+from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import ArgumentError, CallError, Location
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tilec_runtime.cpu.tileir.memory import Memory
+_SHOWN = 6  # elements of a tile in a line
+
+
+class Places:
+    """Names addresses of one launch: `x+16` is the sixteenth element behind the start of x."""
+
+    def __init__(self, function: Function, arguments: Sequence[Any], memory: Memory) -> None:
+        """Find out which parameter pointers come from.
+
+        Args:
+            function: the kernel.
+            arguments: of the launch.
+            memory: what it may touch.
+        """
+        self._memory = memory
+        self._roots: dict[int, Region] = {}  # by number of a value
+        for parameter, argument in zip(function.body.args, arguments, strict=True):
+            if _points(parameter) and (region := self._own(int(argument))) is not None:
+                self._roots[parameter.index] = region
+        for op in function.walk():
+            self._follow(op)
+
+    def _own(self, address: int) -> Region | None:
+        """The region of the next parameter that points here: the same memory may be given for several, and each has its name."""
+        used = {region.name for region in self._roots.values()}
+        held = (region for region in self._memory.regions if region.address <= address < region.end and region.name not in used)
+        return next(held, None) or self._memory.find(address)
+
+    def _follow(self, op: Op) -> None:
+        """What is made of one pointer points into the same memory, even where it is out of its bounds."""
+        sources = [value for values in op.operands.values() for value in values if _points(value)]
+        if not op.regions and len(sources) == 1 and (region := self._roots.get(sources[0].index)) is not None:
+            self._roots.update((result.index, region) for result in op.results if _points(result))
+
+    def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
+        """An address that a value holds, counted in elements of so many bytes."""
+        address = int(address)
+        plain = address & ~UPPER if packed else address
+        region = self._roots.get(value.index) or self._memory.find(plain)
+        if region is None:
+            return f"{address:#x}"
+        away = plain - region.address - region.origin
+        if packed:
+            return f"{region.name}{2 * away + (plain != address):+d}"
+        return f"{region.name}{away // size:+d}" if away % size == 0 else f"{region.name}{away:+d} bytes"
+
+
+def words(op: Op) -> str:
+    """An operation's name and what its attributes say, but for data: `cmpi less_than signed`."""
+    said = (attribute_text(op, name) for name, value in op.attributes.items() if not isinstance(value, bytes))
+    return " ".join([op.name, *filter(None, said)])
+
+
+def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:
+    """A value in a few words: type, shape and first elements."""
+    if isinstance(item, Tensor):
+        base, tensor = int(item.base[0]), _tensor(value)
+        where = f"{base:#x}"
+        if value is not None and places is not None and tensor is not None:
+            form = layout(tensor.element)
+            where = places.name(value, base, form.size, form.packed)
+        return f"tensor {tuple(item.extents[0].tolist())} at {where}"
+    if not isinstance(item, np.ndarray):
+        return type(item).__name__
+    kind = str(item.dtype)
+    show: Callable[[Any], str] = _element
+    if value is not None and places is not None and isinstance(value.type, Tile) and isinstance(value.type.element, Pointer):
+        kind, form = type_text(value.type.element), layout(value.type.element.pointee)
+        show = functools.partial(places.name, value, size=form.size, packed=form.packed)
+    if item.ndim == 0:
+        return f"{kind} {show(item)}"
+    first = ", ".join(show(part) for part in item.reshape(-1)[:_SHOWN])
+    more = ", ..." if item.size > _SHOWN else ""
+    return f"{kind}[{'x'.join(map(str, item.shape))}] {first}{more}"
+
+
+def _points(value: Value) -> bool:
+    return _tensor(value) is not None or (isinstance(value.type, Tile) and isinstance(value.type.element, Pointer))
+
+
+def _tensor(value: Value | None) -> TensorView | None:
+    """The tensor that a view is of."""
+    kind = None if value is None else value.type
+    return kind if isinstance(kind, TensorView) else getattr(kind, "tensor", None)
+
+
+def _element(item: Any) -> str:
+    return f"{float(item):.6g}" if np.asarray(item).dtype.kind not in "biu" else str(item)
+
 
 Coordinates = tuple[int, int, int]
 
@@ -153,9 +246,9 @@ class Stepper:
             KeyError: it has no value yet.
         """
         index = value if isinstance(value, int) else value.index
-        if self._frame is None or index not in self._frame.held():
+        if self._frame is None or index not in self._frame.values:
             raise KeyError(f"%{index} has no value yet")
-        return _alone(self._frame.held()[index])
+        return _alone(self._frame.values[index])
 
 
 def step(
@@ -215,20 +308,18 @@ def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause
         for number in chosen:
             start.check()
             frame = start.frame(np.array([number]))
-            assert frame.batch is not None
             try:
                 for pause in start.program.code.run(frame):
-                    frame.batch.say(frame.blocks)  # in the order of the operations that are shown
+                    frame.say()  # in the order of the operations that are shown
                     yield pause
             finally:
-                frame.batch.flush(frame.blocks)
+                frame.flush()
         return
     numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
     most = start.program.footprint.flight
     for pause in take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled):
         if int(pause.frame.blocks[0]) in chosen:
-            if pause.frame.batch is not None:
-                pause.frame.batch.say(pause.frame.blocks)
+            pause.frame.say()
             yield pause
 
 
@@ -237,7 +328,7 @@ def _executed(pause: Pause, places: Places) -> Executed:
     starts = pause.moment is Moment.BEFORE
     return Executed(
         op=op,
-        block=block_of(frame, 0),
+        block=frame.place(0),
         operands={name: tuple(_alone(frame.get(value)) for value in values) for name, values in op.operands.items()},
         results=() if starts else tuple(_alone(frame.get(result)) for result in op.results),
         starts=starts,

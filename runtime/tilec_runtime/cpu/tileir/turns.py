@@ -9,10 +9,9 @@ import random
 from collections.abc import Callable, Generator, Iterator
 
 from tilec_runtime.cpu.tileir.control import Moment, Pause, Run
-from tilec_runtime.cpu.tileir.faults import block_of, location
+from tilec_runtime.cpu.tileir.faults import location, stopped
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Op
-from tilec_runtime.cpu.tileir.limits import stopped
 from tilec_runtime.errors import FaultError
 
 # Passes of a loop after which a block is suspected to wait for ever ...
@@ -115,14 +114,13 @@ def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
         turn.loop = pause.op
         return moved
     turn.done = True
-    if turn.frame.batch is not None:
-        turn.frame.batch.flush(turn.frame.blocks)
+    turn.frame.flush()
     return True
 
 
 def _state(frame: Frame) -> int:
     """A digest of all that a block holds."""
-    return hash(tuple((index, held.tobytes()) for index, held in frame.held().items() if hasattr(held, "tobytes")))
+    return hash(tuple((index, held.tobytes()) for index, held in frame.values.items() if hasattr(held, "tobytes")))
 
 
 def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:
@@ -130,11 +128,11 @@ def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:
     others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
     assert first.loop is not None
     return FaultError(
-        f"{kernel}: block {block_of(first.frame, 0)}{others} wait in a {first.loop.name} for what no block in flight does",
+        f"{kernel}: block {first.frame.place(0)}{others} wait in a {first.loop.name} for what no block in flight does",
         cause=f"a lock that is never released, or a wait for a block that has not started: {most} blocks at most are in flight, "
         "in the order of their numbers",
         fix="let blocks wait only for blocks with smaller numbers, or launch no more blocks than run at once",
         kernel=kernel,
         location=location(first.loop),
-        block=block_of(first.frame, 0),
+        block=first.frame.place(0),
     )

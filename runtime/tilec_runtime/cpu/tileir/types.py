@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from tilec_runtime.cpu.tileir.cursor import Cursor, damaged
 from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     Padding,
@@ -19,7 +18,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Type,
     Version,
 )
-from tilec_runtime.cpu.tileir.tables import Table
+from tilec_runtime.cpu.tileir.tables import Cursor, Table, damaged
 
 MAX_ELEMENTS = 1 << 24  # of a tile
 _TILE = 13

@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec_runtime.cpu.tileir import rules_memory, rules_numbers
-from tilec_runtime.cpu.tileir.constants import sizes
-from tilec_runtime.cpu.tileir.cursor import FIX, damaged
-from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar, Tile, Token, Type, Value
+from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar, Tile, Token, Type, Value, type_text
 from tilec_runtime.cpu.tileir.rules import INTS, Rule, tile, tiles
-from tilec_runtime.cpu.tileir.typenames import type_text
+from tilec_runtime.cpu.tileir.tables import FIX, damaged
+from tilec_runtime.cpu.tileir.values import sizes
 from tilec_runtime.errors import Location, TileIRError
 
 _SHOWN = 8  # types of a list in a message

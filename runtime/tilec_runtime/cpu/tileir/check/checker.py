@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.check.extents import Extents
-from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Place, Side
-from tilec_runtime.cpu.tileir.check.order import SyncLog, is_strong
-from tilec_runtime.cpu.tileir.check.promises import Promises
-from tilec_runtime.cpu.tileir.check.provenance import Provenance
-from tilec_runtime.cpu.tileir.check.shadow import Shadow, Touch, key, spans
-from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Place, Promises, Side
+from tilec_runtime.cpu.tileir.check.provenance import Extents, Provenance
+from tilec_runtime.cpu.tileir.check.shadow import Shadow, SyncLog, Touch, is_strong, key, spans
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Outside, coordinates
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Function, Op
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.observe import Access, AccessKind, Outside
 from tilec_runtime.cpu.tileir.values import Array
 
 _MOST_FINDINGS = 200  # of different places: a kernel with more is not read further
@@ -136,7 +132,7 @@ class Checker:
                 kind=FindingKind.OUT_OF_BOUNDS,
                 what=f"{verb} {where}{promised}",
                 location=outside.op.loc,
-                block=self._place(outside.frame, int(rows[0])),
+                block=outside.frame.place(int(rows[0])),
                 parameter=name,
                 index=index,
                 count=len(rows),
@@ -155,7 +151,7 @@ class Checker:
                 kind=FindingKind.BROKEN_PROMISE,
                 what=what,
                 location=op.loc,
-                block=self._place(frame, row),
+                block=frame.place(row),
                 parameter=parameter,
                 count=int(broken.sum()),
                 hint="the compiler relies on it: launch a variant that does not assume it, or give arguments for which it holds",
@@ -224,7 +220,7 @@ class Checker:
                 kind=FindingKind.OUT_OF_BOUNDS,
                 what=f"{verb} element [{_list(index)}] of {name}, {landed}: that is memory of {access.region.name}",
                 location=access.op.loc,
-                block=self._place(access.frame, int(where[0])),
+                block=access.frame.place(int(where[0])),
                 parameter=name,
                 index=index,
                 count=access.offsets.size if access.mask is None else int(access.mask.sum()),
@@ -246,7 +242,7 @@ class Checker:
                 kind=FindingKind.OUT_OF_BOUNDS,
                 what=f"{'reads' if access.kind is AccessKind.READ else 'writes'} {where}",
                 location=access.op.loc,
-                block=self._place(access.frame, int(first[0])),
+                block=access.frame.place(int(first[0])),
                 parameter=home.name,
                 index=index,
                 count=int(off.sum()),
@@ -273,7 +269,7 @@ class Checker:
                     kind=FindingKind.UNINITIALIZED,
                     what=f"reads {name}[{_list(index)}], which nothing has written",
                     location=access.op.loc,
-                    block=self._place(access.frame, touch.row(at)),
+                    block=access.frame.place(touch.row(at)),
                     parameter=name,
                     index=index,
                     count=len(blank),
@@ -320,9 +316,8 @@ class Checker:
         index = self._element(access.region, shadow, touch.cell(first))
         both_write = AccessKind.READ not in (access.kind, record.kind)
         kind = FindingKind.WRITE_RACE if both_write else FindingKind.READ_RACE
-        block = self._place(access.frame, touch.row(first))
-        numbers = np.asarray([int(owner[first]) - 1], np.int64)
-        other: Place = _triple(access.frame.launch.coordinates(numbers), 0)
+        block = access.frame.place(touch.row(first))
+        other: Place = coordinates(access.frame.launch.grid, int(owner[first]) - 1)
         verbs = (_VERBS[access.kind, is_strong(access)], _VERBS[record.kind, record.strong])
         self._add(
             (kind, *sorted((access.op.number, record.op.number)), name),
@@ -344,11 +339,8 @@ class Checker:
 
     def _in_blocks(self, kind: FindingKind, op: Op, frame: Frame, at: Array, what: str, hint: str = "") -> None:
         rows = np.flatnonzero(at)
-        block = self._place(frame, int(rows[0]))
+        block = frame.place(int(rows[0]))
         self._add((kind, op.number), Finding(kind=kind, what=what, location=op.loc, block=block, count=len(rows), hint=hint))
-
-    def _place(self, frame: Frame, row: int) -> Place:
-        return _triple(frame.launch.coordinates(frame.blocks), row)
 
     def _add(self, where: tuple[Any, ...], finding: Finding) -> None:
         """Keep the first finding of a place, and count the others."""
@@ -371,11 +363,6 @@ _VERBS: Mapping[tuple[AccessKind, bool], str] = {
     (AccessKind.ATOMIC, False): "updates",
     (AccessKind.ATOMIC, True): "updates (atomically)",
 }
-
-
-def _triple(coordinates: tuple[Array, Array, Array], row: int) -> Place:
-    x, y, z = coordinates
-    return int(x[row]), int(y[row]), int(z[row])
 
 
 def _list(index: tuple[int, ...]) -> str:

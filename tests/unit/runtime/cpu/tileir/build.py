@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Frame, Launch
+from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Undetermined
 from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Loc, Module, Op, Pointer, Scalar, Signature, Tile, Token, Type, Value
-from tilec_runtime.cpu.tileir.limits import Batch
 from tilec_runtime.cpu.tileir.memory import Memory
-from tilec_runtime.cpu.tileir.observe import Observer
 from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of, run_whole
-from tilec_runtime.cpu.tileir.undetermined import GARBAGE, Undetermined
 from tilec_runtime.cpu.tileir.values import STORAGE, Array
 
 FILE = "kernel.py"
@@ -173,13 +170,12 @@ def run_op(
     builder = Builder()
     builder.region((), lambda: fill(builder))
     where = launch(blocks, **more)
-    frame = Frame(where, np.arange(blocks), batch=Batch(launch=where, steps=1000))
+    frame = Frame(where, np.arange(blocks))
     for value, item in made:
         frame.set(value, item)
     with np.errstate(all="ignore"):
         BINDERS[name](ops[0], bodies)(frame)
-    assert frame.batch is not None
-    frame.batch.flush(frame.blocks)
+    frame.flush()
     return tuple(frame.get(result) for result in ops[0].results)
 
 
@@ -191,7 +187,7 @@ def bodies(block: Block) -> Callable[[Frame], tuple[Any, ...]]:
 def run_program(made: Program, arguments: Sequence[Array], blocks: int = 1, **more: Any) -> None:
     """Run a kernel on one batch, its parameters holding these arrays."""
     where = launch(blocks, **more)
-    frame = Frame(where, np.arange(blocks), batch=Batch(launch=where, steps=10_000))
+    frame = Frame(where, np.arange(blocks))
     for parameter, held in zip(made.function.body.args, arguments, strict=True):
         frame.set(parameter, held)
     with np.errstate(all="ignore"):

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 
 from tests.unit.runtime.cpu.tileir.build import Builder, module, program, tile
-from tilec_runtime.cpu.tileir.blocks import batches
-from tilec_runtime.cpu.tileir.estimate import duration, estimate
+from tilec_runtime.cpu.tileir.blocks import batches, duration
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.memory import Memory
@@ -78,13 +77,9 @@ def test_more_blocks_run_together_where_tiles_are_small() -> None:
     assert tiles(16).footprint.flight == 256
 
 
-def test_an_estimate_counts_blocks_elements_and_memory() -> None:
-    found = estimate(tiles(16, 64), (10, 20, 1), batch=8)
-    assert (found.blocks, found.batch, found.loops) == (200, 8, False)
-    assert found.elements == 200 * (1 + 1 + 2 * 1024)
-    assert found.memory == 8 * 4 * (1 + 1 + 2 * 1024)
-    assert str(found) == "200 blocks, about 4.1e+05 elements and 2 ms"
-    assert estimate(tiles(16, 64), (0, 1, 1)).elements == 0
+def test_a_footprint_counts_bytes_and_elements() -> None:
+    found = tiles(16, 64).footprint
+    assert (found.elements, found.total, found.loops) == (1 + 1 + 2 * 1024, 4 * (1 + 1 + 2 * 1024), False)
 
 
 def test_matrix_products_count_for_more_than_their_elements() -> None:
@@ -97,7 +92,7 @@ def test_matrix_products_count_for_more_than_their_elements() -> None:
         b.op("mmaf", {"lhs": factor, "rhs": turned, "acc": start}, square)
         b.ret()
 
-    assert estimate(program((), fill), (1, 1, 1)).elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
+    assert program((), fill).footprint.elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
 
 
 def test_times_are_told_in_fitting_units() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilec_runtime.cpu.tileir.constants import elements, scalar, sizes
 from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Scalar, Tile
-from tilec_runtime.cpu.tileir.values import STORAGE
+from tilec_runtime.cpu.tileir.values import STORAGE, elements, scalar, sizes
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.unit.runtime.cpu.tileir import tolerance
 from tests.unit.runtime.cpu.tileir.build import run_op, tile
 from tests.unit.runtime.cpu.tileir.samples import held_integers
-from tilec_runtime.cpu.tileir import tolerance
 from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.values import Array, storage
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tilec_runtime.cpu.tileir.ir import Padding, Pointer, Scalar
-from tilec_runtime.cpu.tileir.layout import LAYOUTS, layout
-from tilec_runtime.cpu.tileir.values import STORAGE
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, layout
 
 
 @pytest.mark.parametrize("element", Scalar, ids=str)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.runtime.cpu.tileir import tolerance
 from tests.unit.runtime.cpu.tileir.build import run_op, tile
 from tests.unit.runtime.cpu.tileir.samples import floats
-from tilec_runtime.cpu.tileir import tolerance
 from tilec_runtime.cpu.tileir.ir import Scalar, Signedness
 from tilec_runtime.cpu.tileir.values import Array, storage
 

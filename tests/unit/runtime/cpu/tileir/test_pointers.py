@@ -16,11 +16,9 @@ from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.execute import globals_in
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
-from tilec_runtime.cpu.tileir.layout import LAYOUTS
-from tilec_runtime.cpu.tileir.limits import Batch
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import BINDERS
-from tilec_runtime.cpu.tileir.values import STORAGE, Array
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.errors import FaultError
 
 BASE = 0x7000_0000_0010
@@ -282,11 +280,10 @@ def test_a_loaded_value_does_not_change_with_memory() -> None:
 def test_blocks_allocate_memory_of_their_own_until_they_are_done() -> None:
     memory = Memory()
     where = launch(4, memory)
-    batch = Batch(launch=where, steps=1)
     result = Value(0, tile(Pointer(Scalar.F32)))
     op = Op(name="alloca", results=(result,), operands={}, attributes={"count": 3, "alignment": 64}, regions=(), loc=None, number=7)
     step = BINDERS["alloca"](op, lambda block: lambda frame: ())
-    frame = Frame(where, np.arange(4), batch=batch)
+    frame = Frame(where, np.arange(4))
     step(frame)
     first = frame.get(result)
     assert (first % 64 == 0).all()
@@ -296,7 +293,7 @@ def test_blocks_allocate_memory_of_their_own_until_they_are_done() -> None:
     part = frame.narrow(np.array([2, 0]))
     step(part)
     assert load(memory, Scalar.F32, part.get(result)[:, None]).tolist() == [[2], [0]]
-    batch.flush(frame.blocks)
+    frame.flush()
     assert memory.regions == ()
     with pytest.raises(FaultError, match="no memory of the launch"):
         load(memory, Scalar.F32, first[:, None])

@@ -52,7 +52,7 @@ def test_tiles_are_freed_behind_their_last_use() -> None:
         def run(self, frame):
             yield from ()
             found = yield from run(frame)
-            held.append(set(frame.held()))
+            held.append(set(frame.values))
             return found
 
     texts: list[str] = []

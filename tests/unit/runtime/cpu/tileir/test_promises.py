@@ -9,10 +9,9 @@ import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I1, I32, Builder, module, run_op, tile
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
-from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
 from tilec_runtime.cpu.tileir.memory import Memory
-from tilec_runtime.cpu.tileir.observe import Access, Outside
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import FaultError

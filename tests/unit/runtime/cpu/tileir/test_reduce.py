@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.runtime.cpu.tileir import tolerance
 from tests.unit.runtime.cpu.tileir.build import Builder, run_op, tile
 from tests.unit.runtime.cpu.tileir.samples import held_integers, signed
-from tilec_runtime.cpu.tileir import tolerance
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
 from tilec_runtime.cpu.tileir.values import Array, storage

@@ -9,7 +9,6 @@ import pytest
 
 from tests.conftest import Golden
 from tests.unit.runtime.cpu.tileir.build import F32, I1, I32, TOKEN, Builder, module, tile
-from tilec_runtime.cpu.tileir.forms import FORMS
 from tilec_runtime.cpu.tileir.ir import (
     Attribute,
     Bounded,
@@ -35,11 +34,11 @@ from tilec_runtime.cpu.tileir.ir import (
     Tile,
     Type,
     Value,
+    type_text,
 )
 from tilec_runtime.cpu.tileir.ops import OPS
 from tilec_runtime.cpu.tileir.read import read_module
-from tilec_runtime.cpu.tileir.text import op_text, place_text, render
-from tilec_runtime.cpu.tileir.typenames import type_text
+from tilec_runtime.cpu.tileir.text import FORMS, op_text, place_text, render
 
 FOLDER = Path(__file__).parents[4]
 SAMPLE = FOLDER / "samples" / "tileir" / "scale.tilebc"

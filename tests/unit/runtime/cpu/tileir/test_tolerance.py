@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tilec_runtime.cpu.tileir import tolerance
+from tests.unit.runtime.cpu.tileir import tolerance
 from tilec_runtime.cpu.tileir.ir import Scalar
 
 PAGE = Path(__file__).parents[5] / "docs" / "cpu-numbers.md"

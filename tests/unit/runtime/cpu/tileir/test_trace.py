@@ -24,7 +24,7 @@ from tilec_runtime.cpu.tileir.ir import (
     Value,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.shown import short
+from tilec_runtime.cpu.tileir.trace import short
 from tilec_runtime.cpu.tileir.views import Tensor
 from tilec_runtime.errors import ArgumentError, FaultError, UsageError
 

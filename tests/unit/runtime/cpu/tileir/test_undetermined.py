@@ -10,7 +10,7 @@ import pytest
 from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.frame import Frame, Undetermined
 from tilec_runtime.cpu.tileir.ir import (
     AtomicMode,
     GatherScatterView,
@@ -23,10 +23,8 @@ from tilec_runtime.cpu.tileir.ir import (
     Scalar,
     TensorView,
 )
-from tilec_runtime.cpu.tileir.layout import LAYOUTS
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.undetermined import Undetermined
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import LAYOUTS, Array
 from tilec_runtime.cpu.tileir.views import Tensor
 
 NAN, BIG = np.nan, float(np.finfo(np.float32).max)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
+from tilec_runtime.cpu.tileir.frame import AccessKind
 from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     MemoryOrder,
@@ -26,10 +27,8 @@ from tilec_runtime.cpu.tileir.ir import (
     Type,
     View,
 )
-from tilec_runtime.cpu.tileir.layout import LAYOUTS
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.observe import AccessKind
-from tilec_runtime.cpu.tileir.values import STORAGE, Array
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor
 from tilec_runtime.errors import FaultError, TileIRError
 

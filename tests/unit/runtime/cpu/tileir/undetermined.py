@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.layout import Layout
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import Array, Layout
 
 
 def garbage(layout: Layout, shape: tuple[int, ...], turn: int = 0) -> Array:

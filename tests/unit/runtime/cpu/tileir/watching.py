@@ -6,11 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
 from tilec_runtime.cpu.tileir.ir import Op
-from tilec_runtime.cpu.tileir.layout import Layout
-from tilec_runtime.cpu.tileir.observe import Access, Outside
-from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.values import Array, Layout
 
 
 @dataclasses.dataclass

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
-from tilec_runtime.cpu.tileir.check.order import SyncLog
-from tilec_runtime.cpu.tileir.frame import Frame, Launch
+from tilec_runtime.cpu.tileir.check.shadow import SyncLog
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch, Outside
 from tilec_runtime.cpu.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.observe import Access, AccessKind, Outside
 
 READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
 RELAXED, ACQ_REL, ACQUIRE, RELEASE = MemoryOrder.RELAXED, MemoryOrder.ACQ_REL, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE
@@ -262,7 +261,7 @@ def test_relaxed_atomics_need_no_memory() -> None:
 
 
 def test_more_synchronisation_than_can_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.order._MOST_EVENTS", 3)
+    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_EVENTS", 3)
     scene = Scene()
     for block in range(4):
         scene.access(1, ATOMIC, [block], [[0]], name="flag", order=ACQ_REL)
@@ -319,7 +318,7 @@ def test_an_access_outside_says_which_element_of_what() -> None:
 
 
 def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.order._MOST_WORK", 0)
+    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_WORK", 0)
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
