@@ -12,7 +12,7 @@ from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Obse
 from tilec_runtime.cpu.tileir.ir import Block, Op
 from tilec_runtime.cpu.tileir.tiles import Plan, plan
 from tilec_runtime.cpu.tileir.values import Array, layout
-from tilec_runtime.cpu.tileir.views import Geometry, Tensor, refused, starts_of, view_type
+from tilec_runtime.cpu.tileir.views import Geometry, Tensor, starts_of, view_type
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -35,9 +35,6 @@ class ViewAccess:
         view = view_type(op)
         geometry = Geometry.of(view)
         promised = op.attributes.get("inbounds", ())
-        assert isinstance(promised, tuple)
-        if promised and len(promised) != len(geometry.tile):
-            raise refused(op, "its promises of bounds do not fit the view")
         return cls(
             kind=Kind.of(op, layout(view.tensor.element), kind),
             geometry=geometry,

@@ -15,7 +15,6 @@ from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Block, Op
 from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointee
 from tilec_runtime.cpu.tileir.values import Array, Rows, layout
-from tilec_runtime.cpu.tileir.views import refused
 
 _UFUNCS: dict[AtomicMode, Any] = {
     AtomicMode.AND: np.bitwise_and,
@@ -199,19 +198,9 @@ def _put(found: Array, part: Part, before: Array) -> None:
         found[part.mask] = before
 
 
-def _mode(op: Op) -> AtomicMode:
-    mode = op.attributes["mode"]
-    assert isinstance(mode, AtomicMode)
-    return mode
-
-
 def _rmw(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     pointers, value, mask, (result, token) = op.operand("pointers"), op.operand("value"), op.optional("mask"), op.results
-    kind, mode = (
-        Kind.of(op, layout(pointee(op, pointers)), AccessKind.ATOMIC),
-        _checked(op, _mode(op), layout(pointee(op, pointers)).element.is_float),
-    )
-
+    kind, mode = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC), op.attributes["mode"]
     garbage = garbage_of(op, kind.layout)
 
     def step(frame: Frame) -> None:
@@ -233,7 +222,7 @@ def _rmw(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 def _cas(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     pointers, compare, value, mask = op.operand("pointers"), op.operand("compare"), op.operand("value"), op.optional("mask")
     result, token = op.results
-    kind = Kind.of(op, layout(pointee(op, pointers)), AccessKind.ATOMIC)
+    kind = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC)
     bits = np.dtype(f"u{kind.layout.size}")
 
     def step(frame: Frame) -> None:
@@ -255,7 +244,7 @@ def _cas(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     access = ViewAccess.of(op, AccessKind.ATOMIC)
     kind, view, value, token = access.kind, op.operand("view"), op.operand("value"), op.results[0]
-    mode = _checked(op, _mode(op), kind.layout.element.is_float)
+    mode = op.attributes["mode"]
     combine = _combine(mode, kind.layout.raw)
 
     def step(frame: Frame) -> None:
@@ -290,15 +279,6 @@ def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array],
         unsigned = np.dtype(f"u{dtype.itemsize}")
         return lambda old, new: ufunc(old.view(unsigned), new.view(unsigned)).view(dtype)
     return lambda old, new: ufunc(old, new)
-
-
-def _checked(op: Op, mode: AtomicMode, is_float: bool) -> AtomicMode:
-    """The mode, if it fits the type of the elements."""
-    if mode is not AtomicMode.XCHG and is_float != (mode is AtomicMode.ADDF):
-        raise refused(
-            op, f"the mode {mode.name.lower()} does not fit elements that are {'floating point numbers' if is_float else 'integers'}"
-        )
-    return mode
 
 
 BINDERS: dict[str, Binder] = {"atomic_rmw_tko": _rmw, "atomic_cas_tko": _cas, "atomic_red_view_tko": _red}

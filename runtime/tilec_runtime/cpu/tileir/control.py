@@ -107,13 +107,11 @@ class Code:
         return left
 
 
-def branch(op: Op, then: Code, otherwise: Code, watch: bool = False) -> Control:
+def branch(op: Op, then: Code, otherwise: Code) -> Control:
     """An `if`."""
     condition, results = op.operand("condition"), op.results
 
     def control(frame: Frame) -> Passage:
-        if watch:
-            yield Pause(Moment.BEFORE, op, frame)
         held = frame.get(condition)
         if bool(held[0]) if held.shape[0] == 1 else bool(held.all()):
             leaves = yield from then.run(frame)
@@ -129,53 +127,26 @@ def branch(op: Op, then: Code, otherwise: Code, watch: bool = False) -> Control:
     return control
 
 
-def endless(op: Op, body: Code, arguments: tuple[Value, ...], waits: bool, watch: bool = False) -> Control:
-    """A `loop`: runs until its blocks break or return."""
+def loop(op: Op, body: Code, waits: bool) -> Control:
+    """A `loop`, which runs until its blocks break or return, or a `for`: each block makes as many passes as its own bounds say."""
     init, results = op.operands.get("init", ()), op.results
+    counts = op.name == "for"
+    arguments = op.regions[0].args
 
     def control(frame: Frame) -> Passage:
-        if watch:
-            yield Pause(Moment.BEFORE, op, frame)
         going = _Going(frame, tuple([frame.get(value) for value in init]))
+        counter = _Counter(op, frame) if counts else None
+        done = 0
         while True:
-            current = going.current
-            _count(op, current)
-            if waits and current.batch.turns:
-                yield Pause(Moment.WAIT, op, current)
-            for argument, held in zip(arguments, going.carried, strict=True):
-                current.set(argument, held)
-            leaves = yield from body.run(current)
-            if not going.follow(leaves):
+            if counter is not None and not counter.goes_on(done, going):
                 return _settle(frame, going.left, Exit.BREAK, results)
-
-    return control
-
-
-def counted(op: Op, body: Code, arguments: tuple[Value, ...], waits: bool, watch: bool = False) -> Control:
-    """A `for`: each block makes as many passes as its own bounds say. The counter never wraps: the range is one of plain integers."""
-    bounds = [op.operand(name) for name in ("lower", "upper", "step")]
-    init, results, unsigned = op.operands.get("init", ()), op.results, bool(op.attributes.get("unsigned_cmp"))
-    counter = arguments[0]
-
-    def control(frame: Frame) -> Passage:
-        if watch:
-            yield Pause(Moment.BEFORE, op, frame)
-        lower, upper, step = (frame.get(bound) for bound in bounds)
-        _check_step(op, frame, step, unsigned)
-        trips = _trips(lower, upper, step, unsigned)
-        going = _Going(frame, tuple([frame.get(value) for value in init]))
-        done, bound = 0, int(trips.min())
-        while True:
-            if done == bound:
-                if not going.finish(trips > done):
-                    return _settle(frame, going.left, Exit.BREAK, results)
-                bound = int(take(trips, going.rows).min() if going.rows is not None else trips.min())
             current = going.current
             _count(op, current)
             if waits and current.batch.turns:
                 yield Pause(Moment.WAIT, op, current)
-            current.set(counter, _counter(lower, step, done, going.rows))
-            for argument, held in zip(arguments[1:], going.carried, strict=True):
+            if counter is not None:
+                current.set(arguments[0], counter.at(done, going.rows))
+            for argument, held in zip(arguments[counts:], going.carried, strict=True):
                 current.set(argument, held)
             leaves = yield from body.run(current)
             if not going.follow(leaves):
@@ -183,6 +154,16 @@ def counted(op: Op, body: Code, arguments: tuple[Value, ...], waits: bool, watch
             done += 1
 
     return control
+
+
+def paused(op: Op, control: Control) -> Control:
+    """A control operation before which the run stops."""
+
+    def run(frame: Frame) -> Passage:
+        yield Pause(Moment.BEFORE, op, frame)
+        return (yield from control(frame))
+
+    return run
 
 
 def watched(op: Op, step: Step) -> Control:
@@ -323,10 +304,36 @@ def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]
     return (None if complete else rows), values
 
 
-def _trips(lower: Any, upper: Any, step: Any, unsigned: bool) -> Any:
-    """How many passes each block makes."""
-    low, high, by = (_integers(held, unsigned) for held in (lower, upper, step))
-    return np.where(low < high, (high - low + by - 1) // by, 0)
+class _Counter:
+    """The range of a `for`, one of plain integers: the counter never wraps."""
+
+    __slots__ = ("_bound", "_lower", "_step", "_trips")
+
+    def __init__(self, op: Op, frame: Frame) -> None:
+        unsigned = bool(op.attributes.get("unsigned_cmp"))
+        lower, upper, step = (frame.get(op.operand(name)) for name in ("lower", "upper", "step"))
+        bad = step == 0 if unsigned else step <= 0
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise fault(op, frame, row, f"the step of the loop is {int(step[row])}; it must be positive")
+        low, high, by = (_integers(held, unsigned) for held in (lower, upper, step))
+        self._trips = np.where(low < high, (high - low + by - 1) // by, 0)  # how many passes each block makes
+        self._bound = int(self._trips.min())
+        self._lower, self._step = lower, step
+
+    def goes_on(self, done: int, going: _Going) -> bool:
+        """Let the blocks go that made all their passes; False if nobody is left."""
+        if done < self._bound:
+            return True
+        if not going.finish(self._trips > done):
+            return False
+        self._bound = int(self._trips.min() if going.rows is None else take(self._trips, going.rows).min())
+        return True
+
+    def at(self, done: int, rows: Rows | None) -> Any:
+        """The counter of a pass. It fits its type as the range does, so that wrapping arithmetic gives it."""
+        lower, step = (self._lower, self._step) if rows is None else (take(self._lower, rows), take(self._step, rows))
+        return lower + step * np.array(done, np.int64).astype(lower.dtype)
 
 
 def _integers(held: Any, unsigned: bool) -> Any:
@@ -334,18 +341,3 @@ def _integers(held: Any, unsigned: bool) -> Any:
     if unsigned:
         held = held.view(held.dtype.str.replace("i", "u"))
     return held.astype(np.int64) if held.dtype.itemsize < 8 else held.astype(object)
-
-
-def _counter(lower: Any, step: Any, done: int, rows: Rows | None) -> Any:
-    """The counter of a pass. It fits its type as the range does, so that wrapping arithmetic gives it."""
-    if rows is not None:
-        lower, step = take(lower, rows), take(step, rows)
-    count = np.array(done, np.int64).astype(lower.dtype)
-    return lower + step * count
-
-
-def _check_step(op: Op, frame: Frame, step: Any, unsigned: bool) -> None:
-    bad = step == 0 if unsigned else step <= 0
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise fault(op, frame, row, f"the step of the loop is {int(step[row])}; it must be positive")

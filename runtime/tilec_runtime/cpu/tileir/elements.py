@@ -35,8 +35,6 @@ class Kind:
     def of(cls, op: Op, layout: Layout, kind: AccessKind) -> Kind:
         """Read from an operation's attributes."""
         order, scope = op.attributes.get("order", MemoryOrder.WEAK), op.attributes.get("scope")
-        assert isinstance(order, MemoryOrder)
-        assert scope is None or isinstance(scope, MemoryScope)
         return cls(op=op, layout=layout, kind=kind, order=order, scope=scope)
 
     @property

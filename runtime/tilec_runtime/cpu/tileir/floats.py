@@ -183,7 +183,7 @@ def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Arr
 
 def _compare(op: Op, _: Bodies) -> Step:
     kind = element(op.operand("lhs"))
-    function = comparison(op.attributes["predicate"], op.attributes["ordering"])  # type: ignore[arg-type]
+    function = comparison(op.attributes["predicate"], op.attributes["ordering"])
     if kind in _NATIVE:
         return compute(op, function, "lhs", "rhs")
     return compute(op, chunked(lambda x, y: function(widen(x, kind), widen(y, kind))), "lhs", "rhs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from tilec_runtime.cpu.tileir.ir import Block, Function, MemoryOrder, Op, Pointer, Tile, Value
+from tilec_runtime.cpu.tileir.ir import Function, MemoryOrder, Op, Pointer, Tile, Value
 
 _LEAVING = frozenset({"break", "continue", "return"})
 
@@ -18,19 +18,19 @@ def waiting_loops(function: Function) -> frozenset[Op]:
 def _waits(loop: Op) -> bool:
     """Whether a condition that decides who leaves or goes on comes from an atomic or ordered load of this loop's body."""
     body = loop.regions[0]
-    tainted = {result.index for op in _inside(body) if _observes(op) for result in op.results}
+    tainted = {result.index for op in body.walk() if _observes(op) for result in op.results}
     if not tainted:
         return False
     count = -1
     while count != len(tainted):
         count = len(tainted)
-        for op in _inside(body):
+        for op in body.walk():
             _spread(op, tainted)
         # What one pass gives to the next.
-        for op in _inside(body):
+        for op in body.walk():
             if op.name == "continue" and _reads(op, tainted):
                 tainted.update(argument.index for argument in body.args)
-    return any(op.name == "if" and _leaves(op) and op.operand("condition").index in tainted for op in _inside(body))
+    return any(op.name == "if" and _leaves(op) and op.operand("condition").index in tainted for op in body.walk())
 
 
 def _observes(op: Op) -> bool:
@@ -42,7 +42,7 @@ def _observes(op: Op) -> bool:
 
 def _spread(op: Op, tainted: set[int]) -> None:
     """Mark what an operation computes from marked values; one with regions is taken as a whole."""
-    if _reads(op, tainted) or any(_reads(inner, tainted) for region in op.regions for inner in _inside(region)):
+    if _reads(op, tainted) or any(_reads(inner, tainted) for region in op.regions for inner in region.walk()):
         tainted.update(result.index for result in op.results)
         for region in op.regions:
             tainted.update(argument.index for argument in region.args)
@@ -54,16 +54,7 @@ def _reads(op: Op, tainted: set[int]) -> bool:
 
 def _leaves(op: Op) -> bool:
     """Whether an `if` decides who leaves the loop or starts the next pass."""
-    return any(inner.name in _LEAVING for region in op.regions for inner in _inside(region))
-
-
-def _inside(block: Block) -> Iterator[Op]:
-    stack = list(reversed(block.ops))
-    while stack:
-        op = stack.pop()
-        yield op
-        for region in reversed(op.regions):
-            stack.extend(reversed(region.ops))
+    return any(inner.name in _LEAVING for region in op.regions for inner in region.walk())
 
 
 _SAME = {"reshape": "source", "broadcast": "source", "assume": "value"}

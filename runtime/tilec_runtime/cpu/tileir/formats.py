@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +22,7 @@ def chunked(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(*tiles: Array) -> Array:
         shape = np.broadcast_shapes(*[held.shape for held in tiles])
         rows = shape[0]
-        together = max(1, _ELEMENTS * rows // max(1, _size(shape)))
+        together = max(1, _ELEMENTS * rows // max(1, math.prod(shape)))
         if together >= rows:
             return function(*tiles)
         result: Array | None = None
@@ -35,13 +36,6 @@ def chunked(function: Callable[..., Array]) -> Callable[..., Array]:
         return result
 
     return run
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,7 +127,7 @@ def _unary(op: Op, _: Bodies) -> Step:
 
 def _compare(op: Op, _: Bodies) -> Step:
     kind = element(op.operand("lhs"))
-    ufunc = _PREDICATES[op.attributes["predicate"]]  # type: ignore[index]
+    ufunc = _PREDICATES[op.attributes["predicate"]]
     if op.attributes["signedness"] is Signedness.UNSIGNED:
         return compute(op, lambda x, y: ufunc(unsigned(x, kind), unsigned(y, kind)), "lhs", "rhs")
     if kind is Scalar.I1:

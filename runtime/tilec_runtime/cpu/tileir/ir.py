@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Version = tuple[int, int]
 
@@ -283,6 +283,15 @@ class Block:
     args: tuple[Value, ...]
     ops: tuple[Op, ...]
 
+    def walk(self) -> Iterator[Op]:
+        """Every operation in the order of the text, nested ones after the one that holds them."""
+        stack = list(reversed(self.ops))
+        while stack:
+            op = stack.pop()
+            yield op
+            for region in reversed(op.regions):
+                stack.extend(reversed(region.ops))
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Op:
@@ -301,7 +310,7 @@ class Op:
     name: str
     results: tuple[Value, ...]
     operands: Mapping[str, tuple[Value, ...]]
-    attributes: Mapping[str, Attribute]
+    attributes: Mapping[str, Any]  # of the types that `ops.OPS` names
     regions: tuple[Block, ...]
     loc: Loc | None
     number: int
@@ -330,12 +339,7 @@ class Function:
 
     def walk(self) -> Iterator[Op]:
         """Every operation in the order of the text, nested ones after the one that holds them."""
-        stack = list(reversed(self.body.ops))
-        while stack:
-            op = stack.pop()
-            yield op
-            for region in reversed(op.regions):
-                stack.extend(reversed(region.ops))
+        return self.body.walk()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,16 +10,15 @@ import numpy as np
 from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.steps import tile
 from tilec_runtime.cpu.tileir.values import Array, Layout, layout
-from tilec_runtime.cpu.tileir.views import refused
 
 
-def pointee(op: Op, value: Value) -> Scalar:
+def pointee(value: Value) -> Scalar:
     """What a tile of pointers points to."""
-    kind = value.type
-    if not isinstance(kind, Tile) or not isinstance(kind.element, Pointer):
-        raise refused(op, "its operand is no tile of pointers")
-    return kind.element.pointee
+    pointer = tile(value).element
+    assert isinstance(pointer, Pointer)
+    return pointer.pointee
 
 
 def pointed(kind: Kind, frame: Frame, addresses: Array, mask: Array | None) -> Elements:
@@ -31,9 +30,7 @@ def pointed(kind: Kind, frame: Frame, addresses: Array, mask: Array | None) -> E
 
 def garbage_of(op: Op, form: Layout) -> Garbage:
     """What an operation on pointers gives for elements that its mask leaves out."""
-    kind = op.results[0].type
-    assert isinstance(kind, Tile)
-    return Garbage(op=op, layout=form, shape=kind.shape)
+    return Garbage(op=op, layout=form, shape=tile(op.results[0]).shape)
 
 
 def first_address(elements: Elements) -> int:
@@ -44,7 +41,7 @@ def first_address(elements: Elements) -> int:
 
 def _offset(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     pointer, offset, result = op.operand("pointer"), op.operand("offset"), op.results[0]
-    element = layout(pointee(op, pointer))
+    element = layout(pointee(pointer))
 
     def step(frame: Frame) -> None:
         base, number = frame.get(pointer), frame.get(offset).astype(np.int64)
@@ -77,15 +74,12 @@ def _pass(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 def _get_global(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     result, name = op.results[0], op.attributes["name"]
-    assert isinstance(name, str)
     return lambda frame: frame.set(result, np.array([frame.launch.globals[name]], np.int64))
 
 
 def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     result, count, alignment = op.results[0], op.attributes["count"], op.attributes["alignment"]
-    assert isinstance(count, int)
-    assert isinstance(alignment, int)
-    element = layout(pointee(op, result))
+    element = layout(pointee(result))
     size = -(-count // 2) if element.packed else count * element.size
     aligned = max(alignment, 16)
     apart = -(-size // aligned) * aligned + aligned
@@ -107,7 +101,7 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     source, mask, padding = op.operand("source"), op.optional("mask"), op.optional("padding")
-    kind = Kind.of(op, layout(pointee(op, source)), AccessKind.READ)
+    kind = Kind.of(op, layout(pointee(source)), AccessKind.READ)
     result, token = op.results
     garbage = garbage_of(op, kind.layout)
 
@@ -126,7 +120,7 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     destination, value, mask, token = op.operand("destination"), op.operand("value"), op.optional("mask"), op.results[0]
-    kind = Kind.of(op, layout(pointee(op, destination)), AccessKind.WRITE)
+    kind = Kind.of(op, layout(pointee(destination)), AccessKind.WRITE)
 
     def step(frame: Frame) -> None:
         held: Any = frame.get(mask) if mask is not None else None

@@ -20,8 +20,7 @@ from tilec_runtime.cpu.tileir import (
     views,
 )
 from tilec_runtime.cpu.tileir.blocks import Footprint, footprint
-from tilec_runtime.cpu.tileir.control import Code, Control, Exit, branch, counted, endless, finish, watched
-from tilec_runtime.cpu.tileir.faults import location
+from tilec_runtime.cpu.tileir.control import Code, Control, Exit, branch, finish, loop, paused, watched
 from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
@@ -30,7 +29,6 @@ from tilec_runtime.errors import TileIRError
 
 _OWNERS = (access, atomics, convert, floats, functions, integer, mma, pointers, promises, reduce, shape, views)
 BINDERS: Mapping[str, Binder] = {name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()}
-CONTROL = frozenset({"if", "for", "loop", "yield", "continue", "break", "return"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -68,19 +66,17 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     """Make a kernel ready to run. `entry` may be empty where the module has one.
 
     Raises:
-        TileIRError: there is no such entry, or it has an operation that is not known or stands where it cannot be.
+        TileIRError: there is no such entry.
     """
     function = _entry(module, entry)
     waits = waiting_loops(function)
-    code = _Coder(waits, _index_values(function), watch).code(function.body, {Exit.RETURN: 0}, Exit.RETURN)
+    code = _Coder(waits, _index_values(function), watch).code(function.body)
     return Program(module=module, function=function, code=code, footprint=footprint(function), waits=waits, watched=watch)
 
 
 def body_of(block: Block) -> Body:
     """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
-    last = block.ops[-1] if block.ops else None
-    count = len(last.operands.get("values", ())) if last is not None and last.name == "yield" else 0
-    code = _Coder(frozenset(), frozenset(), False).code(block, {Exit.YIELD: count}, Exit.YIELD)
+    code = _Coder(frozenset(), frozenset(), False).code(block)
     return lambda frame: finish(code, frame)
 
 
@@ -103,20 +99,17 @@ class _Coder:
         self._kept = kept
         self._watch = watch
 
-    def code(self, block: Block, exits: Mapping[Exit, int], implied: Exit) -> Code:
-        """Code of a block. `exits` says how it may end and how many values each way gives; without a last word it is `implied`."""
+    def code(self, block: Block) -> Code:
+        """Code of a block."""
         parts: list[tuple[tuple[Step, ...], Control | None]] = []
         steps: list[Step] = []
         ops: dict[Step, Op] = {}
         dead = {} if self._watch else _last_uses(block)
-        for place, op in enumerate(block.ops):
-            if op.name in _EXITS:
-                given = op.operands.get("values", ())
-                way = _checked_exit(op, exits, len(given), last=place == len(block.ops) - 1)
-                return Code([*parts, (tuple(steps), None)], way, given, ops)
-            control = self._control(op, exits)
+        *body, last = block.ops
+        for place, op in enumerate(body):
+            control = self._control(op)
             if control is None:
-                step = _bound(op)(op, body_of)
+                step = BINDERS[op.name](op, body_of)
                 ops[step] = op
                 if self._watch:
                     control = watched(op, step)
@@ -125,53 +118,19 @@ class _Coder:
             if control is not None:
                 parts.append((tuple(steps), control))
                 steps = []
-            if dead.get(place):
+            if place in dead:
                 steps.append(_forgetting(dead[place], self._kept))
-        if exits[implied]:
-            raise TileIRError(f"a block of Tile IR ends without the {exits[implied]} values that it has to give", cause="damaged Tile IR")
-        return Code([*parts, (tuple(steps), None)], implied, (), ops)
+        return Code([*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops)
 
-    def _control(self, op: Op, exits: Mapping[Exit, int]) -> Control | None:
+    def _control(self, op: Op) -> Control | None:
         """What runs an operation of control flow; None for any other."""
-        results = len(op.results)
         if op.name == "if":
-            inner = {**exits, Exit.YIELD: results}
-            then, otherwise = (self.code(region, inner, Exit.YIELD) for region in op.regions)
-            return branch(op, then, otherwise, self._watch)
-        if op.name not in ("loop", "for"):
+            control = branch(op, *[self.code(region) for region in op.regions])
+        elif op.name in ("loop", "for"):
+            control = loop(op, self.code(op.regions[0]), op in self._waits)
+        else:
             return None
-        count, arguments = len(op.operands.get("init", ())), op.regions[0].args
-        extra = 1 if op.name == "for" else 0
-        if len(arguments) != count + extra or (extra and results != count):
-            raise _misplaced(op, "has other numbers of values to start with, of arguments and of results")
-        inner = {Exit.CONTINUE: count, Exit.BREAK: results, Exit.RETURN: 0}
-        body = self.code(op.regions[0], inner, Exit.CONTINUE)
-        return (counted if extra else endless)(op, body, arguments, op in self._waits, self._watch)
-
-
-_EXITS = {"yield": Exit.YIELD, "continue": Exit.CONTINUE, "break": Exit.BREAK, "return": Exit.RETURN}
-
-
-def _checked_exit(op: Op, exits: Mapping[Exit, int], given: int, last: bool) -> Exit:
-    way = _EXITS[op.name]
-    if way not in exits:
-        raise _misplaced(op, "stands where it has nothing to end")
-    if not last:
-        raise _misplaced(op, "is not the last operation of its block")
-    if given != exits[way]:
-        raise _misplaced(op, f"gives {given} values where {exits[way]} are expected")
-    return way
-
-
-def _bound(op: Op) -> Binder:
-    binder = BINDERS.get(op.name)
-    if binder is None:
-        raise TileIRError(f"the operation {op.name} is not known on the cpu device", location=location(op))
-    return binder
-
-
-def _misplaced(op: Op, what: str) -> TileIRError:
-    return TileIRError(f"{op.name} {what}", cause="damaged Tile IR", location=location(op))
+        return paused(op, control) if self._watch else control
 
 
 def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
@@ -206,15 +165,8 @@ def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
 
 def _uses(op: Op) -> set[int]:
     """Numbers of the values that an operation and its regions read."""
-    found: set[int] = set()
-    stack = [op]
-    while stack:
-        current = stack.pop()
-        for values in current.operands.values():
-            found.update(value.index for value in values)
-        for region in current.regions:
-            stack.extend(region.ops)
-    return found
+    nested = [inner for region in op.regions for inner in region.walk()]
+    return {value.index for one in (op, *nested) for values in one.operands.values() for value in values}
 
 
 def run_whole(program: Program, frame: Frame) -> None:

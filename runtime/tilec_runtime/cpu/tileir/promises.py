@@ -10,7 +10,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.faults import fault, location
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
-from tilec_runtime.cpu.tileir.ir import Attribute, Block, Bounded, DivBy, Op, Pointer, SameElements, Scalar, Tile, Type, Value
+from tilec_runtime.cpu.tileir.ir import Block, Bounded, DivBy, Op, Pointer, SameElements, Scalar, Tile, Type, Value
 from tilec_runtime.cpu.tileir.values import Array, storage
 from tilec_runtime.errors import TileIRError
 
@@ -53,10 +53,9 @@ def _assume(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _check(predicate: Attribute, kind: Type) -> _Check:
+def _check(predicate: Any, kind: Type) -> _Check:
     """What finds the rows that break a promise."""
     if not isinstance(kind, Tile):
-        assert isinstance(predicate, DivBy)
         return lambda held: np.asarray(held.base % predicate.divisor != 0)
     step = storage_step(kind)
     match predicate:

@@ -74,9 +74,7 @@ def _told(op: Op, step: Step) -> Step:
 
 
 def _axis(op: Op) -> int:
-    dim = op.attributes["dim"]
-    assert isinstance(dim, int)
-    return dim + 1  # the first axis counts blocks
+    return int(op.attributes["dim"]) + 1  # the first axis counts blocks
 
 
 def _known(op: Op) -> Op | None:

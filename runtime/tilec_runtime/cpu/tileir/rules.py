@@ -122,7 +122,6 @@ def rounding(allowed: Iterable[Rounding], ref: str = ">result", f32: Iterable[Ro
         element = tile(op, ref).element
         if mode in usual or (mode in more and element is Scalar.F32):
             return ""
-        assert isinstance(mode, Rounding)
         return f"rounding {mode.name.lower()} is not for {type_text(element)}"
 
     return rule
@@ -132,13 +131,6 @@ def flush(op: Op) -> str:
     """Only f32 is flushed to zero."""
     element = tile(op, ">result").element
     return f"flush_to_zero is not for {type_text(element)}" if op.attributes["flush_to_zero"] and element is not Scalar.F32 else ""
-
-
-def number(op: Op, name: str) -> int:
-    """An attribute that is stored as an integer."""
-    found = op.attributes[name]
-    assert isinstance(found, int)
-    return found
 
 
 def size(kind: Tile) -> int:

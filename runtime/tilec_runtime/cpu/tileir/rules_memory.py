@@ -32,7 +32,6 @@ from tilec_runtime.cpu.tileir.rules import (
     Elements,
     Rule,
     equal,
-    number,
     shapes,
     tile,
     tiles,
@@ -65,7 +64,6 @@ def _orders(*allowed: MemoryOrder, weak: bool = True, system: bool = True) -> Ru
 
     def rule(op: Op) -> str:
         order, scope = op.attributes["order"], op.attributes.get("scope")
-        assert isinstance(order, MemoryOrder)
         name = order.name.lower()
         if order not in allowed and not (weak and order is MemoryOrder.WEAK):
             return f"it cannot be {name}"
@@ -78,7 +76,6 @@ def _orders(*allowed: MemoryOrder, weak: bool = True, system: bool = True) -> Ru
 
 def _atomic(op: Op) -> str:
     mode, kind = op.attributes["mode"], tile(op, "value")
-    assert isinstance(mode, AtomicMode)
     match mode:
         case AtomicMode.ADDF:
             allowed: Elements = _SUMMED
@@ -102,7 +99,6 @@ def _view(op: Op) -> str:
     if moved != Tile(view.tensor.element, view.tile):
         return f"{type_text(moved)} does not belong to {type_text(view)}"
     promised = op.attributes.get("inbounds", ())
-    assert isinstance(promised, tuple)
     if promised and len(promised) != len(index):
         return f"inbounds has {len(promised)} entries for {len(index)} dimensions"
     return _index(view, [value.type for value in index])
@@ -186,7 +182,6 @@ def _divisible(kind: Type, predicate: DivBy) -> str:
 
 def _printed(op: Op) -> str:
     text, given = op.attributes["text"], op.operands["args"]
-    assert isinstance(text, str)
     conversions = CONVERSION.findall(text)
     if "%" in conversions:
         return "its text has a % that begins no conversion"
@@ -197,7 +192,7 @@ def _printed(op: Op) -> str:
 
 
 def _alloca(op: Op) -> str:
-    alignment, pointer = number(op, "alignment"), tile(op, ">result").element
+    alignment, pointer = op.attributes["alignment"], tile(op, ">result").element
     assert isinstance(pointer, Pointer)
     least = -(-pointer.pointee.bits // 8)
     sound = least <= alignment <= _MAX_ALIGNMENT and not alignment & (alignment - 1)

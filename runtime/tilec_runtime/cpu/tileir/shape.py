@@ -17,9 +17,7 @@ Bodies = Callable[[Block], "Body"]
 
 def _constant(op: Op, _: Bodies) -> Step:
     result = op.results[0]
-    data = op.attributes["value"]
-    assert isinstance(data, bytes)
-    held = elements(tile(result), data)[None]
+    held = elements(tile(result), op.attributes["value"])[None]
     return lambda frame: frame.set(result, held)
 
 
@@ -43,15 +41,12 @@ def _reshape(op: Op, _: Bodies) -> Step:
 
 
 def _permute(op: Op, _: Bodies) -> Step:
-    order = op.attributes["permutation"]
-    assert isinstance(order, tuple)
-    axes = (0, *[axis + 1 for axis in order if isinstance(axis, int)])
+    axes = (0, *[axis + 1 for axis in op.attributes["permutation"]])
     return compute(op, lambda x: x.transpose(axes), "source")
 
 
 def _cat(op: Op, _: Bodies) -> Step:
     axis = op.attributes["dim"]
-    assert isinstance(axis, int)
 
     def cat(x: Array, y: Array) -> Array:
         size = max(x.shape[0], y.shape[0])

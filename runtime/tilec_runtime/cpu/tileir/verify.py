@@ -142,7 +142,6 @@ def _moves(op: Op) -> str:
 
 def _global(op: Op, place: _Place, variables: Mapping[str, Global]) -> None:
     name = op.attributes["name"]
-    assert isinstance(name, str)
     found = variables.get(name)
     if found is None:
         raise _misfit(op, place, f"there is no global {name}")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
-from tilec_runtime.cpu.tileir.ir import Block, GatherScatterView, Op, PartitionView, StridedView, TensorView, Tile, Type, Value, View
+from tilec_runtime.cpu.tileir.ir import Block, GatherScatterView, Op, PartitionView, StridedView, TensorView, Value, View
+from tilec_runtime.cpu.tileir.steps import element
 from tilec_runtime.cpu.tileir.values import Array, Held, Rows, storage
-from tilec_runtime.errors import TileIRError
 
 # An index further out than this is outside every tensor; so limited, no place overflows 64 bits.
 _FAR = 1 << 40
@@ -78,23 +76,13 @@ class Geometry:
 def view_type(op: Op, name: str = "view") -> View:
     """The type of an operand that is a view with tiles."""
     kind = op.operand(name).type
-    if not isinstance(kind, PartitionView | StridedView | GatherScatterView):
-        raise refused(op, f"its operand {name!r} is no view with tiles")
+    assert isinstance(kind, PartitionView | StridedView | GatherScatterView)
     return kind
-
-
-def refused(op: Op, why: str) -> TileIRError:
-    """The error for an operation whose types or attributes do not go together."""
-    return TileIRError(
-        f"{op.name}: {why}", cause="the Tile IR is damaged, or of a newer kind than this version of tilec knows", location=location(op)
-    )
 
 
 def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
     """A function that gives for each dimension of the tile the first element along it, shape (blocks or 1,); sparse, all of them."""
     index, steps = op.operands["index"], geometry.steps
-    if len(index) != len(geometry.tile):
-        raise refused(op, f"it has {len(index)} indices for tiles of {len(geometry.tile)} dimensions")
 
     def starts(frame: Frame) -> list[Array]:
         return [_start(frame.get(value), step) for value, step in zip(index, steps, strict=True)]
@@ -121,10 +109,9 @@ def _joined(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
 
 def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     kind, result, base = op.results[0].type, op.results[0], op.operand("base")
-    if not isinstance(kind, TensorView):
-        raise refused(op, "its result is no view of a tensor")
-    shape = _numbers(op, kind.shape, op.operands.get("shape", ()))
-    strides = _numbers(op, kind.strides, op.operands.get("strides", ()))
+    assert isinstance(kind, TensorView)
+    shape = _numbers(kind.shape, op.operands.get("shape", ()))
+    strides = _numbers(kind.strides, op.operands.get("strides", ()))
 
     def step(frame: Frame) -> None:
         pointer = frame.get(base)
@@ -133,11 +120,9 @@ def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     return step
 
 
-def _numbers(op: Op, fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
+def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
     """A function that gives the extents or strides of a tensor, (blocks or 1, rank): those of the type, and values for the others."""
     free = [place for place, number in enumerate(fixed) if number is None]
-    if len(free) != len(dynamic):
-        raise refused(op, f"it has {len(dynamic)} values for {len(free)} dynamic extents or strides")
     known = np.array([[0 if number is None else number for number in fixed]], np.int64)
     if not free:
         return lambda _frame: known
@@ -168,22 +153,19 @@ def _make_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 def _get_tensor_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     kind = op.operand("source").type
-    if not isinstance(kind, TensorView) or len(op.results) != len(kind.shape):
-        raise refused(op, "its results do not fit its operand")
+    assert isinstance(kind, TensorView)
     return _extents(op, tuple(range(len(kind.shape))), (1,) * len(kind.shape))
 
 
 def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     geometry = Geometry.of(view_type(op, "source"))
-    if len(op.results) != len(geometry.tile):
-        raise refused(op, "its results do not fit its operand")
     return _extents(op, geometry.dims, geometry.steps)
 
 
 def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
     """Extents of a tensor, divided by `steps` and rounded up."""
     source = op.operand("source")
-    results = [(result, _integer(op, result.type)) for result in op.results]
+    results = [(result, storage(element(result))) for result in op.results]
 
     def step(frame: Frame) -> None:
         extents = np.maximum(frame.get(source).extents, 0)
@@ -192,12 +174,6 @@ def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
             frame.set(result, (-(-found // by) if by != 1 else found).astype(dtype))
 
     return step
-
-
-def _integer(op: Op, kind: Type) -> np.dtype[Any]:
-    if not isinstance(kind, Tile) or kind.shape:
-        raise refused(op, "its results are no scalars")
-    return storage(kind.element)
 
 
 BINDERS: dict[str, Binder] = {

@@ -18,7 +18,7 @@ from tilec_runtime.cpu.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Pa
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Tensor
-from tilec_runtime.errors import FaultError, TileIRError
+from tilec_runtime.errors import FaultError
 
 BASE = 0x7000_0000_0000
 INTEGERS = (Scalar.I32, Scalar.I64)
@@ -222,10 +222,3 @@ def test_an_update_outside_all_memory() -> None:
     rmw(AtomicMode.ADD, Scalar.I32, memory, addresses, np.ones((1, 1), np.int32), None, observer=watcher)
     assert data.tolist() == [0, 0, 0, 1]
     assert len(watcher.outsides) == 1
-
-
-def test_a_mode_that_does_not_fit_its_type() -> None:
-    with pytest.raises(TileIRError, match="atomic_rmw_tko: the mode addf does not fit elements that are integers"):
-        rmw(AtomicMode.ADDF, Scalar.I32, Memory(), np.array([[0]]), np.ones((1, 1), np.int32), None)
-    with pytest.raises(TileIRError, match="the mode umax does not fit elements that are floating point numbers"):
-        rmw(AtomicMode.UMAX, Scalar.F32, Memory(), np.array([[0]]), np.ones((1, 1), np.float32), None)

@@ -154,7 +154,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
         return step
 
     monkeypatch.setitem(programs.BINDERS, "iota", bind)
-    return prepare(module((), lambda b: b.op("iota", {}, tile(Scalar.I32, 4), line=8)))
+    return prepare(module((), lambda b: (b.op("iota", {}, tile(Scalar.I32, 4), line=8), b.ret())))
 
 
 def test_a_bug_of_the_interpreter_names_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:

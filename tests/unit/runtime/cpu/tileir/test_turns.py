@@ -147,6 +147,7 @@ def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
             def body() -> None:
                 seen, _ = b.op("load_ptr_tko", {"source": pointer}, [I32, TOKEN], {"order": order, "scope": MemoryScope.DEVICE})
                 either(b, compare(b, seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
+                b.op("continue")
 
             b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
             b.ret()
