@@ -6,7 +6,7 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.ir import Function, Global, Loc, Module, Scalar, Signature, Tile, Value, Version
 from tilec_runtime.cpu.tileir.read_ops import Attributes, OpReader
-from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Locs, Strings, Table, damaged
+from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Items, Locs, Strings, Table, damaged, string
 from tilec_runtime.cpu.tileir.types import Types
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.cpu.tileir.verify import verify
@@ -46,9 +46,9 @@ def decode(data: bytes) -> Module:
     """Read a whole bytecode file without looking at what the operations mean."""
     version = read_version(data)
     sections = _sections(Cursor(data, "file", len(MAGIC) + 4))
-    strings = Strings(_table(sections, _STRING, 4))
+    strings = Items(_table(sections, _STRING, 4), string)
     types = Types(_table(sections, _TYPE, 4), version)
-    constants = Constants(_table(sections, _CONSTANT, 8))
+    constants = Items(_table(sections, _CONSTANT, 8), lambda item: item.take(item.size()))
     attributes = Attributes(strings, types, constants)
     debug = _Debug(sections.get(_DEBUG), strings)
     functions = _functions(sections.get(_FUNCTION), version, strings, types, attributes, debug)

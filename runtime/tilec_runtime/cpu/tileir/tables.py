@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -161,35 +163,40 @@ class Table:
         return self._data.part(int(self._offsets[number]), int(self._offsets[number + 1]))
 
 
-class Strings:
-    """The string table."""
+Item = TypeVar("Item")
 
-    def __init__(self, table: Table) -> None:
+
+class Items(Generic[Item]):
+    """Items of a table by number, each decoded once, when it is first asked for. Decoding one may ask for others."""
+
+    def __init__(self, table: Table, decode: Callable[[Cursor], Item], what: str = "items", deepest: int = 0) -> None:
         self._table = table
-        self._known: dict[int, str] = {}
+        self._decode = decode
+        self._what = what
+        self._deepest = deepest
+        self._depth = 0
+        self._known: dict[int, Item] = {}
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number: int) -> Item:
         if number not in self._known:
-            item = self._table[number]
-            try:
-                self._known[number] = item.take(item.rest()).decode("utf-8")
-            except UnicodeDecodeError as exc:
-                raise item.fail("a string is not UTF-8") from exc
+            if self._depth > self._deepest:
+                raise damaged(f"{self._what} are nested too deeply")
+            self._depth += 1
+            self._known[number] = self._decode(self._table[number])
+            self._depth -= 1
         return self._known[number]
 
 
-class Constants:
-    """The constant table: bytes of tiles. Whoever asks for the same gets the same object."""
+Strings: TypeAlias = Items[str]
+Constants: TypeAlias = Items[bytes]
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self._known: dict[int, bytes] = {}
 
-    def __getitem__(self, number: int) -> bytes:
-        if number not in self._known:
-            item = self._table[number]
-            self._known[number] = item.take(item.size())
-        return self._known[number]
+def string(item: Cursor) -> str:
+    """An item of the string table."""
+    try:
+        return item.take(item.rest()).decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise item.fail("a string is not UTF-8") from exc
 
 
 class Locs:
@@ -198,19 +205,12 @@ class Locs:
     def __init__(self, table: Table, strings: Strings) -> None:
         self._table = table
         self._strings = strings
-        self._known: dict[int, Loc | None] = {0: None}
+        self._items = Items(table, self._read, "debug locations", _MAX_DEPTH)
 
     def __getitem__(self, number: int) -> Loc | None:
-        return self._get(number, 0)
+        return self._items[number - 1] if number else None
 
-    def _get(self, number: int, depth: int) -> Loc | None:
-        if number not in self._known:
-            if depth > _MAX_DEPTH:
-                raise damaged("debug locations are nested too deeply")
-            self._known[number] = self._read(self._table[number - 1], depth)
-        return self._known[number]
-
-    def _read(self, item: Cursor, depth: int) -> Loc | None:
+    def _read(self, item: Cursor) -> Loc | None:
         tag = item.byte()
         if tag == _LOC:
             item.varint()  # the scope: its file is the one that the location names
@@ -218,7 +218,7 @@ class Locs:
             # Of Python sources columns are counted from 0, of C++ sources from 1.
             return Loc(file, line, column if file.endswith(".py") else max(column - 1, 0))
         if tag == _CALL_SITE:
-            return _inlined(item, self._get(item.varint(), depth + 1), self._get(item.varint(), depth + 1))
+            return _inlined(item, self[item.varint()], self[item.varint()])
         if tag == _SUBPROGRAM:
             unit = item.varint()
             return Loc(self._file(unit), item.varint(), 0)

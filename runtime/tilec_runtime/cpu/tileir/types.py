@@ -17,11 +17,12 @@ from tilec_runtime.cpu.tileir.ir import (
     Token,
     Type,
     Version,
+    View,
 )
-from tilec_runtime.cpu.tileir.tables import Cursor, Table, damaged
+from tilec_runtime.cpu.tileir.tables import Cursor, Items, Table, damaged
 
 MAX_ELEMENTS = 1 << 24  # of a tile
-_TILE = 13
+_TILE, _PARTITION, _GATHER_SCATTER, _STRIDED = 13, 15, 20, 21
 _DYNAMIC = -(2**63)
 _MAX_RANK = 30  # one less than what every NumPy has, for the axis of the blocks
 _MAX_DEPTH = 8  # of types in types: a view of a tensor in a signature is 3 deep
@@ -52,10 +53,10 @@ class Types:
     def __init__(self, table: Table, version: Version) -> None:
         self._table = table
         self._version = version
-        self._known: dict[int, Type] = {}
+        self._items = Items(table, self._read, "types", _MAX_DEPTH)
 
     def __getitem__(self, number: int) -> Type:
-        return self._get(number, 0)
+        return self._items[number]
 
     def too_large(self) -> tuple[int, ...]:
         """Extents of the first tile with more elements than a tile may have; empty where none has."""
@@ -77,43 +78,29 @@ class Types:
 
     def value(self, number: int) -> Type:
         """A type that a value may have: a tile, a view or a token."""
-        return self._value(number, 0)
-
-    def _value(self, number: int, depth: int) -> Type:
-        found = self._get(number, depth)
+        found = self[number]
         if isinstance(found, Scalar | Pointer | Signature):
             raise damaged(f"type {number} is no tile, view or token")
         return found
 
-    def _get(self, number: int, depth: int) -> Type:
-        if number not in self._known:
-            if depth > _MAX_DEPTH:
-                raise damaged("types are nested too deeply")
-            self._known[number] = self._read(self._table[number], depth + 1)
-        return self._known[number]
-
-    def _read(self, item: Cursor, depth: int) -> Type:
+    def _read(self, item: Cursor) -> Type:
         tag = item.varint()
         match tag:
             case _ if tag in SCALARS:
                 return self._scalar(item, tag)
             case 12:
-                return self._pointer(item, depth)
+                return self._pointer(item)
             case _ if tag == _TILE:
-                return self._tile(item, depth)
+                return self._tile(item)
             case 14:
-                return self._tensor(item, depth)
-            case 15:
-                return self._partition(item, depth)
+                return self._tensor(item)
             case 16:
-                params = tuple(self._value(item.varint(), depth) for _ in range(item.count()))
-                return Signature(params, tuple(self._value(item.varint(), depth) for _ in range(item.count())))
+                params = tuple(self.value(item.varint()) for _ in range(item.count()))
+                return Signature(params, tuple(self.value(item.varint()) for _ in range(item.count())))
             case 17:
                 return Token()
-            case 20:
-                return self._gather_scatter(item, depth)
-            case 21:
-                return self._strided(item, depth)
+            case 15 | 20 | 21:
+                return self._view(item, tag)
         raise item.fail(f"type number {tag} is not known to this version of tilec")
 
     def _scalar(self, item: Cursor, tag: int) -> Scalar:
@@ -128,8 +115,8 @@ class Types:
             raise item.fail(f"flags {flags:#x} of a type are not known to this version of tilec")
         return flags
 
-    def _element(self, item: Cursor, depth: int) -> Scalar:
-        found = self._get(item.varint(), depth)
+    def _element(self, item: Cursor) -> Scalar:
+        found = self[item.varint()]
         if not isinstance(found, Scalar) or found is Scalar.I4:
             raise item.fail("an element type that memory can hold is expected here")
         return found
@@ -142,26 +129,26 @@ class Types:
             raise item.fail(f"pointer attribute {mark} is not known to this version of tilec")
         return mark
 
-    def _pointer(self, item: Cursor, depth: int) -> Pointer:
+    def _pointer(self, item: Cursor) -> Pointer:
         flags = self._flags(item, (13, 4))
-        return Pointer(self._element(item, depth), self._mark(item, flags))
+        return Pointer(self._element(item), self._mark(item, flags))
 
-    def _tile(self, item: Cursor, depth: int) -> Tile:
-        element = self._get(item.varint(), depth)
+    def _tile(self, item: Cursor) -> Tile:
+        element = self[item.varint()]
         if not isinstance(element, Scalar | Pointer):
             raise item.fail("a tile holds numbers or pointers")
         return Tile(element, _extents(item, item.ints(8), element))
 
-    def _tensor(self, item: Cursor, depth: int) -> TensorView:
+    def _tensor(self, item: Cursor) -> TensorView:
         flags = self._flags(item, (13, 4))
-        element = self._element(item, depth)
+        element = self._element(item)
         shape, strides = (tuple(None if n == _DYNAMIC else n for n in item.ints(8)) for _ in range(2))
         if len(shape) != len(strides) or len(shape) > _MAX_RANK or any(n is not None and n < 1 for n in (*shape, *strides)):
             raise item.fail("a tensor's extents and strides do not fit")
         return TensorView(element, shape, strides, self._mark(item, flags))
 
-    def _view_tensor(self, item: Cursor, depth: int, tile: tuple[int, ...]) -> TensorView:
-        found = self._get(item.varint(), depth)
+    def _view_tensor(self, item: Cursor, tile: tuple[int, ...]) -> TensorView:
+        found = self[item.varint()]
         if not isinstance(found, TensorView):
             raise item.fail("a view is of a tensor")
         if len(found.shape) != len(tile) or not tile:
@@ -181,31 +168,24 @@ class Types:
             raise item.fail(f"padding {found.value if found else number} does not fit {tensor.element}")
         return found
 
-    def _partition(self, item: Cursor, depth: int) -> PartitionView:
-        flags = self._flags(item, (13, 3))
+    def _view(self, item: Cursor, tag: int) -> View:
+        flags = self._flags(item, (13, 3) if tag == _PARTITION else (13, 1))
         tile = item.ints(4)
-        tensor = self._view_tensor(item, depth, tile)
-        dims = _dims(item, item.ints(4), tile)
-        return PartitionView(tile, tensor, dims, self._padding(item, flags, tensor))
-
-    def _strided(self, item: Cursor, depth: int) -> StridedView:
-        flags = self._flags(item, (13, 1))
-        tile = item.ints(4)
-        steps = item.ints(4)
-        tensor = self._view_tensor(item, depth, tile)
-        dims = _dims(item, item.ints(4), tile)
+        steps = item.ints(4) if tag == _STRIDED else ()
+        tensor = self._view_tensor(item, tile)
+        if tag == _GATHER_SCATTER:
+            sparse = item.varint()
+            if sparse >= len(tile):
+                raise item.fail(f"a gather-scatter view has no dimension {sparse}")
+            return GatherScatterView(tile, tensor, sparse, self._padding(item, flags, tensor))
+        dims = item.ints(4)
+        if sorted(dims) != list(range(len(tile))):
+            raise item.fail(f"a view's dimensions {dims} are no order of its tensor's")
+        if tag == _PARTITION:
+            return PartitionView(tile, tensor, dims, self._padding(item, flags, tensor))
         if len(steps) != len(tile) or any(step < 1 for step in steps):
             raise item.fail(f"a strided view's steps {steps} do not fit its tile")
         return StridedView(tile, steps, tensor, dims, self._padding(item, flags, tensor))
-
-    def _gather_scatter(self, item: Cursor, depth: int) -> GatherScatterView:
-        flags = self._flags(item, (13, 1))
-        tile = item.ints(4)
-        tensor = self._view_tensor(item, depth, tile)
-        sparse = item.varint()
-        if sparse >= len(tile):
-            raise item.fail(f"a gather-scatter view has no dimension {sparse}")
-        return GatherScatterView(tile, tensor, sparse, self._padding(item, flags, tensor))
 
 
 def _extents(item: Cursor, found: tuple[int, ...], element: Scalar | Pointer) -> tuple[int, ...]:
@@ -216,10 +196,4 @@ def _extents(item: Cursor, found: tuple[int, ...], element: Scalar | Pointer) ->
         raise item.fail(f"a tile of extents {found} has more than {MAX_ELEMENTS} elements")
     if element is Scalar.F4E2M1FN and number % 2:
         raise item.fail(f"a tile of {element} has an even number of elements")
-    return found
-
-
-def _dims(item: Cursor, found: tuple[int, ...], tile: tuple[int, ...]) -> tuple[int, ...]:
-    if sorted(found) != list(range(len(tile))):
-        raise item.fail(f"a view's dimensions {found} are no order of its tensor's")
     return found
