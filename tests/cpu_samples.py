@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from tests.runtime_samples import ADD_ABI, ADD_PARAMS, bundle_of, image, kernel
-from tests.unit.tileir.build import program
+from tests.unit.runtime.cpu.tileir.build import program
 from tests.waiting import PATIENCE
 from tilec_runtime import Module, load
 from tilec_runtime.binding import bind
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
-from tilec_runtime.tileir.ir import Pointer, Scalar, Tile
-from tilec_runtime.tileir.program import Program
 
 F32, I32, PTR = Tile(Scalar.F32, ()), Tile(Scalar.I32, ()), Tile(Pointer(Scalar.F32), ())
 LAUNCH = LaunchInfo(grid=("cdiv(z.shape[0], 256)",), requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"))

@@ -43,9 +43,11 @@ def module_name(path: Path) -> str:
 
 def room(module: str) -> str:
     """The layer of a module: of the runtime, what is in no layer of its own is `runtime`."""
+    if module.startswith("tilec_runtime.cpu.tileir"):
+        return "tileir"
     top, _, rest = module.partition(".")
     name = rest.partition(".")[0]
-    return name if top == "tilec" or name in (*STDLIB_ONLY, "tileir") else "runtime"
+    return name if top == "tilec" or name in STDLIB_ONLY else "runtime"
 
 
 @functools.cache

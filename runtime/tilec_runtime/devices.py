@@ -43,7 +43,7 @@ def driver_of(device: DeviceLike | None) -> DeviceDriver:
     if ordinal_of(device) != ON_CPU:
         return process_driver()
     # Imported here: launching on a GPU needs no interpreter.
-    from tilec_runtime.cpu_driver import cpu_driver
+    from tilec_runtime.cpu.driver import cpu_driver
 
     return cpu_driver()
 

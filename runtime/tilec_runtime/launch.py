@@ -25,10 +25,10 @@ from tilec_runtime.uncopied import Uncopied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
     from tilec_runtime.launch_config import LaunchConfig
     from tilec_runtime.occupancy import Residency
     from tilec_runtime.protocols import StreamLike
-    from tilec_runtime.tileir.trace import Coordinates, Stepper
 
 
 class Launcher(Uncopied, LauncherBase):

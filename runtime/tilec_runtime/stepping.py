@@ -7,11 +7,11 @@ from typing import Any
 
 from tilec_runtime.arguments import is_leased
 from tilec_runtime.contract import Contract
-from tilec_runtime.cpu_launch import QueuedCall
+from tilec_runtime.cpu.launch import QueuedCall
+from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper, step
 from tilec_runtime.errors import CallError
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.prepare import Site, prepare
-from tilec_runtime.tileir.trace import Coordinates, Stepper, step
 
 
 def step_launch(

@@ -128,7 +128,7 @@ def compare(chosen: Iterable[Entry], bundle: Path, device: str, record: Record |
 
 def cpu_device(bundle: Path) -> ModuleDevice:
     """The bundle on the cpu device."""
-    from tilec_runtime.cpu_driver import cpu_driver
+    from tilec_runtime.cpu.driver import cpu_driver
 
     driver = cpu_driver()
     return ModuleDevice(load(bundle, "cpu", driver=driver), driver)

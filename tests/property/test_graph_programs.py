@@ -14,7 +14,7 @@ from tests.cpu_samples import ADD, PythonKernels, add
 from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import contents, copy
 from tilec_runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, load
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.cpu.launch import CpuOptions
 
 COUNT, TENSORS, STREAMS, GRAPHS = 16, 4, 3, 3
 PLACES = st.tuples(*[st.integers(0, TENSORS - 1)] * 3)

@@ -12,7 +12,7 @@ import pytest
 from tests.cpu_samples import device
 from tests.programs.programs import Program, as_wanted, carry_out
 from tilec_runtime import Device, Stream, Tensor
-from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.cpu.launch import CpuRun
 
 # What a kernel is given that is to fail.
 FAIL = -666.0

@@ -8,11 +8,11 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from tests.unit.tileir.build import I32, TOKEN, Builder, program
-from tilec_runtime.tileir.execute import Options, execute
-from tilec_runtime.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
-from tilec_runtime.tileir.memory import Memory
-from tilec_runtime.tileir.program import Program
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program
+from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.ir import Overflow, Predicate, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.program import Program
 
 NAMES = ("a", "b", "c")
 BLOCKS = 7

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilec_runtime.cpu.tileir.ir import Module
+from tilec_runtime.cpu.tileir.read import MAGIC, read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.errors import TileIRError
-from tilec_runtime.tileir.ir import Module
-from tilec_runtime.tileir.read import MAGIC, read_module
-from tilec_runtime.tileir.text import render
 
 FOLDER = Path(__file__).parents[1] / "samples" / "tileir"
 FILES = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.tilebc"))}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, scalar, tensor, write
+from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tileir import read_module
-from tilec_runtime.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 

@@ -11,9 +11,9 @@ from tests.toolchain.safe_kernels import HEAD, PAIRS
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
+from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.signature import Assumption
-from tilec_runtime.tileir import read_module
-from tilec_runtime.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 

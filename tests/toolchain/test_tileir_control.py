@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilec_runtime.cpu.tileir.execute import prepare
 from tilec_runtime.errors import FaultError
-from tilec_runtime.tileir.execute import prepare
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("cuda.tile", reason="needs cuda-tile")

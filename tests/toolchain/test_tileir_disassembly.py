@@ -21,12 +21,12 @@ from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile import api as api
 from tilec.frontends.tools.search import find_tool
+from tilec_runtime.cpu.tileir.ir import Loc, Module, Version
+from tilec_runtime.cpu.tileir.ops import OPS
+from tilec_runtime.cpu.tileir.read import read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.errors import TileIRError
 from tilec_runtime.model.arch import TargetKind
-from tilec_runtime.tileir.ir import Loc, Module, Version
-from tilec_runtime.tileir.ops import OPS
-from tilec_runtime.tileir.read import read_module
-from tilec_runtime.tileir.text import render
 
 pytestmark = pytest.mark.toolchain
 

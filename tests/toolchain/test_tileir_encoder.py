@@ -25,11 +25,11 @@ from tests.toolchain.tile_encoder import (
     integer,
 )
 from tests.toolchain.tile_encoder import enum as encoder_enum
+from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, FloatAttr, HintsAttr, IntegerAttr, Op, Pointer, Scalar, Tile, Token, Type, Version
+from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity, OpSpec
+from tilec_runtime.cpu.tileir.read import decode
+from tilec_runtime.cpu.tileir.types import SCALARS
 from tilec_runtime.errors import TileIRError
-from tilec_runtime.tileir.ir import Bounded, DivBy, FloatAttr, HintsAttr, IntegerAttr, Op, Pointer, Scalar, Tile, Token, Type, Version
-from tilec_runtime.tileir.ops import BY_CODE, OPS, Arity, OpSpec
-from tilec_runtime.tileir.read import decode
-from tilec_runtime.tileir.types import SCALARS
 
 pytestmark = pytest.mark.toolchain
 

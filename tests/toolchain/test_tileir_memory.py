@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import FaultError
-from tilec_runtime.tileir.values import Array
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("cuda.tile", reason="needs cuda-tile")

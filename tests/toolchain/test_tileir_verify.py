@@ -15,9 +15,9 @@ from tests.toolchain import tile_samples as samples
 from tests.toolchain.tile_disassembly import disassemble
 from tests.toolchain.tile_encoder import bounded, div_by
 from tests.toolchain.tile_samples import F16, FLAG, I1, I4, INT, MATRIX, PARTS, SAMPLES, TOKEN, Call, module, pointers, tile
+from tilec_runtime.cpu.tileir.ir import Scalar, TensorView, Tile, Token, Type
+from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import TileIRError
-from tilec_runtime.tileir.ir import Scalar, TensorView, Tile, Token, Type
-from tilec_runtime.tileir.read import read_module
 
 pytestmark = pytest.mark.toolchain
 

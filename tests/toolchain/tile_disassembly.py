@@ -14,9 +14,8 @@ import numpy as np
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
-from tilec_runtime.tileir.constants import scalar
-from tilec_runtime.tileir.ir import FloatAttr, Scalar
-from tilec_runtime.tileir.values import STORAGE
+from tilec_runtime.cpu.tileir.ir import FloatAttr, Scalar
+from tilec_runtime.cpu.tileir.values import STORAGE, scalar
 
 _NAME = re.compile(r"%([\w$.-]+)(?:#(\d+))?")
 _SEVERAL = re.compile(r"^%([\w$.-]+):(\d+) = ")

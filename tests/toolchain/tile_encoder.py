@@ -16,7 +16,7 @@ import cuda.tile as ct
 from cuda.tile import _bytecode as bytecode
 from cuda.tile._bytecode import attribute, code_builder, encodings, version
 
-from tilec_runtime.tileir.ir import (
+from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     Padding,
     PartitionView,

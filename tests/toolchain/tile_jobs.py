@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
-from tilec_runtime.tileir import read_module
-from tilec_runtime.tileir.text import render
 
 SAMPLE = Path(__file__).parents[1] / "samples" / "tile_project"
 HEADER = "import cuda.tile as ct\n"

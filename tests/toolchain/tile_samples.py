@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tests.toolchain.tile_encoder import Body, Writer, bounded, div_by, enum, floating, hints, integer
-from tilec_runtime.tileir.ir import (
+from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     Padding,
     PartitionView,

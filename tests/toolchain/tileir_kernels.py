@@ -11,11 +11,11 @@ import cuda.tile as ct
 import cuda.tile.compilation as ctc
 import numpy as np
 
-from tilec_runtime.tileir.execute import Options, execute, prepare
-from tilec_runtime.tileir.ir import Module
-from tilec_runtime.tileir.memory import Memory, Region
-from tilec_runtime.tileir.read import read_module
-from tilec_runtime.tileir.trace import Stepper, step
+from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.ir import Module
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.read import read_module
+from tilec_runtime.cpu.tileir.trace import Stepper, step
 
 DTYPES = {"float32": ct.float32, "int32": ct.int32}
 

@@ -12,9 +12,9 @@ import cuda.tile as ct
 import cuda.tile.compilation as ctc
 import numpy as np
 
-from tilec_runtime.tileir.execute import Options, execute, prepare
-from tilec_runtime.tileir.memory import Memory, Region
-from tilec_runtime.tileir.read import read_module
+from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.read import read_module
 
 DTYPES = {name: getattr(ct, name) for name in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32")}
 DTYPES |= {"bool": ct.bool_, "bfloat16": ct.bfloat16, "float8_e4m3fn": ct.float8_e4m3fn}

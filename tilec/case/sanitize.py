@@ -18,14 +18,14 @@ from tilec.case.device import ModuleDevice
 from tilec.case.inputs import Array, make_inputs
 from tilec.case.run import Device, arguments_on
 from tilec.case.undetermined import Comparison, Fills
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.tileir.check.checker import Checker
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.execute import DEFAULT
+from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import FaultError, TilecError
 from tilec_runtime.load import load
-from tilec_runtime.tileir.check.checker import Checker
-from tilec_runtime.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.tileir.execute import DEFAULT
-from tilec_runtime.tileir.ir import Loc
 
 if TYPE_CHECKING:
     from tilec_runtime.bundle.read import Bundle

@@ -16,12 +16,11 @@ from tilec.case.cases import BoundCase
 from tilec.case.compare import differing
 from tilec.case.inputs import Array, make_inputs
 from tilec.case.run import Device, arguments_on
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.faults import location
+from tilec_runtime.cpu.tileir.frame import TURNS, Frame, Grid, Site, Undetermined, coordinates
+from tilec_runtime.cpu.tileir.ir import Op
 from tilec_runtime.errors import FaultError
-from tilec_runtime.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.tileir.faults import coordinates, location
-from tilec_runtime.tileir.frame import Frame, Grid
-from tilec_runtime.tileir.ir import Op
-from tilec_runtime.tileir.undetermined import TURNS, Site, Undetermined
 
 _Outcome = Mapping[str, Array] | FaultError
 

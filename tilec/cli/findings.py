@@ -11,8 +11,8 @@ from tilec_runtime.errors import Diagnostic, Location
 
 if TYPE_CHECKING:
     from tilec.case.sanitize import CaseFindings
-    from tilec_runtime.tileir.check.findings import Finding
-    from tilec_runtime.tileir.ir import Loc
+    from tilec_runtime.cpu.tileir.check.findings import Finding
+    from tilec_runtime.cpu.tileir.ir import Loc
 
 FOUND = 86  # exit code of commands that check, where there are findings
 SourceLine = Callable[[str, int], str]

@@ -14,7 +14,7 @@ from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
 if TYPE_CHECKING:
     from tilec.case.sanitize import Watch
     from tilec.manifest.types import Manifest
-    from tilec_runtime.cpu_launch import CpuRun
+    from tilec_runtime.cpu.launch import CpuRun
     from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU, ALL = "auto", "cpu", "all"
@@ -162,9 +162,9 @@ def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple
 
 
 def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, DeviceInfo]:
-    from tilec_runtime.cpu_driver import CPU as DEVICE
-    from tilec_runtime.cpu_driver import CpuDriver
-    from tilec_runtime.cpu_launch import CpuOptions, execute_run
+    from tilec_runtime.cpu.driver import CPU as DEVICE
+    from tilec_runtime.cpu.driver import CpuDriver
+    from tilec_runtime.cpu.launch import CpuOptions, execute_run
 
     def show(text: str) -> None:
         app.wipe()

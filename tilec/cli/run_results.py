@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilec.case.run import CaseResult, OutputResult, Repeats, RunReport
     from tilec.case.sanitize import CaseFindings
     from tilec.cli.findings import SourceLine
-    from tilec_runtime.cpu_launch import CpuRun
+    from tilec_runtime.cpu.launch import CpuRun
     from tilec_runtime.jit import Compiled
     from tilec_runtime.seam_types import DeviceInfo
 
@@ -203,7 +203,7 @@ def trace_run(run: CpuRun, blocks: Sequence[tuple[int, int, int]], source: Sourc
         say: takes each line as it comes: what the kernel is given, the block, then a line of the source wherever it changes, with its
             operations under it.
     """
-    from tilec_runtime.tileir.trace import step
+    from tilec_runtime.cpu.tileir.trace import step
 
     block: tuple[int, int, int] | None = None
     place: tuple[str, int] | None = None

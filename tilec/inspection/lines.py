@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from tilec_runtime.tileir.ir import Loc, Module
-from tilec_runtime.tileir.text import located
+from tilec_runtime.cpu.tileir.ir import Loc, Module
+from tilec_runtime.cpu.tileir.text import located
 
 Place: TypeAlias = tuple[str, int]  # file and line
 Places: TypeAlias = tuple[Place, ...]

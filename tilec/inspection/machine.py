@@ -179,7 +179,7 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
 
 def to_json(machine: Machine) -> dict[str, Any]:
     """The machine as JSON values."""
-    from tilec_runtime.tileir.read import NEWEST, OLDEST  # here: it brings NumPy along
+    from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST  # here: it brings NumPy along
 
     driver = machine.driver
     return {

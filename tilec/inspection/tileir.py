@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilec_runtime.cpu.tileir.read import read_module
+from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.tileir.read import read_module
-from tilec_runtime.tileir.text import render
 
 MAX_SOURCE = 16 << 20  # bytes
 

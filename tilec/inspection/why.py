@@ -10,7 +10,7 @@ from typing import Any
 
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.cpu_driver import cpu_driver
+from tilec_runtime.cpu.driver import cpu_driver
 from tilec_runtime.errors import NoImageError, TilecError, UsageError
 from tilec_runtime.launch import Launcher
 from tilec_runtime.layout import TensorFacts, settled_stride

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_launch import CpuOptions, Launching, QueuedCall
-from tilec_runtime.cpu_queue import Queue
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall
+from tilec_runtime.cpu.queue import Queue
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.layout import ON_CPU
 from tilec_runtime.lost import LaunchRecord, Losses
 from tilec_runtime.seam import LaunchCall, LaunchParts, LaunchShape, PoolHandle
-from tilec_runtime.tileir.program import Program
 
 _Work = Callable[[Callable[[], bool]], None]
 

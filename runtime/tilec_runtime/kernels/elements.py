@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
+from tilec_runtime.cpu.tileir.exact import odd_float32
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.tileir.exact import odd_float32
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

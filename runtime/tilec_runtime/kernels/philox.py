@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from tilec_runtime.cpu.tileir.floats import fused_float32 as fma
 from tilec_runtime.kernels.elements import Array, narrow
-from tilec_runtime.tileir.fma import float32 as fma
 
 # Counters at a time: what they need stays in the cache.
 CHUNK = 1 << 14

@@ -12,7 +12,7 @@ import pytest
 from tilec.bench.libraries import CupyContender, HostContender, TorchContender, open_library
 from tilec.bench.rivals import Rival, function_of, read_rival
 from tilec.testing.fake_driver import H200
-from tilec_runtime.cpu_driver import CPU
+from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import CaseError, Location, MissingError
 
 PLACE = Location(file="tilec.toml", line=7, column=1)

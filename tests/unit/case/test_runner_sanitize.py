@@ -8,28 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.tileir.build import TOKEN, Builder, program
 
 from tests.cpu_samples import ADD, F32, I32, PTR
 from tests.runtime_samples import bundle_of
 from tests.unit.case.conftest import case, kernel, made
-from tests.unit.tileir.build import TOKEN, Builder, program
 from tilec.case import sanitize
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched
 from tilec.manifest.types import Tolerance
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
+from tilec_runtime.cpu.tileir.elements import Garbage
+from tilec_runtime.cpu.tileir.execute import Options
+from tilec_runtime.cpu.tileir.faults import stopped
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch
+from tilec_runtime.cpu.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.cpu.tileir.values import LAYOUTS
 from tilec_runtime.errors import FaultError, Location
-from tilec_runtime.tileir.check.findings import Finding, FindingKind
-from tilec_runtime.tileir.execute import Options
-from tilec_runtime.tileir.frame import Frame, Launch
-from tilec_runtime.tileir.ir import AtomicMode, Loc, MemoryOrder, MemoryScope, Op, Scalar, Value
-from tilec_runtime.tileir.layout import LAYOUTS
-from tilec_runtime.tileir.limits import stopped
-from tilec_runtime.tileir.memory import Memory, Region
-from tilec_runtime.tileir.observe import Access, AccessKind
-from tilec_runtime.tileir.program import Program
-from tilec_runtime.tileir.undetermined import Garbage
 
 TYPES = (PTR, PTR, PTR, I32, F32)
 Work = Callable[[CpuRun], None]

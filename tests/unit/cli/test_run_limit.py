@@ -15,7 +15,7 @@ from tilec.case.device import ModuleDevice
 from tilec.cli.run_limit import _result
 from tilec.manifest.chains import parse_step
 from tilec.manifest.types import Case, Chain, Input
-from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.errors import LaunchError
 from tilec_runtime.memory import DeviceBuffer
 

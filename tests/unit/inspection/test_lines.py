@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.page_samples import PTX, SASS
 from tilec.inspection.lines import ptx_listing, sass_listing, tileir_listing
-from tilec_runtime.tileir.ir import Loc
+from tilec_runtime.cpu.tileir.ir import Loc
 
 INLINED = """\
 .entry k()

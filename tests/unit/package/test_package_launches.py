@@ -29,7 +29,7 @@ from tilec.testing.fake_driver import H200
 from tilec_runtime import Device, Explanation, LazyLaunch, load, use_device, value
 from tilec_runtime.bundle.format import index_digest
 from tilec_runtime.bundle.write import write_bundle
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 from tilec_runtime.tensors.tensor import Tensor
@@ -310,7 +310,7 @@ sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import cold
 print(*sorted(name for name in sys.modules if name.startswith("tilec")))
 from tests.cpu_samples import PythonKernels, add, ones
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.device import Device
 before = set(sys.modules)
 device = Device("cpu", driver=PythonKernels(CpuOptions(run=add)))

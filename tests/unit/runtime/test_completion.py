@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE, Gate, becomes, joined
 from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
 from tilec_runtime import completion as module
 from tilec_runtime.completion import Completions
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.marks import Mark
 
 CPU = -1

@@ -39,8 +39,9 @@ def together(use, threads=12):
 CPU = """
 import numpy as np
 from tests.cpu_samples import ADD, PythonKernels, add, bundle_of, ones
-from tilec_runtime import Stream, cpu_driver, load
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime import Stream, load
+from tilec_runtime.cpu import driver as cpu_driver
+from tilec_runtime.cpu.launch import CpuOptions
 def slowly(driver):
     time.sleep(0.01)
     made.append(driver)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.graph_contract import BYTES, CHECKS, Rig
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DriverError
 
 RIGS: dict[str, Callable[[], Rig]] = {

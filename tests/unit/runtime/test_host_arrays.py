@@ -12,7 +12,7 @@ import pytest
 from tests.cpu_samples import add, device, fails, ones
 from tests.waiting import Gate
 from tilec_runtime import Device, DeviceBuffer, Stream, Tensor, use_device, value, with_context
-from tilec_runtime.cpu_launch import CpuRun
+from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.errors import FaultError
 
 Make = Callable[[Any], Any]

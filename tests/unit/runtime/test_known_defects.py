@@ -13,7 +13,7 @@ import pytest
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
 from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import BundleError, OwnershipError, TensorError, TilecError
 
 CPU = -1

@@ -10,13 +10,13 @@ import pytest
 from tests.cpu_samples import ADD, PythonKernels, ones
 from tests.runtime_samples import ADD as ON_GPU
 from tests.runtime_samples import Array, bundle_of, loaded
-from tests.unit.tileir.build import TOKEN, Builder, program
+from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec_runtime import Module, Tensor, load
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.cpu.launch import CpuOptions
+from tilec_runtime.cpu.tileir.frame import Observer
+from tilec_runtime.cpu.tileir.ir import MemoryOrder, Value
+from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import BorrowError, RequirementError, UsageError
-from tilec_runtime.tileir.ir import MemoryOrder, Value
-from tilec_runtime.tileir.observe import Observer
-from tilec_runtime.tileir.program import Program
 
 
 class Stores(PythonKernels):

@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from tests.waiting import PATIENCE, Gate, joined
-from tilec_runtime import cpu_queue
 from tilec_runtime.completion import Completions
-from tilec_runtime.cpu_driver import CpuDriver
-from tilec_runtime.cpu_queue import Mark, Queue, end_all
+from tilec_runtime.cpu import queue as cpu_queue
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.queue import Mark, Queue, end_all
 from tilec_runtime.errors import DriverError
 from tilec_runtime.marks import Mark as Place
 from tilec_runtime.seam import CopyKind
@@ -99,7 +99,7 @@ def test_nobody_waits_for_ever_for_work_that_does_not_stop(waits: str) -> None:
 import atexit, builtins, threading
 from tests.cpu_samples import device
 from tilec_runtime import Device, Event
-from tilec_runtime.cpu_queue import end_all
+from tilec_runtime.cpu.queue import end_all
 driver = device()[1]
 here = Device("cpu", driver=driver)
 stream, event, began = here.new_stream(), Event(here, driver=driver), threading.Event()
@@ -288,7 +288,7 @@ def test_streams_that_do_not_stop_hold_up_the_end_once(queue: Queue, monkeypatch
             now[0] += max(seconds, 0.0)
 
     stuck = [Stuck(f"q{number}") for number in range(3)]
-    monkeypatch.setattr("tilec_runtime.cpu_queue.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tilec_runtime.cpu.queue.time.monotonic", lambda: now[0])
     end_all(2.0)
     monkeypatch.undo()
     assert left == [2.0, 0.0, 0.0], stuck

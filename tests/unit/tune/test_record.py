@@ -17,7 +17,7 @@ from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, 
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
 from tilec_runtime.bundle.tuning import read_record, record_text
-from tilec_runtime.cpu_driver import CPU
+from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.tuning import Status, TuningRecord, size_expressions

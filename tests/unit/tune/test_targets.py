@@ -11,7 +11,7 @@ from tilec.manifest.load import load_text
 from tilec.manifest.types import Manifest
 from tilec.testing.fake_driver import H200
 from tilec.tune.targets import target_for
-from tilec_runtime.cpu_driver import CPU
+from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import UsageError
 
 HEAD = 'edition = 1\n[package]\nname = "a"\nversion = "1.0"\n[targets]\ndefault = [{}]\ngroups.more = [{}]\n[kernel.k]\nsource = "k.py"\n'

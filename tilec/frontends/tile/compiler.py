@@ -138,8 +138,8 @@ def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mappi
 
 def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
     """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode at no place of the source."""
-    from tilec_runtime.tileir.read import too_large_tile
-    from tilec_runtime.tileir.types import MAX_ELEMENTS
+    from tilec_runtime.cpu.tileir.read import too_large_tile
+    from tilec_runtime.cpu.tileir.types import MAX_ELEMENTS
 
     extents = too_large_tile(bytecode)
     if not extents:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilec_runtime.tileir.cursor import Cursor
+    from tilec_runtime.cpu.tileir.tables import Cursor
 
 _END, _STRINGS = 0, 1
 _ALIGNED = 0x80
@@ -19,8 +19,8 @@ def with_strings(data: bytes, change: Callable[[str], str]) -> bytes:
     Raises:
         TileIRError: the file is damaged.
     """
-    from tilec_runtime.tileir.cursor import Cursor
-    from tilec_runtime.tileir.read import MAGIC
+    from tilec_runtime.cpu.tileir.read import MAGIC
+    from tilec_runtime.cpu.tileir.tables import Cursor
 
     made = bytearray(data[: len(MAGIC) + 4])
     cursor = Cursor(data, "file", len(made))
@@ -36,7 +36,7 @@ def with_strings(data: bytes, change: Callable[[str], str]) -> bytes:
 
 
 def _changed(body: Cursor, change: Callable[[str], str]) -> bytes:
-    from tilec_runtime.tileir.tables import Table
+    from tilec_runtime.cpu.tileir.tables import Table
 
     table = Table(body, _WIDTH, body.at)
     items = [table[number] for number in range(len(table))]

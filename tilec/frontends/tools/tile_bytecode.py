@@ -1,4 +1,4 @@
-"""What Tile IR bytecode declares; the reader of `tilec_runtime.tileir` is imported when a kernel comes as bytecode."""
+"""What Tile IR bytecode declares; the reader of `tilec_runtime.cpu.tileir` is imported when a kernel comes as bytecode."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
     Raises:
         CompileError: it is damaged, of an unknown version, or has no entry point that takes addresses and numbers.
     """
-    from tilec_runtime.tileir.ir import Pointer, Scalar, Tile
-    from tilec_runtime.tileir.read import read_module
+    from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
+    from tilec_runtime.cpu.tileir.read import read_module
 
     try:
         module = read_module(file.data)

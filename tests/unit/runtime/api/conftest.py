@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, use_device
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 
 
 @pytest.fixture

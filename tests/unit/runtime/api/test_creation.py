@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.api.creation_samples import CONVERTED, COUNTED, FILLED, every_bits, numpy_dtype, value_of
 from tests.waiting import PATIENCE
 from tilec_runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import BorrowError, LaunchError, PlacementError, TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.meta import MetaTensor

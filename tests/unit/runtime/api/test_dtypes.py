@@ -12,7 +12,7 @@ import pytest
 from tests.runtime_samples import TENSOR, Array, bundle_of, fake_driver, image, kernel, slot
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Tensor, api, dlpack, load, use_device
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DTypeError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo

@@ -13,7 +13,7 @@ from tests.cpu_samples import ADD, PythonKernels, add, ones
 from tests.runtime_samples import bundle_of
 from tests.waiting import PATIENCE
 from tilec_runtime import Device, Module, load
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.ops.context import ExecutionContext
 
 CPU = -1

@@ -13,7 +13,7 @@ from tests.runtime_samples import bundle_of, fake_driver
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, Stream, load
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.ops.combinators import with_context
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp

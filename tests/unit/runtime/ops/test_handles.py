@@ -12,7 +12,7 @@ import pytest
 from tests.cpu_samples import PythonKernels, ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Stream, api, use_device, value
-from tilec_runtime.cpu_launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.errors import SchedulingError
 
 SIZE = 1024

@@ -29,7 +29,7 @@ from tilec_runtime import (
     use_device,
     value,
 )
-from tilec_runtime.cpu_launch import CpuOptions
+from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,

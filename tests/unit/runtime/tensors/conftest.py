@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.tensors.tensor import Tensor
 
 CPU = -1

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import dlpack, dlpack_export
 from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
@@ -414,7 +414,7 @@ def test_memory_at_an_address(gpu: FakeDriver) -> None:
 def test_a_process_ends_while_others_hold_memory() -> None:
     code = (
         "import numpy as np\n"
-        "from tilec_runtime.cpu_driver import cpu_driver\n"
+        "from tilec_runtime.cpu.driver import cpu_driver\n"
         "from tilec_runtime.tensors.tensor import Tensor\n"
         "t = Tensor.uninitialized((4,), 'f32', driver=cpu_driver(), ordinal=-1, stream=0)\n"
         "kept = [np.from_dlpack(t), np.asarray(t), t.__dlpack__(), Tensor.from_foreign(np.ones(3))]\n"

@@ -12,7 +12,7 @@ import pytest
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.seam import CopyKind, DeviceDriver
 from tilec_runtime.tensors.interop import Exchanged
 

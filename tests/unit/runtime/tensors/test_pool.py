@@ -13,7 +13,7 @@ import pytest
 
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, api, use_device, with_context
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import OutOfMemoryError, SchedulingError, UsageError
 from tilec_runtime.tensors.pool import MemPool, trim_all, use_pool
 from tilec_runtime.tensors.tensor import Tensor

@@ -9,7 +9,7 @@ import pytest
 
 from tests.waiting import PATIENCE, becomes, joined
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DriverError, OutOfMemoryError
 from tilec_runtime.frees import FREES
 from tilec_runtime.memory import DeviceBuffer

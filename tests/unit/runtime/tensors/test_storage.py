@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE, Gate, joined
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream
 from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.cpu_driver import POISON, CpuDriver
+from tilec_runtime.cpu.driver import POISON, CpuDriver
 from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
 from tilec_runtime.frees import FREES
 from tilec_runtime.marks import Mark
@@ -188,7 +188,7 @@ def test_a_storage_in_a_cycle_is_freed_by_the_collector(driver: FakeDriver) -> N
 
 def test_the_process_ends_with_memory_in_use() -> None:
     code = (
-        "from tilec_runtime.cpu_driver import cpu_driver\n"
+        "from tilec_runtime.cpu.driver import cpu_driver\n"
         "from tilec_runtime.tensors.storage import Storage\n"
         "driver = cpu_driver()\n"
         "keep = [Storage.allocate(driver, -1, 64, driver.create_stream(-1)) for _ in range(5)]\n"

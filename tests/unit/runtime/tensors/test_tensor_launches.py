@@ -17,7 +17,7 @@ from tests.cpu_samples import device
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, Stream, api, load
-from tilec_runtime.cpu_driver import CpuDriver
+from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
 from tilec_runtime.plans import Plans, Ready
 from tilec_runtime.tensors.tensor import Tensor

@@ -1,0 +1,464 @@
+"""The cpu device's driver: host memory, streams that are real queues, and kernels that are interpreted from their Tile IR."""
+
+# ruff: noqa: ARG002 - every driver takes what a GPU's needs
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import itertools
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.launch import CpuOptions, Launching, QueuedCall, out_of_memory
+from tilec_runtime.cpu.memory import Allocations, Pool, foreign_bytes, rows_of
+from tilec_runtime.cpu.queue import Mark, Queue, Work, end_all
+from tilec_runtime.cpu.tileir.execute import memory_of_variables, prepare
+from tilec_runtime.cpu.tileir.ir import Module
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
+from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
+from tilec_runtime.graph_double import Captures, Executable, GraphDouble, Node
+from tilec_runtime.layout import ON_CPU, ON_GPU
+from tilec_runtime.model.arch import Version
+from tilec_runtime.model.tensormap import TensorMap
+from tilec_runtime.once import Once
+from tilec_runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+
+# A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
+CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
+# What memory that was freed is filled with, where that is asked for.
+POISON = 0xDD
+# Copies whose target, and whose source, is memory of the device.
+_INTO, _OUT_OF = (CopyKind.TO_DEVICE, CopyKind.ON_DEVICE), (CopyKind.TO_HOST, CopyKind.ON_DEVICE)
+_FACTS = FunctionFacts(max_threads=1, static_shared=0, registers=0)
+_DRIVERS: weakref.WeakSet[CpuDriver] = weakref.WeakSet()
+# Seconds that the end of the process waits for a launch to stop.
+_PATIENCE = 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LoadedModule:
+    """A module of Tile IR, and the memory of its variables, which live as long as it is loaded."""
+
+    module: Module
+    variables: tuple[Region, ...]
+
+
+@Once
+def cpu_driver() -> CpuDriver:
+    """The process's cpu device."""
+    return CpuDriver()
+
+
+class CpuDriver(GraphDouble):
+    """`DeviceDriver` without a GPU: one device, the host's memory.
+
+    Launches of one stream run one after another on a thread of the stream; streams run beside each other. What a launch raises comes
+    out of the next call that waits for its stream or enqueues there.
+    """
+
+    holds_arguments = True
+
+    def __init__(self, options: CpuOptions | None = None, *, poison: bool = False, pace: Callable[[], None] | None = None) -> None:
+        """Make a device.
+
+        Args:
+            options: how it runs kernels; None for the usual way.
+            poison: fill memory that is freed, so that who still reads it sees that.
+            pace: called on the thread of a stream before each of its works; tests delay streams with it.
+        """
+        super().__init__()
+        self._poison = poison
+        self._pace = pace
+        self._options = options or CpuOptions()
+        self._allocations = Allocations()
+        self._pool, self._pinned = Pool(self._allocations), Pool(self._allocations)
+        self._owners: dict[int, tuple[Pool, int]] = {}  # pool and size of each allocation
+        self._lock = threading.RLock()
+        self._handles = itertools.count(0x1000, 0x10)
+        self._queues: dict[int, Queue] = {0: self._new_queue(0)}
+        self._marks: dict[int, Mark | None] = {}
+        _DRIVERS.add(self)
+
+    # The device
+
+    def version(self) -> Version:
+        """There is no CUDA release that it would serve."""
+        return CPU.driver
+
+    def device_count(self) -> int:
+        """One."""
+        return 1
+
+    def device(self, ordinal: int) -> DeviceInfo:
+        """Facts about the device."""
+        if ordinal != ON_CPU:
+            raise NoDeviceError(f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"')
+        return CPU
+
+    @contextlib.contextmanager
+    def current(self, ordinal: int) -> Iterator[None]:
+        """Nothing has to be made current."""
+        yield
+
+    def adopt(self, ordinal: int) -> None:
+        """Threads need nothing."""
+
+    # Images
+
+    def load_module(self, ordinal: int, data: bytes) -> LoadedModule:
+        """Read Tile IR."""
+        module = read_module(data)
+        return LoadedModule(module=module, variables=memory_of_variables(module))
+
+    def function(self, module: LoadedModule, symbol: str) -> Program:
+        """Make an entry point ready to run. What it writes to the module's variables stays there."""
+        return prepare(module.module, symbol, module.variables)
+
+    def function_facts(self, function: Program) -> FunctionFacts:
+        """It needs nothing that is scarce."""
+        return _FACTS
+
+    def allow_shared(self, function: Program, size: int) -> None:
+        """There is no shared memory to opt in to."""
+
+    def allow_wide_clusters(self, function: Program) -> None:
+        """Blocks are not grouped."""
+
+    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+        """There is no copy engine here, and no Tile IR asks for one."""
+        raise InternalError("a launch on the cpu device takes a tensor map")
+
+    def active_blocks(self, ordinal: int, function: Program, threads: int, shared: int) -> int:
+        """Blocks that are resident at a time: it only matters for cooperative launches, which there are none of."""
+        return 1
+
+    def active_clusters(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
+        """Clusters mean nothing here, and all fit."""
+        return 1
+
+    def widest_cluster(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
+        """Clusters mean nothing here, and are of any size."""
+        return math.prod(shape.cluster)
+
+    # Launches
+
+    def bind_launch(self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
+        """A call that takes the arguments and enqueues the run; it reports failure by its result and never raises for one."""
+        self._queue(stream, parts.kernel)
+        launching = Launching(function, shape.grid, parts, self._options, self._allocations)
+        put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
+        return QueuedCall(launching, functools.partial(self._queue, stream, parts.kernel), put)
+
+    def launch_target(self, _ordinal: int) -> None:
+        """None: launches keep their arguments."""
+
+    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
+        """Raise what a launch, or one before it on its stream, came to."""
+        raise result
+
+    # Memory
+
+    def pointer_device(self, address: int) -> int | None:
+        """Asked for tensors that only say of themselves that a CUDA device reaches them: this device's own, or a GPU's."""
+        return ON_GPU if self._allocations.holding(address) is None else ON_CPU
+
+    def allocation(self, address: int) -> tuple[int, int] | None:
+        """First address and bytes of the allocation of this device that an address lies in."""
+        found = self._allocations.holding(address)
+        return None if found is None else (found[0], found[1].size)
+
+    def allocate(self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None) -> int:
+        """Host memory, aligned as a GPU's; the contents are whatever was there."""
+        self._captures.refuse(stream, "cuMemAllocAsync")
+        owner = pool or self._pool
+        try:
+            address = owner.allocate(size)
+        except (MemoryError, ValueError) as error:
+            raise out_of_memory(f"{size} bytes cannot be allocated on the cpu device") from error
+        self._owners[address] = (owner, size)
+        return address
+
+    def free(self, ordinal: int, address: int, stream: int | None) -> None:
+        """Give memory back; launches that use it keep it until they are done."""
+        self._captures.refuse(stream, "cuMemFreeAsync")
+        queue = None if stream is None else self._queues.get(stream)
+        if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
+            self._free(address)
+        else:
+            queue.put(lambda _: self._free(address), always=True)
+
+    def _free(self, address: int) -> None:
+        owner = self._owners.pop(address, None)
+        if owner is None:
+            raise _invalid(f"{address:#x} is no allocation of the cpu device, or was freed before")
+        if self._poison and (data := self._allocations.part(address, owner[1])) is not None:
+            data.fill(POISON)
+        owner[0].free(address, owner[1])
+
+    def allocate_pinned(self, ordinal: int, size: int) -> int:
+        """Host memory as any other: it is all within reach here."""
+        return self.allocate(ordinal, size, None, self._pinned)
+
+    def free_pinned(self, ordinal: int, address: int) -> None:
+        """Give it back."""
+        self._free(address)
+
+    def memory_info(self, ordinal: int) -> tuple[int, int]:
+        """(free, total) bytes of the machine."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+    def default_pool(self, ordinal: int) -> Pool:
+        """The pool of all allocations that name no other."""
+        return self._pool
+
+    def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> Pool:
+        """A pool of its own."""
+        self.device(ordinal)
+        return Pool(self._allocations, release_threshold, max_size)
+
+    def destroy_pool(self, ordinal: int, pool: Pool) -> None:
+        """Give a pool back; what is allocated of it stays until it is freed."""
+        pool.set_threshold(0)
+        pool.trim(0)
+
+    def set_release_threshold(self, ordinal: int, pool: Pool, size: int) -> None:
+        """Set how many unused bytes a pool keeps."""
+        pool.set_threshold(size)
+
+    def pool_stats(self, ordinal: int, pool: Pool) -> PoolStats:
+        """What a pool holds."""
+        return pool.stats
+
+    def trim_pool(self, ordinal: int, pool: Pool, keep: int) -> None:
+        """Give unused memory back until the pool has no more than `keep` bytes."""
+        pool.trim(keep)
+
+    # Copies
+
+    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done."""
+        # Pinned memory is the device's own too: whoever lent it for this copy may be gone before it is done.
+        to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
+        of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
+        queue = self._queue(stream)
+        queue.check()
+
+        def copy(_: Callable[[], bool]) -> None:
+            # The parts are held, so that memory which is freed too early has other contents, and not another owner.
+            ctypes.memmove(target if to is None else to.ctypes.data, source if of is None else of.ctypes.data, size)
+
+        self._put(stream, f"copy {kind.value}", copy)
+
+    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+        into = rows_of(self._bytes(target, box.target_reach, own=kind in _INTO), box, target=True)
+        out_of = rows_of(self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False)
+        queue = self._queue(stream)
+        queue.check()
+        self._put(stream, f"copy of rows {kind.value}", lambda _: np.copyto(into, out_of))
+
+    def copy_in(self, ordinal: int, address: int, source: int, size: int, stream: int) -> None:
+        """Copy other memory into an allocation, in stream order, and wait for it."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
+        queue, target = self._queue(stream), self._part(address, size)
+        queue.wait()
+        ctypes.memmove(target.ctypes.data, source, size)
+
+    def copy_out(self, ordinal: int, target: int, address: int, size: int, stream: int) -> None:
+        """Copy an allocation into other memory, in stream order, and wait for it."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
+        queue, source = self._queue(stream), self._part(address, size)
+        queue.wait()
+        ctypes.memmove(target, source.ctypes.data, size)
+
+    def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
+        """Set every byte of memory, in stream order."""
+        queue, target = self._queue(stream), self._part(address, size)
+        queue.check()
+        self._put(stream, "fill", lambda _: target.fill(byte))
+
+    def call(self, stream: int, what: str, function: Callable[..., None], memory: Sequence[tuple[int, int]]) -> None:
+        """Run a function on the host in stream order, with the bytes of each (address, size): of the device's own memory, or of others'."""
+        parts = [self._allocations.part(*place) for place in memory]
+        bytes_ = [self._bytes(*place, own=False) if part is None else part for part, place in zip(parts, memory, strict=True)]
+        queue = self._queue(stream)
+        queue.check()
+        self._put(stream, what, lambda _: function(*bytes_))
+
+    def _part(self, address: int, size: int) -> Any:
+        found = self._allocations.part(address, size)
+        if found is None:
+            raise _invalid(f"{size} bytes at {address:#x} are not in one allocation of the cpu device")
+        return found
+
+    def _bytes(self, address: int, size: int, *, own: bool) -> Any:
+        return self._part(address, size) if own else foreign_bytes(address, size, writable=True, owner=None)
+
+    # Streams
+
+    def create_stream(self, ordinal: int) -> int:
+        """A stream that waits for no other."""
+        self.device(ordinal)
+        with self._lock:
+            handle = next(self._handles)
+            self._queues[handle] = self._new_queue(handle)
+        return handle
+
+    def destroy_stream(self, ordinal: int, stream: int) -> None:
+        """Give a stream back; work on it still finishes. Raises what its work came to and nobody was told of."""
+        with self._lock:
+            queue = self._queues.pop(stream, None)
+        if queue is not None:
+            queue.retire()
+            queue.check()
+
+    def synchronize(self, ordinal: int, stream: int) -> None:
+        """Wait for everything on a stream; raise what its work came to."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
+        self._queue(stream).wait()
+
+    def synchronize_device(self, ordinal: int) -> None:
+        """Wait for all streams; raise the first error that nobody was told of."""
+        self.device(ordinal)
+        self._captures.refuse_all("cuCtxSynchronize")
+        with self._lock:
+            # What comes while one stream is waited for is not waited for on the others: of streams that are fed faster than they work,
+            # each wait would make the next one longer.
+            ends = [(queue, queue.position) for queue in self._queues.values()]
+        for queue, number in ends:
+            queue.wait(number)
+
+    # Events
+
+    def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
+        """A mark that can be set in streams."""
+        self.device(ordinal)
+        with self._lock:
+            handle = next(self._handles)
+            self._marks[handle] = None
+        return handle
+
+    def destroy_event(self, ordinal: int, event: int) -> None:
+        """Give an event back; streams that wait for it still do."""
+        self._marks.pop(event, None)
+        self._captures.forget(event)
+
+    def position(self, ordinal: int, stream: int) -> int:
+        """Where in a stream's work the next one goes."""
+        return self._queue(stream).position
+
+    def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
+        """Set the mark behind what a stream has to do; it was elsewhere before."""
+        self._mark(event)
+        if not self._captures.record(event, stream):
+            self._marks[event] = Mark(self._queue(stream), since)
+
+    def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
+        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        mark = self._mark(event)
+        if not self._captures.wait(stream, event, set_outside=mark is not None) and mark is not None:
+            self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
+
+    def event_reached(self, ordinal: int, event: int) -> bool:
+        """Whether everything before the mark is done."""
+        self._captures.ask(event, "cuEventQuery")
+        mark = self._mark(event)
+        return mark is None or mark.reached
+
+    def event_failure(self, ordinal: int, event: int) -> BaseException | None:
+        """What the work before a mark came to that is reached; who asks takes care of it."""
+        mark = self._mark(event)
+        return None if mark is None else mark.told()
+
+    def synchronize_event(self, ordinal: int, event: int) -> None:
+        """Wait until the mark is reached; errors of the stream stay there."""
+        self._captures.ask(event, "cuEventSynchronize")
+        mark = self._mark(event)
+        if mark is not None:
+            mark.wait(_never)
+
+    def elapsed(self, ordinal: int, start: int, end: int) -> float:
+        """Seconds between two marks that were reached."""
+        times = [mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)]
+        if times[0] is None or times[1] is None:
+            raise SchedulingError("an event was not reached yet, or never recorded", fix="record both, and wait for the later one")
+        return times[1] - times[0]
+
+    def _mark(self, event: int) -> Mark | None:
+        if event not in self._marks:
+            raise SchedulingError(f"{event:#x} is no event of the cpu device, or was given back")
+        return self._marks[event]
+
+    def _queue(self, stream: int, kernel: str = "") -> Queue:
+        queue = self._queues.get(stream)
+        if queue is None:
+            what = f"{kernel}{': ' if kernel else ''}stream {stream:#x} is no stream of the cpu device"
+            fix = 'pass 0 or a tilec_runtime.Stream("cpu") that is not closed: streams of CUDA order nothing here'
+            raise SchedulingError(what, fix=fix, kernel=kernel)
+        return queue
+
+    def _put(self, stream: int, kind: str, work: Work) -> None:
+        """Queue work, or note it for a graph where the stream is captured."""
+        if not self._captures.add(stream, kind, work):
+            self._queue(stream).put(work)
+
+    def _replay(self, executable: Executable, nodes: tuple[Node, ...], stream: int) -> None:
+        """Queue the works of a graph as one, behind the last launch of it on whatever stream."""
+        queue = self._queue(stream)
+        queue.check()
+        if executable.last is not None and not executable.last.reached:
+            queue.put(executable.last.wait, always=True)
+
+        def work(given_up: Callable[[], bool]) -> None:
+            for place, node in enumerate(nodes):
+                if given_up():
+                    return
+                if self._pace is not None and place:  # the queue has called it for the first
+                    self._pace()
+                node.work(given_up)
+
+        queue.put(work)
+        executable.last = Mark(queue)
+
+    def _new_queue(self, handle: int) -> Queue:
+        return Queue(f"stream {handle:#x} of the cpu device", self._pace)
+
+    def renew(self) -> None:
+        """Start with empty streams: in a forked child, which has none of its parent's threads."""
+        self._lock = threading.RLock()
+        self._captures = Captures()
+        self._allocations.renew()
+        for queue in self._queues.values():
+            queue.forget()
+        self._queues = {handle: self._new_queue(handle) for handle in self._queues}
+        self._marks = dict.fromkeys(self._marks)
+
+
+def _never() -> bool:
+    return False
+
+
+def _forked() -> None:
+    for driver in list(_DRIVERS):
+        driver.renew()
+
+
+os.register_at_fork(after_in_child=_forked)
+atexit.register(end_all, _PATIENCE)
+
+
+def _invalid(what: str) -> DriverError:
+    cause = "the memory was freed, or belongs to somebody else"
+    return DriverError(what, result="CUDA_ERROR_INVALID_VALUE", code=1, cause=cause, fix="check that every buffer is alive", device=ON_CPU)

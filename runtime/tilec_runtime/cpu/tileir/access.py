@@ -1,0 +1,215 @@
+"""Loads and stores of tiles through views: whole tiles at once where that can be, else element by element."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
+from tilec_runtime.cpu.tileir.ir import Block, Op
+from tilec_runtime.cpu.tileir.tiles import Plan, plan
+from tilec_runtime.cpu.tileir.values import Array, layout
+from tilec_runtime.cpu.tileir.views import Geometry, Tensor, starts_of, view_type
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ViewAccess:
+    """What all executions of an operation on a view have in common.
+
+    Attributes:
+        checked: for each dimension of the tile, whether elements outside the tensor are left out. The operation promises that there are
+            none along the others.
+    """
+
+    kind: Kind
+    geometry: Geometry
+    checked: tuple[bool, ...]
+    starts: Callable[[Frame], list[Array]]
+
+    @classmethod
+    def of(cls, op: Op, kind: AccessKind) -> ViewAccess:
+        """Read from an operation with a view and indices."""
+        view = view_type(op)
+        geometry = Geometry.of(view)
+        promised = op.attributes.get("inbounds", ())
+        return cls(
+            kind=Kind.of(op, layout(view.tensor.element), kind),
+            geometry=geometry,
+            checked=tuple(not item for item in promised) if promised else (True,) * len(geometry.tile),
+            starts=starts_of(geometry, op),
+        )
+
+    def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Plan | None:
+        """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come as a tile for each place."""
+        kind, geometry = self.kind, self.geometry
+        if kind.layout.packed or frame.launch.observer is not None or frame.launch.undetermined.blocks is not None:
+            return None
+        tile = geometry.tile
+        if geometry.sparse is not None:
+            tensor, starts = _spread(tensor, starts, geometry.sparse)
+            tile = tuple(1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile))
+        made = plan(frame.launch.memory, tensor, starts, tile, geometry.dims, kind.layout.size, self.checked, kind.writes)
+        # Where elements of several boxes or of one tile can meet, only one by one does the last one stay.
+        meeting = made is not None and kind.writes and (not made.injective or (len(made.boxes) > 1 and geometry.overlaps))
+        return None if meeting else made
+
+    def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
+        """The elements of the tiles, one by one; those outside the tensor are masked."""
+        geometry, unit = self.geometry, 1 if self.kind.layout.packed else self.kind.layout.size
+        column = (-1, *(1,) * len(geometry.tile))
+        firsts, tails = np.zeros(column[1:], np.int64)[None], np.zeros(column[1:], np.int64)[None]
+        mask, broken = np.ones(firsts.shape, np.bool_), np.zeros(firsts.shape, np.bool_)
+        places = [self._places(axis, start) for axis, start in enumerate(starts)]
+        for (first, along), dim, checked in zip(places, geometry.dims, self.checked, strict=True):
+            stride, extent = (tensor.strides[:, dim] * unit).reshape(column), tensor.extents[:, dim].reshape(column)
+            firsts, tails = firsts + first * stride, tails + along * stride
+            if (first >= 0).all() and (first + along.size <= extent).all():
+                continue
+            inside = (first + along >= 0) & (first + along < extent)
+            if checked:
+                mask = mask & inside
+            else:
+                broken = broken | ~inside
+        base = tensor.base.reshape(column)
+        addresses = advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
+        if frame.launch.observer is not None:
+            self._tell_lost(frame.launch.observer, frame, tensor, places, addresses, mask)
+        broken = broken & mask
+        shape = np.broadcast_shapes(addresses.shape, broken.shape)
+        return Elements(
+            kind=self.kind,
+            frame=frame,
+            addresses=np.broadcast_to(addresses, shape),
+            mask=None if mask.all() else np.broadcast_to(mask, shape),
+            index=lambda where: _index(where, places, geometry.dims, tensor, shape),
+            promised=np.broadcast_to(broken, shape) if broken.any() else None,
+        )
+
+    def _tell_lost(
+        self, observer: Observer, frame: Frame, tensor: Tensor, places: list[tuple[Array, Array]], addresses: Array, mask: Array
+    ) -> None:
+        """Tell of tiles that have no element inside the tensor. Here these are padding, but languages leave open what they do on a GPU."""
+        lost = ~mask.any(axis=tuple(range(1, mask.ndim)))
+        if not lost.any():
+            return
+        tile, dims = self.geometry.tile, self.geometry.dims
+        shape = (frame.size, *tile)
+        rows = np.flatnonzero(np.broadcast_to(lost, (frame.size,)))
+        where = (rows, *(np.zeros_like(rows) for _ in tile))
+        index, extents = _index(where, places, dims, tensor, shape)
+        observer.outside(
+            Outside(
+                op=self.kind.op,
+                frame=frame,
+                kind=self.kind.kind,
+                rows=rows,
+                addresses=np.broadcast_to(addresses, shape)[where] & ~UPPER,
+                index=index,
+                shape=extents,
+                promised=False,
+                tile=tuple(tile[dims.index(dim)] for dim in range(len(tile))),
+            )
+        )
+
+    def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
+        """Places along a dimension of the tensor: the first of each tile, and how far on the others are."""
+        rank = len(self.geometry.tile)
+        shape = tuple(-1 if item == axis else 1 for item in range(rank))
+        if axis == self.geometry.sparse:
+            return start.reshape(len(start), *shape), np.zeros((1,) * (rank + 1), np.int64)
+        return start.reshape(-1, *(1,) * rank), np.arange(self.geometry.tile[axis]).reshape(1, *shape)
+
+    def gathered(self, found: Array) -> Array:
+        """Tiles from the tiles of single places that `plan` gives for sparse ones."""
+        sparse, tile = self.geometry.sparse, self.geometry.tile
+        if sparse is None:
+            return found
+        rest = tile[:sparse] + tile[sparse + 1 :]
+        return np.moveaxis(found.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
+
+    def scattered(self, raw: Array, rows: int) -> Array:
+        """The reverse of `gathered`, for `rows` tiles of single places: where these are one block's, the last block's value stays."""
+        sparse, tile = self.geometry.sparse, self.geometry.tile
+        if sparse is None:
+            return raw
+        if rows == tile[sparse]:
+            raw = raw[-1:]
+        whole = np.broadcast_to(raw, (rows // tile[sparse], *tile))
+        single = tuple(1 if axis == sparse else extent for axis, extent in enumerate(tile))
+        return np.moveaxis(whole, sparse + 1, 1).reshape(rows, *single)
+
+
+def _spread(tensor: Tensor, starts: list[Array], sparse: int) -> tuple[Tensor, list[Array]]:
+    """Give each place of a sparse dimension a row of its own."""
+    number = starts[sparse].shape[1]
+    rows = max(len(item) for item in (*starts, tensor.base, tensor.extents, tensor.strides))
+
+    def repeat(item: Array) -> Array:
+        return item if len(item) == 1 else np.repeat(item, number, axis=0)
+
+    every = [repeat(start) for start in starts]
+    every[sparse] = np.broadcast_to(starts[sparse], (rows, number)).reshape(-1)
+    return Tensor(repeat(tensor.base), repeat(tensor.extents), repeat(tensor.strides)), every
+
+
+def _index(
+    where: tuple[Array, ...], places: list[tuple[Array, Array]], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Index in the tensor, and the tensor's extents, of some elements of the tiles."""
+    index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
+    for (first, along), dim in zip(places, dims, strict=True):
+        index[:, dim] = np.broadcast_to(first, shape)[where] + np.broadcast_to(along, shape)[where]
+    extents = tensor.extents if len(tensor.extents) == 1 else tensor.extents[where[0]]
+    return index, np.broadcast_to(extents, index.shape)
+
+
+def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    access = ViewAccess.of(op, AccessKind.READ)
+    view, result, token = op.operand("view"), op.results[0], op.results[1]
+    kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.geometry.tile
+    padding = view_type(op).padding
+    stated = None if padding is None else np.full((1,) * (len(tile) + 1), kind.padding(padding), raw)
+    garbage = Garbage(op=op, layout=kind, shape=tile)
+
+    def fill(frame: Frame, tensor: Tensor) -> Array:
+        return garbage.fill(frame, int(tensor.base[0])) if stated is None else stated
+
+    def step(frame: Frame) -> None:
+        tensor, starts = frame.get(view), access.starts(frame)
+        planned = access.plan(frame, tensor, starts)
+        if planned is not None and planned.complete:
+            found = access.gathered(planned.load(raw))
+        elif planned is not None:
+            found = access.gathered(planned.load(raw, access.scattered(fill(frame, tensor), planned.rows)))
+        else:
+            elements = access.elements(frame, tensor, starts)
+            found = gather(elements)
+            if elements.mask is not None:
+                found = np.where(elements.mask, found, fill(frame, tensor))
+        frame.set(result, kind.decode(found))
+        frame.set(token, None)
+
+    return step
+
+
+def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    access = ViewAccess.of(op, AccessKind.WRITE)
+    view, value, token = op.operand("view"), op.operand("value"), op.results[0]
+
+    def step(frame: Frame) -> None:
+        tensor, starts = frame.get(view), access.starts(frame)
+        raw = access.kind.layout.encode(frame.get(value))
+        planned = access.plan(frame, tensor, starts)
+        if planned is not None:
+            planned.store(access.scattered(raw, planned.rows))
+        else:
+            scatter(access.elements(frame, tensor, starts), raw)
+        frame.set(token, None)
+
+    return step
+
+
+BINDERS: dict[str, Binder] = {"load_view_tko": _load, "store_view_tko": _store}

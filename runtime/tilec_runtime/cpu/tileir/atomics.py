@@ -1,0 +1,284 @@
+"""Atomic operations: as if all elements of all blocks of a batch were updated one after the other, in the order of the blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.access import ViewAccess
+from tilec_runtime.cpu.tileir.elements import Elements, Kind, Part, places, resolve
+from tilec_runtime.cpu.tileir.floats import flushed
+from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import AtomicMode, Block, Op
+from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointee
+from tilec_runtime.cpu.tileir.values import Array, Rows, layout
+
+_UFUNCS: dict[AtomicMode, Any] = {
+    AtomicMode.AND: np.bitwise_and,
+    AtomicMode.OR: np.bitwise_or,
+    AtomicMode.XOR: np.bitwise_xor,
+    AtomicMode.ADD: np.add,
+    AtomicMode.ADDF: np.add,
+    AtomicMode.MAX: np.maximum,
+    AtomicMode.MIN: np.minimum,
+    AtomicMode.UMAX: np.maximum,
+    AtomicMode.UMIN: np.minimum,
+}
+# What undoes an operation on integers, which wrap.
+_INVERSES: dict[Any, Any] = {np.add: np.subtract, np.bitwise_xor: np.bitwise_xor}
+_UNSIGNED = {AtomicMode.UMAX, AtomicMode.UMIN}
+# Sorting small numbers of two bytes is many times faster.
+_SHORT = 1 << 16
+_LEAST_NORMAL = np.finfo(np.float32).smallest_normal
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Groups:
+    """Which of several updates are of the same element.
+
+    Attributes:
+        order: the updates by element, those of one element in their own order.
+        starts: where in `order` each element's begin. counts: how many each has.
+    """
+
+    order: Rows
+    starts: Rows
+    counts: Rows
+
+    @classmethod
+    def of(cls, index: Rows) -> Groups:
+        """Group updates by the index of their element."""
+        low, high = int(index.min()), int(index.max())
+        short = (index - low).astype(np.uint16) if high - low < _SHORT else index
+        order = np.argsort(short, kind="stable")
+        ordered = short[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        return cls(order=order, starts=starts, counts=np.diff(starts, append=len(order)))
+
+    def rounds(self) -> Iterator[Rows]:
+        """The first update of each element, then the second of each that has one, and so on."""
+        number = np.arange(len(self.order)) - np.repeat(self.starts, self.counts)
+        by_number = np.argsort(number, kind="stable")
+        at = 0
+        for count in np.bincount(number).tolist():
+            yield self.order[by_number[at : at + count]]
+            at += count
+
+
+def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array:
+    """Update elements of a flat array one after the other; gives what each had before its update."""
+    if mode is AtomicMode.XCHG:
+        return _exchange(memory, index, values)
+    if mode in _UNSIGNED:
+        unsigned = np.dtype(f"u{memory.itemsize}")
+        return update(
+            memory.view(unsigned), index, values.view(unsigned), AtomicMode.MAX if mode is AtomicMode.UMAX else AtomicMode.MIN
+        ).view(memory.dtype)
+    if mode is AtomicMode.ADDF and memory.dtype == np.float32:
+        return _add_flushed(memory, index, flushed(values))
+    return _in_turn(memory, index, values, _UFUNCS[mode])
+
+
+def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
+    if bool((index[1:] > index[:-1]).all()):
+        before: Array = memory[index]
+        memory[index] = ufunc(before, values)
+        return before
+    if bool((index == index[0]).all()):
+        return _chain(memory, int(index[0]), values, ufunc)
+    groups = Groups.of(index)
+    if ufunc in _INVERSES and values.dtype.kind in "iu":
+        return _sum_up(memory, index, values, groups, ufunc)
+    before = np.empty_like(values)
+    if len(groups.starts) <= int(groups.counts.max()):
+        for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+            these = groups.order[start : start + count]
+            before[these] = _chain(memory, int(index[these[0]]), values[these], ufunc)
+        return before
+    for these in groups.rounds():
+        places = index[these]
+        found = memory[places]
+        before[these] = found
+        memory[places] = ufunc(found, values[these])
+    return before
+
+
+def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
+    """Add float32 numbers as a GPU's atomic units do: numbers below the normal range count as zeros, as summands and as sums."""
+    original = memory[index]
+    before = _in_turn(memory, index, values, np.add)
+    if not (_subnormal(before) or _subnormal(memory[index])):
+        return before
+    memory[index] = original
+    for these in Groups.of(index).rounds():
+        found = memory[index[these]]
+        before[these] = found
+        memory[index[these]] = flushed(flushed(found) + values[these])
+    return before
+
+
+def _subnormal(held: Array) -> bool:
+    return bool(((np.abs(held) < _LEAST_NORMAL) & (held != 0)).any())
+
+
+def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
+    """Store each value where its element equals, bit by bit, what it is compared to; gives what each had before."""
+    before = np.empty_like(values)
+    if bool((index[1:] > index[:-1]).all()):
+        rounds: Iterator[Rows] = iter((np.arange(len(index)),))
+    else:
+        rounds = Groups.of(index).rounds()
+    for these in rounds:
+        places = index[these]
+        found = memory[places]
+        before[these] = found
+        memory[places] = np.where(found == compare[these], values[these], found)
+    return before
+
+
+def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
+    """All updates of one element."""
+    steps = np.empty(len(values) + 1, values.dtype)
+    steps[0] = memory[place]
+    steps[1:] = values
+    ufunc.accumulate(steps, out=steps)
+    memory[place] = steps[-1]
+    return steps[:-1]
+
+
+def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: Any) -> Array:
+    """All updates of all elements at once: running totals, from which each element takes off what went before its own."""
+    inverse = _INVERSES[ufunc]
+    ordered = values[groups.order]
+    totals = ufunc.accumulate(ordered)
+    places = index[groups.order[groups.starts]]
+    first = memory[places]
+    earlier = inverse(totals[groups.starts], ordered[groups.starts])
+    # What an element held, without the totals of the elements before it.
+    offsets = inverse(first, earlier)
+    memory[places] = ufunc(offsets, totals[groups.starts + groups.counts - 1])
+    before = np.empty_like(values)
+    before[groups.order] = inverse(ufunc(totals, np.repeat(offsets, groups.counts)), ordered)
+    return before
+
+
+def _exchange(memory: Array, index: Rows, values: Array) -> Array:
+    groups = Groups.of(index)
+    before = np.empty_like(values)
+    ordered = values[groups.order]
+    shifted = np.empty_like(ordered)
+    shifted[1:] = ordered[:-1]
+    places = index[groups.order[groups.starts]]
+    shifted[groups.starts] = memory[places]
+    before[groups.order] = shifted
+    memory[places] = ordered[groups.starts + groups.counts - 1]
+    return before
+
+
+def _elements(kind: Kind, frame: Frame, addresses: Array, mask: Any) -> Elements:
+    """What all blocks update: also where all update the same, each of them does."""
+    return Elements(kind=kind, frame=frame, addresses=whole(addresses, frame.size), mask=None if mask is None else whole(mask, frame.size))
+
+
+def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
+    """The memory of a part of the elements, their index there, and their part of some arrays, in the order of the blocks."""
+    memory, lead = part.region.typed(kind.layout.raw)
+    offsets = part.offsets.reshape(-1) if part.mask is None else part.offsets[part.mask]
+    chosen = [array.reshape(-1) if part.mask is None else array[part.mask] for array in arrays]
+    return memory, places(offsets, lead, kind.layout.size), chosen
+
+
+def _put(found: Array, part: Part, before: Array) -> None:
+    if part.mask is None:
+        found[...] = before.reshape(found.shape)
+    else:
+        found[part.mask] = before
+
+
+def _rmw(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    pointers, value, mask, (result, token) = op.operand("pointers"), op.operand("value"), op.optional("mask"), op.results
+    kind, mode = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC), op.attributes["mode"]
+    garbage = garbage_of(op, kind.layout)
+
+    def step(frame: Frame) -> None:
+        elements = _elements(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
+        values = whole(kind.layout.encode(frame.get(value)), frame.size)
+        if elements.mask is None or elements.mask.all():
+            before = np.zeros(values.shape, values.dtype)
+        else:
+            before = np.broadcast_to(garbage.fill(frame, first_address(elements)), values.shape).astype(values.dtype)
+        for part in resolve(elements, values):
+            memory, index, (these,) = _flat(part, kind, (values,))
+            _put(before, part, update(memory, index, these, mode))
+        frame.set(result, kind.layout.decode(before))
+        frame.set(token, None)
+
+    return step
+
+
+def _cas(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    pointers, compare, value, mask = op.operand("pointers"), op.operand("compare"), op.operand("value"), op.optional("mask")
+    result, token = op.results
+    kind = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC)
+    bits = np.dtype(f"u{kind.layout.size}")
+
+    def step(frame: Frame) -> None:
+        elements = _elements(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
+        compared = whole(kind.layout.encode(frame.get(compare)), frame.size)
+        values = whole(kind.layout.encode(frame.get(value)), frame.size)
+        # An element that the mask leaves out gives what it would have been compared to.
+        before = compared.copy()
+        for part in resolve(elements, values):
+            memory, index, (expected, these) = _flat(part, kind, (compared, values))
+            found = compare_and_swap(memory.view(bits), index, expected.view(bits), these.view(bits))
+            _put(before, part, found.view(before.dtype))
+        frame.set(result, kind.layout.decode(before))
+        frame.set(token, None)
+
+    return step
+
+
+def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    access = ViewAccess.of(op, AccessKind.ATOMIC)
+    kind, view, value, token = access.kind, op.operand("view"), op.operand("value"), op.results[0]
+    mode = op.attributes["mode"]
+    combine = _combine(mode, kind.layout.raw)
+
+    def step(frame: Frame) -> None:
+        tensor, starts = frame.get(view), access.starts(frame)
+        values = whole(kind.layout.encode(frame.get(value)), frame.size)
+        planned = access.plan(frame, tensor, starts) if access.geometry.sparse is None else None
+        if planned is not None:
+            planned.update(values, combine)
+        else:
+            wanted = access.elements(frame, tensor, starts)
+            wanted = dataclasses.replace(
+                wanted,
+                addresses=whole(wanted.addresses, frame.size),
+                mask=None if wanted.mask is None else whole(wanted.mask, frame.size),
+                promised=None if wanted.promised is None else whole(wanted.promised, frame.size),
+            )
+            for part in resolve(wanted, values):
+                memory, index, (these,) = _flat(part, kind, (values,))
+                update(memory, index, these, mode)
+        frame.set(token, None)
+
+    return step
+
+
+def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
+    if mode is AtomicMode.XCHG:
+        return lambda _old, new: new
+    ufunc = _UFUNCS[mode]
+    if mode is AtomicMode.ADDF and dtype == np.float32:
+        return lambda old, new: flushed(flushed(old) + flushed(new))
+    if mode in _UNSIGNED:
+        unsigned = np.dtype(f"u{dtype.itemsize}")
+        return lambda old, new: ufunc(old.view(unsigned), new.view(unsigned)).view(dtype)
+    return lambda old, new: ufunc(old, new)
+
+
+BINDERS: dict[str, Binder] = {"atomic_rmw_tko": _rmw, "atomic_cas_tko": _cas, "atomic_red_view_tko": _red}

@@ -1,0 +1,171 @@
+"""How much work a block is, which blocks of a grid run together, and in which order."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import Grid
+from tilec_runtime.cpu.tileir.ir import Function, Op, Tile, Type
+from tilec_runtime.cpu.tileir.values import Array, storage
+from tilec_runtime.errors import CallError, LaunchLimitError
+
+# Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
+_CACHE = 2 << 20
+# Bytes of all tiles of a batch that may live at once.
+_MEMORY = 256 << 20
+# Blocks in flight at most, however small their tiles.
+_MOST = 8192
+# Blocks in flight where they take turns, as many as a large GPU holds. They start in the order of their numbers.
+_IN_FLIGHT = 256
+# Matrix products, and how many multiplications of theirs take the time of another operation's element.
+_PRODUCTS = frozenset({"mmaf", "mmai", "mmaf_scaled"})
+_FUSED = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Footprint:
+    """What one block of a kernel takes, each loop's body counted once.
+
+    Attributes:
+        largest: bytes of its largest tile. total: bytes of all of them.
+        elements: that its operations compute, or as many as take the time. calls: its operations.
+        loops: whether there are loops.
+    """
+
+    largest: int
+    total: int
+    elements: int
+    calls: int
+    loops: bool
+
+    @property
+    def batch(self) -> int:
+        """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
+        return max(1, min(_MOST, _CACHE // self.largest, _MEMORY // self.total))
+
+    @property
+    def flight(self) -> int:
+        """How many blocks that take turns may be in flight in a bounded memory; two at least, or none could wait for another."""
+        return max(2, min(_IN_FLIGHT, 4 * _MEMORY // self.total))
+
+
+def footprint(function: Function) -> Footprint:
+    """What one block of a kernel takes."""
+    ops = list(function.walk())
+    sizes = [_bytes(result.type) for op in ops for result in op.results]
+    return Footprint(
+        largest=max(sizes, default=1) or 1,
+        total=sum(sizes) or 1,
+        elements=sum(map(_work, ops)),
+        calls=len(ops),
+        loops=any(op.name in ("for", "loop") for op in ops),
+    )
+
+
+def _bytes(kind: Type) -> int:
+    """Bytes of a value of one block; 0 for what is no tile."""
+    return storage(kind.element).itemsize * math.prod(kind.shape) if isinstance(kind, Tile) else 0
+
+
+def _work(op: Op) -> int:
+    """Elements that an operation computes for one block, or as many as take its time."""
+    own = sum(math.prod(result.type.shape) if isinstance(result.type, Tile) else 1 for result in op.results)
+    if op.name in _PRODUCTS:
+        factor = op.operand("lhs").type
+        assert isinstance(factor, Tile)
+        own *= 1 + factor.shape[-1] // _FUSED
+    return own
+
+
+def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
+    """Numbers of the blocks of a grid, x running fastest, in groups of at most `size`.
+
+    Raises:
+        CallError: there is no such order.
+    """
+    count = grid[0] * grid[1] * grid[2]
+    if isinstance(order, int):
+        numbers = np.random.default_rng(abs(order)).permutation(count)
+        yield from (numbers[start : start + size] for start in range(0, count, size))
+        return
+    if order not in ("forward", "reverse"):
+        raise CallError(
+            f"no order of blocks is called {order!r}", fix='take "forward", "reverse" or a number as the seed of a random order'
+        )
+    forward = _spans(grid, size)
+    if order == "forward":
+        yield from (np.arange(start, end) for start, end in forward)
+    else:
+        yield from (np.arange(end - 1, start - 1, -1) for start, end in _backward(grid, size))
+
+
+def _spans(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
+    """Runs of blocks that are boxes of the grid: parts of a row, or rows, or planes."""
+    width, unit = _box(grid, size)
+    count = grid[0] * grid[1] * grid[2]
+    for outer in range(0, count, unit):
+        for start in range(outer, min(outer + unit, count), width):
+            yield start, min(start + width, outer + unit, count)
+
+
+def _backward(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
+    width, unit = _box(grid, size)
+    count = grid[0] * grid[1] * grid[2]
+    for outer in range((count - 1) // unit * unit, -1, -unit):
+        end = min(outer + unit, count)
+        for start in range(outer + (end - outer - 1) // width * width, outer - 1, -width):
+            yield start, min(start + width, end)
+
+
+def _box(grid: Grid, size: int) -> tuple[int, int]:
+    """How many blocks a run has, and of how many blocks no run crosses the edge."""
+    x, y, z = grid
+    if size < x:
+        return _even(x, size), x
+    if size < x * y:
+        return _even(y, size // x) * x, x * y
+    return _even(z, size // (x * y)) * x * y, x * y * z
+
+
+def _even(count: int, most: int) -> int:
+    """The size of equal parts, at most `most`."""
+    parts = -(-count // most)
+    return -(-count // parts)
+
+
+# Elements that NumPy computes in a second, and what an operation costs however small its tile: both of a slow core.
+_RATE = 300e6
+_CALL = 3e-6
+
+
+def refuse_huge(each: Footprint, grid: Grid, batch: int, most: int, kernel: str) -> None:
+    """Refuse a launch that computes more than `most` elements; `batch` as in `Options`.
+
+    Raises:
+        LaunchLimitError: it does; says how much it is.
+    """
+    blocks = math.prod(grid)
+    elements = blocks * each.elements
+    if elements <= most:
+        return
+    rounds = -(-blocks // (batch or each.batch))
+    seconds = elements / _RATE + rounds * each.calls * _CALL
+    work = f"{blocks:,} blocks, {'at least' if each.loops else 'about'} {elements:.3g} elements and {duration(seconds)}"
+    raise LaunchLimitError(
+        f"{kernel}: grid {grid} is too much for the cpu device: {work}; the limit is {most:.3g} elements",
+        cause="a grid that is meant for a GPU",
+        fix="launch on a smaller problem, or raise the limit of elements",
+        kernel=kernel,
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,188 @@
+"""Which parameters a kernel's pointers and views come from, and which parameters it may write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.flow import Indexed, indexed_accesses
+from tilec_runtime.cpu.tileir.frame import Access, Frame
+from tilec_runtime.cpu.tileir.ir import Block, Function, Op, Scalar, Tile, Token, Value
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.values import Array
+
+_LEAVES = frozenset({"yield", "continue", "break"})
+_TARGETS = ("view", "source", "destination", "pointers", "pointer")
+_ACCESSES = ("load_", "store_", "atomic_")
+
+
+class Provenance:
+    """Follows pointers from the entry's parameters to accesses. What it cannot follow (pointers out of memory or numbers) it says.
+
+    Args:
+        function: the kernel.
+        names: of the parameter of the launch that each parameter of the entry belongs to.
+    """
+
+    def __init__(self, function: Function, names: Sequence[str]) -> None:
+        self._onward: dict[int, set[int]] = {}
+        unknown: list[int] = []
+        self._connect(function.body, (), unknown)
+        self._names: dict[int, set[str]] = {}
+        for value, name in zip(function.body.args, names, strict=False):
+            if _points(value):
+                self._reach([value.index], name)
+        self._reach(unknown, "")
+        self.written = self._all_written(function) if names else None
+
+    def of(self, op: Op) -> frozenset[str] | None:
+        """Names of the parameters whose memory an access is about; None if that is not known."""
+        found = self._names.get(_target(op).index, {""})
+        return None if "" in found else frozenset(found)
+
+    def _all_written(self, function: Function) -> frozenset[str] | None:
+        """Names of the parameters that the kernel may write; None if that is not known."""
+        found: set[str] = set()
+        for op in function.walk():
+            if op.name.startswith(_ACCESSES) and not op.name.startswith("load_"):
+                names = self.of(op)
+                if names is None:
+                    return None
+                found |= names
+        return frozenset(found)
+
+    def _connect(self, block: Block, enclosing: tuple[Value, ...], unknown: list[int]) -> None:
+        """Note where the pointers of a block's operations go on to; `enclosing` are the values that leaving the block may set."""
+        for op in block.ops:
+            given = _pointing(value for group in op.operands.values() for value in group)
+            made = _pointing(op.results)
+            if op.regions:
+                inner = (*made, *(value for region in op.regions for value in _pointing(region.args)))
+                self._join(given, inner)
+                for region in op.regions:
+                    self._connect(region, (*enclosing, *inner), unknown)
+            elif op.name in _LEAVES:
+                self._join(given, enclosing)
+            elif made and (not given or op.name.startswith(_ACCESSES)):
+                unknown.extend(value.index for value in made)
+            else:
+                self._join(given, made)
+
+    def _join(self, sources: Iterable[Value], targets: Sequence[Value]) -> None:
+        for source in sources:
+            self._onward.setdefault(source.index, set()).update(value.index for value in targets)
+
+    def _reach(self, start: Iterable[int], name: str) -> None:
+        todo = list(start)
+        while todo:
+            index = todo.pop()
+            known = self._names.setdefault(index, set())
+            if name not in known:
+                known.add(name)
+                todo.extend(self._onward.get(index, ()))
+
+
+def _target(op: Op) -> Value:
+    return next(op.operand(name) for name in _TARGETS if op.operands.get(name))
+
+
+def _pointing(values: Iterable[Value]) -> tuple[Value, ...]:
+    return tuple(value for value in values if _points(value))
+
+
+def _points(value: Value) -> bool:
+    """Whether a value leads to memory: pointers, and views of tensors."""
+    kind = value.type
+    return not isinstance(kind, Token) and not (isinstance(kind, Tile) and isinstance(kind.element, Scalar))
+
+
+class Extents:
+    """Compares accesses with the extents of the array that they are about.
+
+    Args:
+        function: the kernel.
+        names: of the parameter of the launch that each parameter of the entry belongs to.
+    """
+
+    def __init__(self, function: Function, names: Sequence[str]) -> None:
+        self._names = names
+        self._indexed = indexed_accesses(function) if names else {}
+
+    def beyond(self, access: Access, home: Region) -> Array | None:
+        """Mark the elements of an access that are none of the array at `home`.
+
+        The mask has the shape of the access's offsets; None where there are no such elements.
+        """
+        indices = self._indices(access.op, access.frame, home)
+        if indices is not None and home.shape is not None:
+            off = np.zeros((1,) * access.offsets.ndim, np.bool_)
+            for index, extent in zip(indices, home.shape, strict=True):
+                off = off | (index < 0) | (index >= extent)
+            off = np.broadcast_to(off, access.offsets.shape)
+        else:
+            off = _between(home, access.offsets + (access.region.address - home.address))
+        if access.mask is not None:
+            off = off & access.mask
+        return off if off.any() else None
+
+    def described(self, access: Access, home: Region, where: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+        """The index of an element that is none of the array, and words for it."""
+        indices, extents = (
+            self._indices(access.op, access.frame, home),
+            ", ".join(map(str, home.shape or ())),
+        )
+        if indices is None:
+            offset = int(access.offsets[where]) + access.region.address - home.address
+            index, back = home.element(offset), 0
+            while back < offset and _between(home, np.array([offset - back])).any():
+                back += home.itemsize
+            index = home.element(offset - back)
+            many = f"{back // home.itemsize} element{'' if back == home.itemsize else 's'}"
+            return (
+                index,
+                f"memory {many} behind element [{_list(index)}] of {home.name}, which is between its elements",
+            )
+        index = tuple(int(np.broadcast_to(item, access.offsets.shape)[where]) for item in indices)
+        return index, f"element [{_list(index)}] of {home.name}, whose extents are [{extents}]"
+
+    def _indices(self, op: Op, frame: Frame, home: Region) -> list[Array] | None:
+        """Return the index along each dimension, or None where pointers are computed otherwise."""
+        made = self._indexed.get(op.number)
+        if made is None or home.shape is None or home.strides is None or len(made.terms) != len(home.shape):
+            return None
+        if not made.base < len(self._names) or self._names[made.base] != home.name or not self._steps(made, frame, home):
+            return None
+        return [frame.get(index) for index, _ in made.terms]
+
+    def _steps(self, made: Indexed, frame: Frame, home: Region) -> bool:
+        """Whether each index is multiplied by the stride of its dimension."""
+        assert home.shape is not None
+        assert home.strides is not None
+        pairs = zip(made.terms, home.shape, home.strides, strict=True)
+        return all(extent <= 1 or bool((frame.get(stride) == step).all()) for (_, stride), extent, step in pairs)
+
+
+def _between(region: Region, offsets: Array) -> Array:
+    """Mark byte offsets that lie between the elements of an array; none where elements overlap."""
+    nothing = np.zeros(offsets.shape, np.bool_)
+    if region.shape is None or region.strides is None or math.prod(region.shape) * region.itemsize >= region.data.size:
+        return nothing
+    steps = sorted(
+        ((abs(step), extent) for step, extent in zip(region.strides, region.shape, strict=True) if extent > 1),
+        reverse=True,
+    )
+    reach = 0
+    for step, extent in reversed(steps):
+        if step <= reach:
+            return nothing
+        reach += step * (extent - 1)
+    left = offsets // region.itemsize  # from the span's start, which is the element with the lowest address
+    for step, extent in steps:
+        left = left - np.minimum(left // step, extent - 1) * step
+    return left != 0
+
+
+def _list(index: tuple[int, ...]) -> str:
+    return ", ".join(map(str, index))

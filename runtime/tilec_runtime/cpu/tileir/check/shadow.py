@@ -1,0 +1,289 @@
+"""For every element of a launch's memory: who wrote it last, who read it, and whether anybody wrote it at all."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind
+from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.values import Array
+
+_MARKS = ("writer", "write", "reader", "read", "reader_too", "read_too")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Touch:
+    """Cells of a region that an access touches.
+
+    Attributes:
+        cells: their numbers; a slice where they follow each other, which is several times faster to look up.
+        count: how many.
+        blocks: for each cell the number of the block that touches it, plus 1.
+        rows: for each cell the row of its block in the batch, or, if `each` is set, for each run of `each` cells.
+    """
+
+    cells: Array | slice
+    count: int
+    blocks: Array
+    rows: Array
+    each: int
+
+    def cell(self, at: int) -> int:
+        """The number of a cell."""
+        return self.cells.start + at if isinstance(self.cells, slice) else int(self.cells[at])
+
+    def row(self, at: int) -> int:
+        """The row of the block that touches a cell."""
+        return int(self.rows[at // self.each])
+
+    def some(self, which: Array) -> Array:
+        """Numbers of some of the cells."""
+        return np.flatnonzero(which) + self.cells.start if isinstance(self.cells, slice) else self.cells[which]
+
+
+class Shadow:
+    """A span of memory: one region, or several that share bytes.
+
+    A cell stands for one element (or one byte, once elements of several sizes were accessed). Blocks are kept as number + 1, so that 0 is
+    nobody; accesses by their number in the checker's list. Of readers the first and the last other one are kept: a writer conflicts with
+    at least one of them if it conflicts with any that is not ordered before it by synchronisation.
+    """
+
+    def __init__(self, regions: Sequence[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> None:
+        self.address = min(region.address for region in regions)
+        size = max(region.end for region in regions) - self.address
+        units = {region.itemsize if (region.address - self.address) % region.itemsize == 0 else 1 for region in regions}
+        self.unit = max(1, units.pop() if len(units) == 1 else 1)
+        self.names = frozenset(region.name for region in regions)
+        cells = -(-size // self.unit)
+        self._size = size
+        # Zeros that nobody touches take no memory.
+        self.writer, self.write = _nobody(cells), _nobody(cells)
+        self.reader, self.read = _nobody(cells), _nobody(cells)
+        self.reader_too, self.read_too = _nobody(cells), _nobody(cells)
+        self.was_read = self.was_written = False
+        self.blank: Array | None = None
+        for region in regions:
+            if region.name in uninitialized:
+                if self.blank is None:
+                    self.blank = np.zeros(cells, np.bool_)
+                start = (region.address - self.address) // self.unit
+                count = -(-region.data.size // self.unit)
+                left = blank.get(region.name)
+                # A byte stands for its cell: elements are written whole.
+                self.blank[start : start + count] = True if left is None else left[:: self.unit]
+
+    def unwritten(self, region: Region) -> Array | None:
+        """Which bytes of a region of this span nothing has written; None where all of them mean something."""
+        if self.blank is None:
+            return None
+        start = region.address - self.address
+        return np.repeat(self.blank, self.unit)[start : start + region.data.size]
+
+    def touch(self, access: Access, *, in_order: bool) -> Touch:
+        """Cells of an access. Unless they are to stay `in_order`, rows are sorted by address, so that cells may follow each other."""
+        blocks = (access.frame.blocks + 1).astype(np.int32)
+        rows: Array = np.arange(len(blocks))
+        flat: Array = access.offsets.reshape(len(blocks), -1)
+        chosen = None if access.mask is None else np.broadcast_to(access.mask, access.offsets.shape).reshape(flat.shape)
+        if not in_order and len(flat) > 1 and (np.diff(flat[:, 0]) < 0).any():
+            rows = np.argsort(flat[:, 0], kind="stable")
+            flat, chosen = flat[rows], None if chosen is None else chosen[rows]
+        each = flat.shape[1]
+        if chosen is not None:
+            rows = np.broadcast_to(rows[:, None], flat.shape)[chosen]
+            flat, each = flat[chosen], 1
+        flat = flat.reshape(-1) + (access.region.address - self.address)
+        cells, many = self._cells(flat, access.size)
+        each *= many
+        return Touch(cells, len(flat) * many, np.repeat(blocks[rows], each) if each > 1 else blocks[rows], rows, max(each, 1))
+
+    def _cells(self, flat: Array, size: int) -> tuple[Array | slice, int]:
+        """Cells of elements at byte offsets from the span's start, and how many an element has."""
+        if not len(flat):
+            return flat, 1
+        if size % self.unit or int(np.bitwise_or.reduce(flat)) % (self.unit & -self.unit) or (self.unit & (self.unit - 1)):
+            self._split()
+        many = size // self.unit
+        first, last = int(flat[0]), int(flat[-1])
+        if last - first == (len(flat) - 1) * size and (np.diff(flat) == size).all():
+            return slice(first // self.unit, (last + size) // self.unit), many
+        cells = flat >> (self.unit.bit_length() - 1)
+        if many > 1:
+            cells = (cells[:, None] + np.arange(many)).reshape(-1)
+        return cells, many
+
+    def offset(self, cell: int, region: Region) -> int:
+        """Byte offset of a cell from the start of a region of this span."""
+        return cell * self.unit - (region.address - self.address)
+
+    def note_read(self, touch: Touch, number: int, *, strong: bool) -> None:
+        """Keep who read. A block's later read stands for its earlier ones, unless it conflicts with less, being strong."""
+        self.was_read = True
+        kept = self.reader[touch.cells]
+        mine = kept == 0 if strong else (kept == 0) | (kept == touch.blocks)
+        if mine.all():
+            self.reader[touch.cells], self.read[touch.cells] = touch.blocks, number
+            if isinstance(touch.cells, slice):
+                return
+        elif mine.any():
+            cells = touch.some(mine)
+            self.reader[cells], self.read[cells] = touch.blocks[mine], number
+        others = self.reader[touch.cells] != touch.blocks
+        if strong:
+            others &= self.reader_too[touch.cells] == 0
+        if others.any():
+            cells = touch.some(others)
+            self.reader_too[cells], self.read_too[cells] = touch.blocks[others], number
+
+    def note_write(self, touch: Touch, number: int) -> None:
+        """Keep who wrote."""
+        self.was_written = True
+        self.writer[touch.cells], self.write[touch.cells] = touch.blocks, number
+        if self.blank is not None:
+            self.blank[touch.cells] = False
+
+    def _split(self) -> None:
+        """Go over to one cell per byte."""
+        if self.unit == 1:
+            return
+        for name in _MARKS:
+            setattr(self, name, np.repeat(getattr(self, name), self.unit)[: self._size])
+        if self.blank is not None:
+            self.blank = np.repeat(self.blank, self.unit)[: self._size]
+        self.unit = 1
+
+
+def spans(regions: Iterable[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> dict[str, Shadow]:
+    """The shadow of each region, by its name and address (`key`); regions that share bytes share one."""
+    found: dict[str, Shadow] = {}
+    group: list[Region] = []
+    end = 0
+    for region in [*sorted(regions, key=lambda item: item.address), None]:
+        if group and (region is None or region.address >= end):
+            shadow = Shadow(group, uninitialized, blank)
+            found.update((key(item), shadow) for item in group)
+            group, end = [], 0
+        if region is not None:
+            group.append(region)
+            end = max(end, region.end)
+    return found
+
+
+def key(region: Region) -> str:
+    """What tells a region from the others of a launch."""
+    return f"{region.name}@{region.address:x}"
+
+
+def _nobody(cells: int) -> Array:
+    return np.zeros(cells, np.int32)
+
+
+_ACQUIRES = (MemoryOrder.ACQUIRE, MemoryOrder.ACQ_REL)
+_RELEASES = (MemoryOrder.RELEASE, MemoryOrder.ACQ_REL)
+_ACQUIRE, _RELEASE, _KEEP = 1, 2, 4  # what an event does; _KEEP: what was released there before stays so
+_MOST_WORK = 20_000_000  # events looked at in all: enough for thousands of conflicting pairs, and still seconds
+_MOST_KEPT = 256  # accesses whose order is remembered: each is as large as the number of blocks
+_MOST_EVENTS = 20_000_000  # of 17 bytes each
+
+
+class SyncLog:
+    """Strong accesses in the order in which they took place. Its length is the time.
+
+    A block is ordered after another when it acquires what the other, or one ordered after it, released at the same address, and no
+    plain write came between.
+    """
+
+    def __init__(self) -> None:
+        self.exhausted = False
+        self._blocks, self._addresses, self._flags = array.array("q"), array.array("q"), bytearray()
+        # By block and time of an access: per block from when on it is after it, addresses that carry this on, up to when that was followed.
+        self._after: dict[tuple[int, int], tuple[dict[int, int], set[int], list[int]]] = {}
+        self._before: dict[tuple[int, int], dict[int, int]] = {}
+        self._work = 0
+
+    @property
+    def time(self) -> int:
+        """Now."""
+        return len(self._flags)
+
+    def record(self, access: Access, touch: Touch, address: int, unit: int) -> None:
+        """Note a strong access of blocks, in the order in which they take place; cells of `unit` bytes are counted from `address`."""
+        flags = _ACQUIRE * (access.order in _ACQUIRES and access.kind is not AccessKind.WRITE)
+        flags |= _RELEASE * (access.order in _RELEASES and access.kind is not AccessKind.READ)
+        flags |= _KEEP * (access.kind is not AccessKind.WRITE)
+        # What is relaxed and writes nothing of its own over a release changes no order.
+        if flags == _KEEP:
+            return
+        if len(self._flags) + touch.count > _MOST_EVENTS:
+            self.exhausted = True
+            return
+        cells = np.arange(touch.cells.start, touch.cells.stop) if isinstance(touch.cells, slice) else touch.cells
+        self._blocks.frombytes((touch.blocks.astype(np.int64) - 1).tobytes())
+        self._addresses.frombytes((address + cells * unit).astype(np.int64).tobytes())
+        self._flags.extend(bytes([flags]) * touch.count)
+
+    def ordered(self, first: int, since: int, second: int, until: int, *, backward: bool = False) -> bool:
+        """Whether what block `first` did at time `since` comes before what block `second` does at time `until`.
+
+        What is looked up is remembered: `backward` is faster where one block comes after many, the other way where many come after one.
+        """
+        if self.exhausted:
+            return True
+        if backward:
+            found = self._led_to(second, until).get(first, -1) >= since
+        else:
+            found = self._led_from(first, since, until).get(second, until + 1) <= until
+        return found or self.exhausted
+
+    def _led_from(self, first: int, since: int, until: int) -> dict[int, int]:
+        """Per block the time from which on it is ordered after the access."""
+        if len(self._after) > _MOST_KEPT:
+            self._after.clear()
+        after, carrying, seen = self._after.setdefault((first, since), ({first: since}, set(), [since]))
+        self._spend(max(until - seen[0], 0))
+        for time in range(seen[0], until):
+            block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
+            if flags & _ACQUIRE and address in carrying:
+                after.setdefault(block, time + 1)
+            if flags & _RELEASE and block in after:
+                carrying.add(address)
+            elif not flags & _KEEP:
+                carrying.discard(address)
+        seen[0] = max(seen[0], until)
+        return after
+
+    def _led_to(self, second: int, until: int) -> dict[int, int]:
+        """Per block the last release that orders it before the access: what it did up to then, it did before."""
+        known = self._before.get((second, until))
+        if known is not None:
+            return known
+        if len(self._before) > _MOST_KEPT:
+            self._before.clear()
+        self._spend(until)
+        before = {second: until}
+        wanted: set[int] = set()
+        for time in range(until - 1, -1, -1):
+            block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
+            if flags & _RELEASE and address in wanted:
+                before.setdefault(block, time)
+            if not flags & _KEEP:
+                wanted.discard(address)
+            if flags & _ACQUIRE and block in before:
+                wanted.add(address)
+        self._before[second, until] = before
+        return before
+
+    def _spend(self, events: int) -> None:
+        self._work += events
+        self.exhausted |= self._work > _MOST_WORK
+
+
+def is_strong(access: Access) -> bool:
+    """Whether an access takes part in synchronisation between blocks."""
+    return access.order is not MemoryOrder.WEAK and access.scope is not MemoryScope.TILE_BLOCK

@@ -1,0 +1,271 @@
+"""Which memory the elements of an access lie in: tells the observer, and ends the launch where there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.faults import forbidden, misaligned, outside
+from tilec_runtime.cpu.tileir.frame import ROTATIONS, Access, AccessKind, Frame, Outside
+from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope, Op
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.values import Array, Layout
+
+# Where the elements with these places (an index per axis of the addresses) lie in the tensor, and the tensor's extents.
+Places = Callable[[tuple[Array, ...]], tuple[Array, Array]]
+# A pointer to the upper half of a byte, of a four-bit type, has this bit set.
+UPPER = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Kind:
+    """What all executions of an operation have in common, read from it once."""
+
+    op: Op
+    layout: Layout
+    kind: AccessKind
+    order: MemoryOrder
+    scope: MemoryScope | None
+
+    @classmethod
+    def of(cls, op: Op, layout: Layout, kind: AccessKind) -> Kind:
+        """Read from an operation's attributes."""
+        order, scope = op.attributes.get("order", MemoryOrder.WEAK), op.attributes.get("scope")
+        return cls(op=op, layout=layout, kind=kind, order=order, scope=scope)
+
+    @property
+    def writes(self) -> bool:
+        """Whether memory is changed."""
+        return self.kind is not AccessKind.READ
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Elements:
+    """Elements that a batch wants to touch, one by one.
+
+    Attributes:
+        addresses: int64, shape (blocks or 1, *tile). For four-bit types `UPPER` tells the halves of a byte apart.
+        mask: which are wanted, of the same shape; None for all.
+        index: of elements in a view's tensor; None for pointers.
+        promised: which elements the operation declared in bounds of the tensor though they are not; None for none. Without an observer
+            they are touched like others, as long as there is memory.
+    """
+
+    kind: Kind
+    frame: Frame
+    addresses: Array
+    mask: Array | None
+    index: Places | None = None
+    promised: Array | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Part:
+    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others lie there too, but mean nothing."""
+
+    region: Region
+    offsets: Array
+    mask: Array | None
+
+
+def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
+    """Where the elements lie, the observer being told. Elements outside all memory end the launch unless the observer goes on without."""
+    kind, frame = elements.kind, elements.frame
+    addresses = elements.addresses & ~UPPER if kind.layout.packed else elements.addresses
+    mask = elements.mask
+    promised = elements.promised
+    if promised is not None and frame.launch.observer is not None:
+        mask, promised = _report(elements, addresses, promised, promised=True), None
+    if mask is not None:
+        if not mask.any():
+            return []
+        # Those that are not wanted become one that is: from here on all can be treated alike.
+        addresses = np.where(mask, addresses, addresses[np.unravel_index(int(mask.argmax()), mask.shape)])
+    _check_alignment(elements, addresses, mask)
+    parts, left = _split(elements, addresses, mask)
+    if left is not None:
+        _report(elements, addresses, left, promised=promised is not None and bool((promised & left).any()))
+    for part in parts:
+        if kind.writes and not part.region.writable:
+            forbidden(frame, kind.op, part.region, part.offsets, part.mask)
+    if frame.launch.observer is not None:
+        for part in parts:
+            _tell(elements, part, written)
+    return parts
+
+
+def gather(elements: Elements) -> Array:
+    """The elements as they lie in memory, four-bit ones each in a byte of its own; zero where they are not wanted or not there."""
+    layout = elements.kind.layout
+    parts = resolve(elements)
+    if not parts:
+        return np.zeros(elements.addresses.shape, layout.raw)
+    found = _read(parts[0], layout, elements.addresses)
+    if parts[0].mask is not None:
+        np.copyto(found, np.zeros((), layout.raw), where=~parts[0].mask)
+    for part in parts[1:]:
+        assert part.mask is not None
+        np.copyto(found, _read(part, layout, elements.addresses), where=part.mask)
+    return found
+
+
+def scatter(elements: Elements, raw: Array) -> None:
+    """Store elements; of several at one place the last block's last stays."""
+    layout = elements.kind.layout
+    shape = elements.addresses.shape
+    # Where all blocks store to the same place, what the last of them stores stays.
+    whole = np.broadcast_to(raw[-1:] if shape[0] == 1 else raw, shape)
+    for part in resolve(elements, raw):
+        if part.mask is None:
+            _write(part, layout, elements.addresses, part.offsets, whole)
+        else:
+            _write(part, layout, elements.addresses[part.mask], part.offsets[part.mask], whole[part.mask])
+
+
+def advanced(base: Array, number: Array) -> Array:
+    """Addresses of elements that lie two to a byte, `number` elements after others."""
+    halves = number + (base & UPPER != 0)
+    found: Array = (base & ~UPPER) + (halves >> 1) | np.where(halves & 1, UPPER, 0)
+    return found
+
+
+def _read(part: Part, layout: Layout, addresses: Array) -> Array:
+    if layout.packed:
+        pairs = part.region.data[part.offsets]
+        return np.where(addresses & UPPER, pairs >> 4, pairs & 15).astype(np.uint8)
+    typed, lead = part.region.typed(layout.raw)
+    return typed.take(places(part.offsets, lead, layout.size))
+
+
+def places(offsets: Array, lead: int, size: int) -> Array:
+    """Places of elements that start at `lead`, by their byte offsets."""
+    if size == 1:
+        return offsets
+    found = offsets - lead if lead else offsets
+    return found >> (size.bit_length() - 1)
+
+
+def _write(part: Part, layout: Layout, addresses: Array, offsets: Array, raw: Array) -> None:
+    if layout.packed:
+        data, upper = part.region.data, (addresses & UPPER) != 0
+        low, high = offsets[~upper], offsets[upper]
+        data[low] = data[low] & 0xF0 | raw[~upper]
+        data[high] = data[high] & 0x0F | raw[upper] << 4
+        return
+    typed, lead = part.region.typed(layout.raw)
+    typed[places(offsets, lead, layout.size)] = raw
+
+
+def _check_alignment(elements: Elements, addresses: Array, mask: Array | None) -> None:
+    size = elements.kind.layout.size
+    if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+        odd = (addresses & (size - 1)) != 0
+        misaligned(elements.frame, elements.kind.op, addresses, odd if mask is None else odd & mask, size)
+
+
+def _split(elements: Elements, addresses: Array, mask: Array | None) -> tuple[list[Part], Array | None]:
+    """The elements by region, and which are in none (None if all are somewhere)."""
+    memory, size = elements.frame.launch.memory, elements.kind.layout.size
+    low, high = int(addresses.min()), int(addresses.max()) + size
+    region = memory.find(low, elements.kind.writes)
+    if region is not None and high <= region.end:
+        return [Part(region=region, offsets=addresses - region.address, mask=mask)], None
+    parts, left = [], np.ones(addresses.shape, np.bool_) if mask is None else mask.copy()
+    for region in _candidates(memory.regions, elements.kind.writes, low, high):
+        inside = left & (addresses >= region.address) & (addresses <= region.end - size)
+        if inside.any():
+            parts.append(Part(region=region, offsets=np.where(inside, addresses - region.address, 0), mask=inside))
+            left &= ~inside
+    return parts, left if left.any() else None
+
+
+def _candidates(regions: tuple[Region, ...], writing: bool, low: int, high: int) -> Iterator[Region]:
+    near = [region for region in regions if region.address < high and region.end > low]
+    yield from sorted(near, key=lambda region: not region.writable) if writing else near
+
+
+def _report(elements: Elements, addresses: Array, which: Array, *, promised: bool) -> Any:
+    """Say that elements lie outside, or raise. What is wanted without them, where the launch goes on."""
+    where = np.nonzero(which)
+    index, shape = elements.index(where) if elements.index is not None else (None, None)
+    told = Outside(
+        op=elements.kind.op,
+        frame=elements.frame,
+        kind=elements.kind.kind,
+        rows=where[0],
+        addresses=addresses[where],
+        index=index,
+        shape=shape,
+        promised=promised,
+    )
+    observer = elements.frame.launch.observer
+    if observer is None or not observer.outside(told):
+        outside(told, elements.kind.layout.size)
+    return ~which if elements.mask is None else elements.mask & ~which
+
+
+def _tell(elements: Elements, part: Part, written: Array | None) -> None:
+    kind, frame = elements.kind, elements.frame
+    shape = (frame.size, *part.offsets.shape[1:])
+    assert frame.launch.observer is not None
+    frame.launch.observer.access(
+        Access(
+            op=kind.op,
+            frame=frame,
+            region=part.region,
+            offsets=np.broadcast_to(part.offsets, shape),
+            mask=None if part.mask is None else np.broadcast_to(part.mask, shape),
+            size=kind.layout.size,
+            kind=kind.kind,
+            order=kind.order,
+            scope=kind.scope,
+            written=written,
+        )
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Garbage:
+    """Fills undetermined elements of one operation.
+
+    Attributes:
+        op: the operation. layout: of its elements. shape: of its tile.
+    """
+
+    op: Op
+    layout: Layout
+    shape: tuple[int, ...]
+
+    def fill(self, frame: Frame, address: int) -> Array:
+        """Return elements as they lie in memory, of shape (blocks or 1, *tile).
+
+        `address` is one of the array that is read.
+        """
+        wish = frame.launch.undetermined
+        if wish.reached is not None:
+            wish.reached(self.op, frame, address)
+        zeros = np.zeros((1, *self.shape), self.layout.raw)
+        if wish.turn is None or (wish.site is not None and wish.site != (frame.launch.kernel, self.op.number)):
+            return zeros
+        pattern = _pattern(self.layout, self.shape, wish.turn)
+        if wish.blocks is None:
+            return pattern
+        rows = (frame.blocks < wish.blocks).reshape(-1, *(1,) * len(self.shape))
+        return np.where(rows, pattern, zeros)
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
+    """Repeat the hostile values of a type over a tile, or one value alone.
+
+    Rows of a pattern differ by a shift: extents are powers of 2, and there are three values.
+    """
+    hostile = layout.hostile()
+    values = np.roll(hostile, -turn) if turn < ROTATIONS else (hostile[1:2], layout.one())[turn - ROTATIONS]
+    found = np.resize(values, (1, *shape))
+    found.flags.writeable = False
+    return found

@@ -1,0 +1,143 @@
+"""Errors of a launch: which kernel, operation, block, parameter and element it is about, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import AccessKind, Frame, Outside
+from tilec_runtime.cpu.tileir.ir import Op
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.errors import FaultError, InternalError, Location, TilecError
+
+_VERBS = {AccessKind.READ: "reads", AccessKind.WRITE: "writes", AccessKind.ATOMIC: "updates"}
+_CHECK = "run `tilec sanitize --device cpu` to see every such access"
+
+
+def location(op: Op) -> Location | None:
+    """Where in the kernel's source an operation comes from; columns count from 1 here, from 0 in Tile IR."""
+    return Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
+
+
+def outside(told: Outside, size: int) -> NoReturn:
+    """Raise for the first of some elements that lie outside."""
+    address, block = int(told.addresses[0]), told.frame.place(int(told.rows[0]))
+    near = told.frame.launch.memory.nearest(address)
+    name = near.name if near is not None else ""
+    if told.index is not None and told.shape is not None:
+        index = tuple(int(item) for item in told.index[0])
+        shape = tuple(int(item) for item in told.shape[0])
+        what = f"element {_tuple(index)} of a view with extents {_tuple(shape)}"
+        if told.promised:
+            what += ", though it is declared in bounds"
+            cause = "the load or store was told not to check bounds, and its tile goes past the tensor"
+            fix = "check bounds, or launch only blocks whose tiles lie inside the tensor"
+        else:
+            what += f", which {_beside(near, address, size)}"
+            cause = "the extents or strides that the view was made with describe more memory than the parameter has"
+            fix = "pass the array's own shape and strides to the kernel"
+    else:
+        index = near.element(address - near.address) if near is not None else ()
+        what = f"address {address:#x}, which {_beside(near, address, size)}"
+        cause = "an index is out of range, or a mask lets it through"
+        fix = f"compare the index with the number of elements; {_CHECK}"
+    raise _fault(told.frame, told.op, f"{_VERBS[told.kind]} {what}", block, name, index, cause, fix)
+
+
+def misaligned(frame: Frame, op: Op, addresses: Array, which: Array, size: int) -> NoReturn:
+    """Raise for the first element at an address that is no multiple of its size."""
+    where = _first(which)
+    address = int(addresses[where])
+    near = frame.launch.memory.find(address)
+    name = near.name if near is not None else ""
+    what = f"is given address {address:#x}, which is no multiple of the element's {size} bytes"
+    if near is not None:
+        what += f" (byte {address - near.address} of {near.name})"
+    cause = "the pointer was converted from one to smaller elements, or the array does not start at an element's address"
+    fix = "start at a multiple of the element's size"
+    index = near.element(address - near.address) if near is not None else ()
+    raise _fault(frame, op, what, frame.place(int(where[0])), name, index, cause, fix)
+
+
+def forbidden(frame: Frame, op: Op, region: Region, offsets: Array, mask: Array | None) -> NoReturn:
+    """Raise for a store to memory that may only be read."""
+    where = _first(np.ones(offsets.shape, np.bool_) if mask is None else mask)
+    index = region.element(int(offsets[where]))
+    what = f"writes element {_tuple(index)} of {region.name}, which may only be read"
+    cause = "the array is read-only, or the variable is constant"
+    fix = "pass a writable array, or store to another parameter"
+    raise _fault(frame, op, what, frame.place(int(where[0])), region.name, index, cause, fix)
+
+
+def _fault(
+    frame: Frame, op: Op, what: str, block: tuple[int, int, int], name: str, index: tuple[int, ...], cause: str, fix: str
+) -> FaultError:
+    return FaultError(
+        f"{frame.launch.kernel}: {op.name} {what}, in block {block}",
+        cause=cause,
+        fix=fix,
+        kernel=frame.launch.kernel,
+        location=location(op),
+        block=block,
+        parameter=name,
+        index=index,
+    )
+
+
+def _beside(near: Region | None, address: int, size: int) -> str:
+    """How an address lies to the nearest memory."""
+    if near is None:
+        return "is in no memory of the launch: there is none"
+    number = near.data.size // near.itemsize
+    count = f"{number} element{'' if number == 1 else 's'}"
+    index = _tuple(near.element(address - near.address))
+    if near.address <= address < near.end:
+        return f"is only partly in {near.name}: element {index} of {count}, where {size} bytes do not fit"
+    distance = near.address - address if address < near.address else address - near.end
+    if distance > max(4 * near.data.size, 1 << 20):
+        return f"is in no memory of the launch; the nearest is {near.name} with {count}"
+    return f"is element {index} of {near.name} with {count}"
+
+
+def _tuple(index: tuple[int, ...]) -> str:
+    return str(index[0]) if len(index) == 1 else f"({', '.join(map(str, index))})"
+
+
+def _first(which: Array) -> tuple[Any, ...]:
+    return np.unravel_index(int(np.argmax(which)), which.shape)
+
+
+def fault(op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = "") -> FaultError:
+    """An error of one block of a batch; `what` is put behind the kernel, the operation and the block."""
+    block = frame.place(row)
+    kernel = frame.launch.kernel
+    return FaultError(
+        f"{kernel}: {op.name} in block {block}: {what}", cause=cause, fix=fix, kernel=kernel, location=location(op), block=block
+    )
+
+
+def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
+    """What an operation's failure is that nobody foresaw."""
+    kernel, name = frame.launch.kernel, op.name if op else "an operation"
+    where = location(op) if op else None
+    if isinstance(error, MemoryError):
+        return FaultError(
+            f"{kernel}: no memory is left for {name}",
+            cause=f"{frame.size} blocks run together, and their tiles do not fit",
+            fix="let fewer blocks run together",
+            kernel=kernel,
+            location=where,
+        )
+    return InternalError(
+        f"{kernel}: {name} failed in the interpreter: {type(error).__name__}: {error}",
+        fix="report this with the kernel's Tile IR",
+        kernel=kernel,
+        location=where,
+    )
+
+
+def stopped(kernel: str, op: Op | None = None) -> FaultError:
+    """What ends a launch that somebody asked to stop."""
+    return FaultError(f"{kernel}: stopped on request before it was done", kernel=kernel, location=location(op) if op else None)

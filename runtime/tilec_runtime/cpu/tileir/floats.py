@@ -1,0 +1,217 @@
+"""Floating point arithmetic: one rounding per operation, in the mode that the operation names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir import double, exact
+from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
+from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
+from tilec_runtime.cpu.tileir.steps import attribute, compute, compute_float, element
+from tilec_runtime.cpu.tileir.values import Array, storage
+
+Bodies = Callable[[Block], "Body"]
+
+_LEAST_NORMAL = np.float32(2.0**-126)
+_DROPPED = np.int64((1 << 29) - 1)  # digits of a float64 that a float32 lacks
+_TIE = np.int64(1 << 28)
+_NEAREST = frozenset({Rounding.NEAREST_EVEN, Rounding.APPROX, Rounding.FULL})
+_NATIVE = frozenset({Scalar.F32, Scalar.TF32, Scalar.F64})  # held as NumPy computes with them
+_SUMS = frozenset({"addf", "subf", "fma"})  # their zeros can be negative when rounding down
+# By whether the largest is wanted and NaN is propagated.
+EXTREMES: dict[tuple[bool, bool], Any] = {
+    (True, True): np.maximum,
+    (True, False): np.fmax,
+    (False, True): np.minimum,
+    (False, False): np.fmin,
+}
+_UFUNCS: dict[str, Any] = {"addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "sqrt": np.sqrt}
+_EXACT: dict[str, Callable[..., Array]] = {
+    "addf": exact.add,
+    "subf": lambda x, y, **more: exact.add(x, -y, **more),
+    "mulf": exact.multiply,
+    "divf": exact.divide,
+    "sqrt": exact.square_root,
+    "fma": exact.fused,
+}
+_DOUBLE: dict[str, Callable[..., Array]] = {
+    "addf": double.add,
+    "subf": lambda x, y, rounding: double.add(x, -y, rounding),
+    "mulf": double.multiply,
+    "divf": double.divide,
+    "sqrt": double.square_root,
+    "fma": double.fused,
+}
+
+
+def arithmetic(name: str, kind: Scalar, rounding: Rounding, flush: bool) -> Callable[..., Array]:
+    """What `addf`, `subf`, `mulf`, `divf`, `sqrt` and `fma` do with tiles of a type."""
+    function = _rounding_once(name, kind, rounding)
+    if not (flush and kind is Scalar.F32):
+        return function
+    return lambda *tiles: flushed(function(*[flushed(held) for held in tiles]))
+
+
+def flushed(held: Array) -> Array:
+    """Float32 numbers with those below the normal range replaced by zeros of the same sign."""
+    normal = np.abs(held) >= _LEAST_NORMAL
+    return held if normal.all() else held * normal
+
+
+def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[..., Array]:
+    nearest = rounding in _NEAREST
+    if kind is Scalar.F64 and (name == "fma" or not nearest):
+        general = _DOUBLE[name]
+        return chunked(lambda *tiles: general(*tiles, rounding))
+    if name == "fma" and nearest and kind in (Scalar.F32, Scalar.F16):
+        return chunked(fused_float32 if kind is Scalar.F32 else fused_float16)
+    if nearest and name != "fma" and kind is not Scalar.TF32:
+        ufunc = _UFUNCS[name]
+        if kind in (Scalar.F32, Scalar.F64):
+            return ufunc
+        # Twice the digits and two more make a second rounding harmless, for these operations.
+        return chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind))
+    function = _EXACT[name]
+    if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
+        function = functools.partial(function, down=True)
+    return chunked(lambda *tiles: narrow(function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding))
+
+
+def fused_float32(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z of float32 tiles, rounded once."""
+    total = np.multiply(x, y, dtype=np.float64)
+    if total.size < z.size:
+        total = np.add(total, z)
+    else:
+        total += z
+    result = total.astype(np.float32)
+    # The float64 sum is itself rounded. That matters only where it then lies halfway between two float32 numbers.
+    doubtful = (total.view(np.int64) & _DROPPED) == _TIE
+    small = np.abs(result) < _LEAST_NORMAL
+    if small.any():
+        doubtful |= small & (total != 0)
+    if doubtful.any():
+        at = np.nonzero(doubtful)
+        parts = [np.broadcast_to(held, total.shape)[at].astype(np.float64) for held in (x, y, z)]
+        result[at] = exact.fused(*parts).astype(np.float32)
+    return result
+
+
+def fused_float16(x: Array, y: Array, z: Array) -> Array:
+    """The same for float16: the float64 sum is exact wherever its digits could matter."""
+    total = np.multiply(widen(x, Scalar.F16), widen(y, Scalar.F16), dtype=np.float64)
+    return narrow(total + widen(z, Scalar.F16), Scalar.F16)
+
+
+def _arithmetic(op: Op, _: Bodies) -> Step:
+    kind = element(op.results[0])
+    rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
+    return compute_float(
+        op, arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)), *_OPERANDS.get(op.name, ("lhs", "rhs"))
+    )
+
+
+def extreme(name: str, kind: Scalar, propagate: bool, flush: bool) -> Callable[[Array, Array], Array]:
+    """What `maxf` and `minf` do. +0 counts as greater than -0; a NaN wins if it is to be propagated, and loses if not."""
+    largest = name == "maxf"
+    ufunc = EXTREMES[largest, propagate]
+
+    def choose(x: Array, y: Array) -> Array:
+        result: Array = ufunc(x, y)
+        zero = result == 0
+        if zero.any():
+            signs = np.signbit(x) & np.signbit(y) if largest else np.signbit(x) | np.signbit(y)
+            both = zero & (x == y)
+            result[both] = np.where(np.broadcast_to(signs, result.shape)[both], -0.0, 0.0)
+        return result
+
+    if flush and kind is Scalar.F32:
+        return lambda x, y: choose(flushed(x), flushed(y))
+    if kind in _NATIVE:
+        return choose
+    return chunked(lambda x, y: narrow(choose(widen(x, kind), widen(y, kind)), kind))
+
+
+def _extreme(op: Op, _: Bodies) -> Step:
+    flags = [attribute(op, name, False) for name in ("propagate_nan", "flush_to_zero")]
+    return compute_float(op, extreme(op.name, element(op.results[0]), *flags), "lhs", "rhs")
+
+
+def _sign(op: Op, _: Bodies) -> Step:
+    """`absf` and `negf` change the sign's bit alone."""
+    kind = element(op.results[0])
+    held = storage(kind)
+    bits = np.dtype(f"u{held.itemsize}")
+    sign = 1 << (31 if kind is Scalar.TF32 else kind.bits - 1)
+    mask = np.array(sign if op.name == "negf" else sign - 1, bits)
+    ufunc = np.bitwise_xor if op.name == "negf" else np.bitwise_and
+    if not FORMATS[kind].signed:
+        mask = np.array(0 if op.name == "negf" else (1 << kind.bits) - 1, bits)
+    return compute_float(op, lambda x: ufunc(x.view(bits), mask).view(held), "source")
+
+
+def _whole(op: Op, _: Bodies) -> Step:
+    """`ceil` and `floor`, whose results every type has."""
+    kind = element(op.results[0])
+    ufunc = np.ceil if op.name == "ceil" else np.floor
+    if kind in _NATIVE:
+        return compute_float(op, ufunc, "source")
+    return compute_float(op, chunked(lambda x: narrow(ufunc(widen(x, kind)), kind)), "source")
+
+
+def _remainder(op: Op, _: Bodies) -> Step:
+    """`remf`: exact, with the sign of the dividend."""
+    kind = element(op.results[0])
+    if kind in _NATIVE:
+        return compute_float(op, np.fmod, "lhs", "rhs")
+    return compute_float(op, chunked(lambda x, y: narrow(np.fmod(widen(x, kind), widen(y, kind)), kind)), "lhs", "rhs")
+
+
+def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:
+    """What `cmpf` does. With a NaN an ordered comparison is false and an unordered one true."""
+    if ordering is Ordering.ORDERED:
+        # NumPy's own comparisons are false with a NaN, but for `not equal`.
+        return _ORDERED[predicate]
+    opposite = _ORDERED[_OPPOSITE[predicate]]
+    return lambda x, y: ~opposite(x, y)
+
+
+def _compare(op: Op, _: Bodies) -> Step:
+    kind = element(op.operand("lhs"))
+    function = comparison(op.attributes["predicate"], op.attributes["ordering"])
+    if kind in _NATIVE:
+        return compute(op, function, "lhs", "rhs")
+    return compute(op, chunked(lambda x, y: function(widen(x, kind), widen(y, kind))), "lhs", "rhs")
+
+
+_ORDERED: dict[Predicate, Callable[[Array, Array], Array]] = {
+    Predicate.EQUAL: np.equal,
+    Predicate.NOT_EQUAL: lambda x, y: (x < y) | (x > y),
+    Predicate.LESS_THAN: np.less,
+    Predicate.LESS_THAN_OR_EQUAL: np.less_equal,
+    Predicate.GREATER_THAN: np.greater,
+    Predicate.GREATER_THAN_OR_EQUAL: np.greater_equal,
+}
+_OPPOSITE = {
+    Predicate.EQUAL: Predicate.NOT_EQUAL,
+    Predicate.NOT_EQUAL: Predicate.EQUAL,
+    Predicate.LESS_THAN: Predicate.GREATER_THAN_OR_EQUAL,
+    Predicate.LESS_THAN_OR_EQUAL: Predicate.GREATER_THAN,
+    Predicate.GREATER_THAN: Predicate.LESS_THAN_OR_EQUAL,
+    Predicate.GREATER_THAN_OR_EQUAL: Predicate.LESS_THAN,
+}
+_OPERANDS = {"sqrt": ("source",), "fma": ("lhs", "rhs", "acc")}
+
+BINDERS: dict[str, Binder] = {
+    **dict.fromkeys(("addf", "subf", "mulf", "divf", "sqrt", "fma"), _arithmetic),
+    **dict.fromkeys(("maxf", "minf"), _extreme),
+    **dict.fromkeys(("absf", "negf"), _sign),
+    **dict.fromkeys(("ceil", "floor"), _whole),
+    "remf": _remainder,
+    "cmpf": _compare,
+}

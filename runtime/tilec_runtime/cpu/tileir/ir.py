@@ -1,0 +1,410 @@
+"""Tile IR as values: types, attributes, operations, blocks, functions and modules. What the reader makes and everything else reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+Version = tuple[int, int]
+
+
+class Scalar(enum.Enum):
+    """Element types: (name in Tile IR's text form, bits, kind). `kind` is `int` or `float`; signedness lies in the operations."""
+
+    I1 = ("i1", 1, "int")
+    I4 = ("i4", 4, "int")
+    I8 = ("i8", 8, "int")
+    I16 = ("i16", 16, "int")
+    I32 = ("i32", 32, "int")
+    I64 = ("i64", 64, "int")
+    F16 = ("f16", 16, "float")
+    BF16 = ("bf16", 16, "float")
+    F32 = ("f32", 32, "float")
+    TF32 = ("tf32", 32, "float")
+    F64 = ("f64", 64, "float")
+    F8E4M3FN = ("f8E4M3FN", 8, "float")
+    F8E5M2 = ("f8E5M2", 8, "float")
+    F8E8M0FNU = ("f8E8M0FNU", 8, "float")
+    F8E5M3FNU = ("fnv8E5M3FNU", 8, "float")
+    F4E2M1FN = ("f4E2M1FN", 4, "float")
+
+    def __init__(self, text: str, bits: int, kind: str) -> None:
+        """`bits` is the width in bits; tf32 lies in memory as 32."""
+        self.text = text
+        self.bits = bits
+        self.is_float = kind == "float"
+
+    def __str__(self) -> str:
+        """Its name in Tile IR's text form."""
+        return self.text
+
+
+class Padding(enum.Enum):
+    """What a view's load gives for elements outside the tensor."""
+
+    ZERO = "zero"
+    NEG_ZERO = "neg_zero"
+    NAN = "nan"
+    POS_INF = "pos_inf"
+    NEG_INF = "neg_inf"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer to elements of one type. `attribute` is the pointer attribute of version 13.4 (0 is the only one), None without one."""
+
+    pointee: Scalar
+    attribute: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """An array of elements held by a block; rank 0 is a scalar."""
+
+    element: Scalar | Pointer
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TensorView:
+    """A tensor in memory: extents and strides in elements; None where only the launch knows."""
+
+    element: Scalar
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    attribute: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A tensor cut into equal tiles. `dim_map[i]` is the tensor's dimension that the tile's dimension i runs along."""
+
+    tile: tuple[int, ...]
+    tensor: TensorView
+    dim_map: tuple[int, ...]
+    padding: Padding | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StridedView:
+    """Tiles of a tensor that start `steps[i]` elements apart along tile dimension i: they overlap or leave gaps."""
+
+    tile: tuple[int, ...]
+    steps: tuple[int, ...]
+    tensor: TensorView
+    dim_map: tuple[int, ...]
+    padding: Padding | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GatherScatterView:
+    """Tiles of a tensor whose places along `sparse_dim` come from a tile of indices."""
+
+    tile: tuple[int, ...]
+    tensor: TensorView
+    sparse_dim: int
+    padding: Padding | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Token:
+    """Orders memory operations of one block."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Signature:
+    """Types of a function's parameters and results."""
+
+    params: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+
+View: TypeAlias = "PartitionView | StridedView | GatherScatterView"
+Type: TypeAlias = "Scalar | Pointer | Tile | TensorView | PartitionView | StridedView | GatherScatterView | Token | Signature"
+
+
+class Overflow(enum.Enum):
+    """What an integer operation promises: no signed wrap, no unsigned wrap, neither."""
+
+    NONE = 0
+    NSW = 1
+    NUW = 2
+    NW = 3
+
+
+class Rounding(enum.Enum):
+    """Rounding of a floating point operation. `APPROX` and `FULL` are the fast and the accurate form of a function."""
+
+    NEAREST_EVEN = 0
+    ZERO = 1
+    NEGATIVE_INF = 2
+    POSITIVE_INF = 3
+    APPROX = 4
+    FULL = 5
+    NEAREST_INT_TO_ZERO = 6
+    NEAREST_AWAY = 7
+
+
+class Signedness(enum.Enum):
+    """How an operation reads the bits of an integer."""
+
+    UNSIGNED = 0
+    SIGNED = 1
+
+
+class Predicate(enum.Enum):
+    """Comparison."""
+
+    EQUAL = 0
+    NOT_EQUAL = 1
+    LESS_THAN = 2
+    LESS_THAN_OR_EQUAL = 3
+    GREATER_THAN = 4
+    GREATER_THAN_OR_EQUAL = 5
+
+
+class Ordering(enum.Enum):
+    """What a floating point comparison with a NaN gives: true (unordered) or false (ordered)."""
+
+    UNORDERED = 0
+    ORDERED = 1
+
+
+class MemoryOrder(enum.Enum):
+    """Ordering of a memory operation."""
+
+    WEAK = 0
+    RELAXED = 1
+    ACQUIRE = 2
+    RELEASE = 3
+    ACQ_REL = 4
+
+
+class MemoryScope(enum.Enum):
+    """Who a memory operation is ordered with: its block, the device, the system."""
+
+    TILE_BLOCK = 0
+    DEVICE = 1
+    SYSTEM = 2
+
+
+class AtomicMode(enum.Enum):
+    """Operation of an atomic read-modify-write."""
+
+    AND = 0
+    OR = 1
+    XOR = 2
+    ADD = 3
+    ADDF = 4
+    MAX = 5
+    MIN = 6
+    UMAX = 7
+    UMIN = 8
+    XCHG = 9
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DivBy:
+    """Assumption: every value is divisible; with `every` and `along`, only the first of each run of `every` along a dimension."""
+
+    divisor: int
+    every: int | None = None
+    along: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SameElements:
+    """Assumption: values are equal within groups of these extents."""
+
+    values: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bounded:
+    """Assumption: lower <= value <= upper, signed; None where unbounded."""
+
+    lower: int | None
+    upper: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IntegerAttr:
+    """An integer with its type; `value` is unsigned, as stored."""
+
+    type: Scalar
+    value: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FloatAttr:
+    """A floating point number by its bits."""
+
+    type: Scalar
+    bits: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HintsAttr:
+    """Optimization hints by architecture, which change no result."""
+
+    by_arch: Mapping[str, Attribute]
+
+
+Attribute: TypeAlias = (
+    "bool | int | str | bytes | enum.Enum | Type | DivBy | SameElements | Bounded | IntegerAttr | FloatAttr | HintsAttr "
+    "| tuple[Attribute, ...] | Mapping[str, Attribute]"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loc:
+    """A place in the kernel's source; lines count from 1, columns from 0. `caller` is where the function was inlined."""
+
+    file: str
+    line: int
+    column: int
+    caller: Loc | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A result or an argument; `index` is its number, unique within its function."""
+
+    index: int
+    type: Type
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Operations with arguments: a function's body, or a region of an operation."""
+
+    args: tuple[Value, ...]
+    ops: tuple[Op, ...]
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation in the order of the text, nested ones after the one that holds them."""
+        stack = list(reversed(self.ops))
+        while stack:
+            op = stack.pop()
+            yield op
+            for region in reversed(op.regions):
+                stack.extend(reversed(region.ops))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Op:
+    """One operation.
+
+    Attributes:
+        name: as in Tile IR's text form, such as `addf`; `ops.OPS` describes it.
+        results: values that it defines.
+        operands: by the names of `ops.OPS`: one value, several, or none where an optional one is absent.
+        attributes: by the names of `ops.OPS`; optional ones that are absent are missing.
+        regions: nested blocks.
+        loc: where in the source, if the module has debug information.
+        number: its place in the function, counted from 0 in the order of the text.
+    """
+
+    name: str
+    results: tuple[Value, ...]
+    operands: Mapping[str, tuple[Value, ...]]
+    attributes: Mapping[str, Any]  # of the types that `ops.OPS` names
+    regions: tuple[Block, ...]
+    loc: Loc | None
+    number: int
+
+    def operand(self, name: str) -> Value:
+        """The one value of an operand that is always there."""
+        return self.operands[name][0]
+
+    def optional(self, name: str) -> Value | None:
+        """The value of an optional operand, or None."""
+        found = self.operands.get(name)
+        return found[0] if found else None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Function:
+    """A kernel or a function. `values` counts the values in it, so that `index` addresses a list."""
+
+    name: str
+    signature: Signature
+    entry: bool
+    hints: HintsAttr | None
+    body: Block
+    loc: Loc | None
+    values: int
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation in the order of the text, nested ones after the one that holds them."""
+        return self.body.walk()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Global:
+    """A variable of the module: initial bytes of a tile, in the element type's layout. `alignment` is 0 for the natural one."""
+
+    name: str
+    type: Tile
+    data: bytes
+    alignment: int
+    constant: bool = False
+    private: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Module:
+    """What one bytecode file holds. `producer` is what the compiler that wrote it calls itself, if it says so."""
+
+    version: Version
+    functions: tuple[Function, ...]
+    globals: tuple[Global, ...]
+    producer: str = ""
+
+
+def type_text(kind: Type) -> str:
+    """A type as text."""
+    match kind:
+        case Scalar():
+            return kind.text
+        case Pointer(pointee, mark):
+            return f"ptr<{pointee.text}{_mark(mark, ', <none>')}>"
+        case Tile(element, shape):
+            return f"tile<{''.join(f'{extent}x' for extent in shape)}{type_text(element)}>"
+        case TensorView(element, shape, strides, mark):
+            steps = f", strides=[{','.join(map(_extent, strides))}]" if strides else ""
+            extents = "".join(f"{_extent(extent)}x" for extent in shape)
+            return f"tensor_view<{extents}{element.text}{steps}{_mark(mark, ', #cuda_tile.ptr_attr<none>')}>"
+        case PartitionView(tile, tensor, dims, padding):
+            return f"partition_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
+        case StridedView(tile, steps_between, tensor, dims, padding):
+            parts = f"tile=({_times(tile)}), traversal_strides=[{','.join(map(str, steps_between))}], "
+            return f"strided_view<{parts}{_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
+        case GatherScatterView(tile, tensor, sparse, padding):
+            return f"gather_scatter_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}, sparse_dim={sparse}>"
+        case Token():
+            return "token"
+        case Signature(params, results):
+            return f"({', '.join(map(type_text, params))}) -> ({', '.join(map(type_text, results))})"
+
+
+def _extent(extent: int | None) -> str:
+    return "?" if extent is None else str(extent)
+
+
+def _times(extents: Iterable[int]) -> str:
+    return "x".join(map(str, extents))
+
+
+def _mark(mark: int | None, text: str) -> str:
+    return "" if mark is None else text
+
+
+def _padding(padding: Padding | None) -> str:
+    return f"padding_value = {padding.value}, " if padding else ""
+
+
+def _dims(dims: tuple[int, ...]) -> str:
+    return "" if dims == tuple(range(len(dims))) else f", dim_map=[{', '.join(map(str, dims))}]"

@@ -1,0 +1,175 @@
+"""A kernel of a Tile IR module made ready to run: every operation is bound to what does it, once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tilec_runtime.cpu.tileir import (
+    access,
+    atomics,
+    convert,
+    floats,
+    functions,
+    integer,
+    mma,
+    pointers,
+    promises,
+    reduce,
+    shape,
+    views,
+)
+from tilec_runtime.cpu.tileir.blocks import Footprint, footprint
+from tilec_runtime.cpu.tileir.control import Code, Control, Exit, branch, finish, loop, paused, watched
+from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
+from tilec_runtime.cpu.tileir.memory import Region
+from tilec_runtime.errors import TileIRError
+
+_OWNERS = (access, atomics, convert, floats, functions, integer, mma, pointers, promises, reduce, shape, views)
+BINDERS: Mapping[str, Binder] = {name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Program:
+    """A kernel that is ready to run, as often and from as many threads as one likes.
+
+    Attributes:
+        module: what it is part of. function: its entry.
+        code: its operations. footprint: what one block takes.
+        waits: loops in which a block may wait for another one; where there are any, blocks take turns.
+        watched: whether the run stops at every operation.
+        variables: memory of the module's variables; empty where every launch has its own.
+    """
+
+    module: Module
+    function: Function
+    code: Code
+    footprint: Footprint
+    waits: frozenset[Op]
+    watched: bool = False
+    variables: tuple[Region, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The entry's symbol."""
+        return self.function.name
+
+    @property
+    def signature(self) -> Signature:
+        """Types of its parameters."""
+        return self.function.signature
+
+
+def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
+    """Make a kernel ready to run. `entry` may be empty where the module has one.
+
+    Raises:
+        TileIRError: there is no such entry.
+    """
+    function = _entry(module, entry)
+    waits = waiting_loops(function)
+    code = _Coder(waits, _index_values(function), watch).code(function.body)
+    return Program(module=module, function=function, code=code, footprint=footprint(function), waits=waits, watched=watch)
+
+
+def body_of(block: Block) -> Body:
+    """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
+    code = _Coder(frozenset(), frozenset(), False).code(block)
+    return lambda frame: finish(code, frame)
+
+
+def _entry(module: Module, entry: str) -> Function:
+    entries = {function.name: function for function in module.functions if function.entry}
+    if entry in entries:
+        return entries[entry]
+    if not entry and len(entries) == 1:
+        return next(iter(entries.values()))
+    names = ", ".join(sorted(entries)) or "none"
+    what = f"no kernel {entry} in this Tile IR" if entry else f"{len(entries)} kernels in this Tile IR, and no name says which"
+    raise TileIRError(what, fix=f"kernels that it has: {names}")
+
+
+class _Coder:
+    """Makes code of blocks."""
+
+    def __init__(self, waits: frozenset[Op], kept: frozenset[int], watch: bool) -> None:
+        self._waits = waits
+        self._kept = kept
+        self._watch = watch
+
+    def code(self, block: Block) -> Code:
+        """Code of a block."""
+        parts: list[tuple[tuple[Step, ...], Control | None]] = []
+        steps: list[Step] = []
+        ops: dict[Step, Op] = {}
+        dead = {} if self._watch else _last_uses(block)
+        *body, last = block.ops
+        for place, op in enumerate(body):
+            control = self._control(op)
+            if control is None:
+                step = BINDERS[op.name](op, body_of)
+                ops[step] = op
+                if self._watch:
+                    control = watched(op, step)
+                else:
+                    steps.append(step)
+            if control is not None:
+                parts.append((tuple(steps), control))
+                steps = []
+            if place in dead:
+                steps.append(_forgetting(dead[place], self._kept))
+        return Code([*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops)
+
+    def _control(self, op: Op) -> Control | None:
+        """What runs an operation of control flow; None for any other."""
+        if op.name == "if":
+            control = branch(op, *[self.code(region) for region in op.regions])
+        elif op.name in ("loop", "for"):
+            control = loop(op, self.code(op.regions[0]), op in self._waits)
+        else:
+            return None
+        return paused(op, control) if self._watch else control
+
+
+def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
+    """Free values; those in `kept` only where no observer may ask for them."""
+    plain = tuple(index for index in indices if index not in kept)
+    return lambda frame: frame.forget(indices if frame.launch.observer is None else plain)
+
+
+def _index_values(function: Function) -> frozenset[int]:
+    """Numbers of the values that pointers were computed from, which the checker looks at when these are used."""
+    return frozenset(value.index for made in indexed_accesses(function).values() for term in made.terms for value in term)
+
+
+def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
+    """For each place in a block the tiles of the block that nothing needs behind it. Scalars are too small to be worth it."""
+    last: dict[int, int] = {}
+    for argument in block.args:
+        if isinstance(argument.type, Tile) and argument.type.shape:
+            last[argument.index] = 0
+    for place, op in enumerate(block.ops):
+        for result in op.results:
+            if isinstance(result.type, Tile) and result.type.shape:
+                last[result.index] = place
+        for index in _uses(op):
+            if index in last:
+                last[index] = place
+    dead: dict[int, list[int]] = {}
+    for index, place in last.items():
+        dead.setdefault(place, []).append(index)
+    return {place: tuple(indices) for place, indices in dead.items()}
+
+
+def _uses(op: Op) -> set[int]:
+    """Numbers of the values that an operation and its regions read."""
+    nested = [inner for region in op.regions for inner in region.walk()]
+    return {value.index for one in (op, *nested) for values in one.operands.values() for value in values}
+
+
+def run_whole(program: Program, frame: Frame) -> None:
+    """Run a program on a batch to its end, without stopping for anything."""
+    for _ in program.code.run(frame):
+        pass

@@ -1,0 +1,205 @@
+"""What a kernel says about its own values: `assert`, and `assume`, which only an observer makes anything of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.faults import fault, location
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import Block, Bounded, DivBy, Op, Pointer, SameElements, Scalar, Tile, Type, Value
+from tilec_runtime.cpu.tileir.values import Array, storage
+from tilec_runtime.errors import TileIRError
+
+# Gives for each row, or for all at once, whether the promise is broken.
+_Check = Callable[[Any], Array]
+
+
+def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    condition, message = op.operand("condition"), str(op.attributes["message"])
+
+    def step(frame: Frame) -> None:
+        held = frame.get(condition)
+        if held.all():
+            return
+        failed = ~whole(_rows(held, np.all), frame.size)
+        observer = frame.launch.observer
+        if observer is not None and observer.asserted(op, frame, failed):
+            return
+        row = int(np.flatnonzero(failed)[0])
+        places = np.argwhere(~held[row if held.shape[0] > 1 else 0])
+        where = f", first for element {tuple(int(place) for place in places[0])} of its tile" if held.ndim > 1 else ""
+        raise fault(op, frame, row, f"the assertion failed{where}: {message}")
+
+    return step
+
+
+def _assume(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    source, result = op.operand("value"), op.results[0]
+    check = _check(op.attributes["predicate"], source.type)
+
+    def step(frame: Frame) -> None:
+        held = frame.get(source)
+        frame.set(result, held)
+        observer = frame.launch.observer
+        if observer is not None:
+            broken = check(held)
+            if broken.any():
+                observer.assumed(op, frame, whole(broken, frame.size))
+
+    return step
+
+
+def _check(predicate: Any, kind: Type) -> _Check:
+    """What finds the rows that break a promise."""
+    if not isinstance(kind, Tile):
+        return lambda held: np.asarray(held.base % predicate.divisor != 0)
+    step = storage_step(kind)
+    match predicate:
+        case Bounded(lower=lower, upper=upper):
+            return lambda held: _rows(_beyond(held, lower, upper), np.any)
+        case DivBy(divisor=divisor, every=None):
+            return lambda held: _rows(_remainder(held, divisor) != 0, np.any)
+        case DivBy(divisor=divisor, every=int(every), along=int(along)):
+            return lambda held: _rows(_off_run(held, divisor, every, along + 1, step), np.any)
+        case SameElements(values=groups):
+            return lambda held: _rows(held != _leaders(held, groups), np.any)
+    raise AssertionError(predicate)
+
+
+def storage_step(kind: Tile) -> int:
+    """How far the next element of a run is: one, or for pointers the size of what they point to."""
+    return storage(kind.element.pointee).itemsize if isinstance(kind.element, Pointer) else 1
+
+
+def _beyond(held: Array, lower: int | None, upper: int | None) -> Array:
+    bad = np.zeros(held.shape, np.bool_)
+    if lower is not None:
+        bad |= held < lower
+    if upper is not None:
+        bad |= held > upper
+    return bad
+
+
+def _remainder(held: Array, divisor: int) -> Array:
+    # Powers of two, which divide the bits whatever their sign.
+    remainder: Array = held.astype(np.int64) & (divisor - 1)
+    return remainder
+
+
+def _off_run(held: Array, divisor: int, every: int, axis: int, step: int) -> Array:
+    """Elements that break runs of `every` along an axis: the first one is divisible, each other one follows the one before."""
+    values = np.moveaxis(held.astype(np.int64), axis, -1)
+    place = np.arange(values.shape[-1]) % every
+    first = values - place * step
+    leader = np.take(values, np.arange(values.shape[-1]) // every * every, axis=-1)
+    bad: Array = (first != leader) | (_remainder(leader, divisor) != 0)
+    return bad
+
+
+def _leaders(held: Array, groups: tuple[int, ...]) -> Array:
+    """For each element the first one of its group."""
+    for axis, size in enumerate(groups, start=1):
+        held = np.take(held, np.arange(held.shape[axis]) // size * size, axis=axis)
+    return held
+
+
+def _rows(held: Array, combine: Callable[..., Any]) -> Array:
+    """One answer for each row."""
+    found: Array = combine(held.reshape(held.shape[0], -1), axis=1)
+    return found
+
+
+_SPECIFIER = re.compile(r"%(?:%|([0 #+-]*)([0-9]+)?(?:\.([0-9]+))?(?:hh|h|ll|l)?([A-Za-z]))")
+_INTEGERS, _UNSIGNED, _FLOATS = "diuoxX", "uoxX", "eEfFgG"
+
+
+def _print(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    literals, formats = _parse(op)
+    args, results = op.operands.get("args", ()), op.results
+
+    def step(frame: Frame) -> None:
+        held = [frame.get(arg) for arg in args]
+        for row, number in enumerate(frame.blocks.tolist()):
+            text = literals[0]
+            for item, show, literal in zip(held, formats, literals[1:], strict=True):
+                text += _tile(item[row if item.shape[0] > 1 else 0], show) + literal
+            frame.batch.printed.append((number, text))
+        for result in results:
+            frame.set(result, None)
+
+    return step
+
+
+def _parse(op: Op) -> tuple[list[str], list[Callable[[Any], str]]]:
+    """The text around the values, and what formats an element of each."""
+    text, args = str(op.attributes["text"]), op.operands.get("args", ())
+    literals, end = [""], 0
+    formats: list[Callable[[Any], str]] = []
+    for found in _SPECIFIER.finditer(text):
+        literals[-1] += text[end : found.start()]
+        end = found.end()
+        if found.group() == "%%":
+            literals[-1] += "%"
+            continue
+        if len(formats) == len(args):
+            raise _wrong(op, f"has more places for values than its {len(args)} values")
+        formats.append(_format(op, found, args[len(formats)]))
+        literals.append("")
+    if len(formats) != len(args):
+        raise _wrong(op, f"has {len(formats)} places for its {len(args)} values")
+    literals[-1] += text[end:]
+    return literals, formats
+
+
+def _format(op: Op, found: re.Match[str], arg: Value) -> Callable[[Any], str]:
+    flags, width, precision, kind = (part or "" for part in found.groups())
+    if not isinstance(arg.type, Tile):
+        raise _wrong(op, "is given something that is no tile")
+    element = arg.type.element
+    precise = f".{precision}" if found.group(3) is not None else ""
+    if kind in _INTEGERS:
+        spec = f"%{flags}{width}{precise}{'d' if kind in 'iu' else kind}"
+        bits = 64 if isinstance(element, Pointer) else element.bits
+        mask = (1 << bits) - 1 if kind in _UNSIGNED or element is Scalar.I1 else None
+        return lambda item: spec % (int(item) if mask is None else int(item) & mask)
+    if kind in _FLOATS:
+        spec = f"%{flags}{width}{precise}{kind}"
+        return lambda item: spec % float(item)
+    if kind in "aA":
+        digits = int(precision) if precise else None
+        case = str.upper if kind == "A" else str
+        fit = str.ljust if "-" in flags else str.rjust
+        return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
+    raise _wrong(op, f"has the format {found.group()}, which is for neither integers nor floating point numbers")
+
+
+def _hexadecimal(number: float, digits: int | None) -> str:
+    """A number as C's %a writes it: as many digits as it needs, or as were asked for."""
+    text = number.hex()
+    if "p" not in text:
+        return text
+    head, _, rest = text.partition(".")
+    fraction, _, exponent = rest.partition("p")
+    if digits is not None and digits < len(fraction):
+        whole = round(int(head[-1] + fraction, 16) / 16 ** (len(fraction) - digits))
+        shown = f"{whole:0{digits + 1}x}"
+        head, fraction = head[:-1] + shown[: len(shown) - digits], shown[len(shown) - digits :]
+    fraction = fraction.rstrip("0") if digits is None else fraction.ljust(digits, "0")
+    return f"{head}{'.' if fraction else ''}{fraction}p{exponent}"
+
+
+def _tile(held: Array, show: Callable[[Any], str]) -> str:
+    if held.ndim == 0:
+        return show(held.item() if held.dtype.kind in "biuf" else np.float64(held))
+    return f"[{', '.join(_tile(part, show) for part in held)}]"
+
+
+def _wrong(op: Op, what: str) -> TileIRError:
+    return TileIRError(f"print_tko {what}: {op.attributes['text']!r}", location=location(op))
+
+
+BINDERS: dict[str, Binder] = {"assert": _assert, "assume": _assume, "print_tko": _print}

@@ -1,0 +1,244 @@
+"""Reductions and scans. Known ways of combining run as NumPy's own; any other runs its region for all pairs of neighbours at once.
+
+Sums add up pairs, pairs of pairs and so on, each sum rounded to the type: no element goes through more than 11 + log2 n roundings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir import integer
+from tilec_runtime.cpu.tileir.floats import EXTREMES, extreme
+from tilec_runtime.cpu.tileir.formats import narrow, widen
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
+from tilec_runtime.cpu.tileir.ir import Block, Op, Overflow, Rounding, Scalar, Signedness
+from tilec_runtime.cpu.tileir.steps import attribute, element, told
+from tilec_runtime.cpu.tileir.values import Array
+
+Bodies = Callable[[Block], "Body"]
+Combine = Callable[[Array, Array], Array]
+# Combines tuples of tiles, one for each operand: earlier elements, later elements.
+Pairwise = Callable[[tuple[Array, ...], tuple[Array, ...]], tuple[Array, ...]]
+
+_EXACT_FLOATS = {"maxf", "minf"}
+
+
+def _reduce(op: Op, bodies: Bodies) -> Step:
+    axis = _axis(op)
+    known = _known(op)
+    if known is not None and len(op.results) == 1:
+        source, result = op.operands["operands"][0], op.results[0]
+        kind = element(source)
+        function = _reduction(known, kind)
+        return _told(op, lambda frame: frame.set(result, function(frame.get(source), axis)))
+    body = bodies(op.regions[0])
+
+    def step(frame: Frame) -> None:
+        tiles, combine = _region(op, body, frame)
+        for result, held in zip(op.results, _tree(tiles, axis, combine), strict=True):
+            frame.set(result, held)
+
+    return _told(op, step)
+
+
+def _scan(op: Op, bodies: Bodies) -> Step:
+    axis = _axis(op)
+    backwards = bool(attribute(op, "reverse", False))
+    known = _known(op)
+    if known is not None and len(op.results) == 1:
+        source, result = op.operands["operands"][0], op.results[0]
+        function = _accumulation(known, element(source))
+
+        def run(frame: Frame) -> None:
+            held = frame.get(source)
+            found = function(np.flip(held, axis) if backwards else held, axis)
+            frame.set(result, np.flip(found, axis) if backwards else found)
+
+        return _told(op, run)
+    body = bodies(op.regions[0])
+
+    def step(frame: Frame) -> None:
+        tiles, combine = _region(op, body, frame)
+        tiles = tuple(np.flip(held, axis) for held in tiles) if backwards else tiles
+        for result, held in zip(op.results, _doubling(tiles, axis, combine), strict=True):
+            frame.set(result, np.flip(held, axis) if backwards else held)
+
+    return _told(op, step)
+
+
+def _told(op: Op, step: Step) -> Step:
+    return told(op, step) if any(element(result).is_float for result in op.results) else step
+
+
+def _axis(op: Op) -> int:
+    return int(op.attributes["dim"]) + 1  # the first axis counts blocks
+
+
+def _known(op: Op) -> Op | None:
+    """The region's one operation, if the region combines two elements by that alone and does so in either order."""
+    block = op.regions[0]
+    if len(block.args) != 2 or len(block.ops) != 2:
+        return None
+    inner, last = block.ops
+    operands = [value for values in inner.operands.values() for value in values]
+    if last.operands.get("values", ()) != inner.results or inner.name not in _COMBINING or set(operands) != set(block.args):
+        return None
+    plain = {"flush_to_zero": False, "rounding": Rounding.NEAREST_EVEN, "overflow": Overflow.NONE}
+    if len(operands) != 2 or any(attribute(inner, name, usual) != usual for name, usual in plain.items()):
+        return None
+    return inner
+
+
+def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
+    """A reduction along an axis of an array."""
+    name = inner.name
+    if name in _EXACT_FLOATS:
+        return _extreme(name, kind, bool(attribute(inner, "propagate_nan", False)))
+    if name in ("addf", "mulf"):
+        return _rounded_tree(name, kind)
+    combine = integer.binary(name, kind, attribute(inner, "signedness", Signedness.SIGNED))
+    ufunc = _UFUNCS.get(name)
+    if kind in (Scalar.I1, Scalar.I4) or ufunc is None:
+        return lambda held, axis: halving(held, axis, combine)
+    if attribute(inner, "signedness", Signedness.SIGNED) is Signedness.UNSIGNED:
+        return lambda held, axis: ufunc.reduce(integer.unsigned(held, kind), axis=axis).view(held.dtype)
+    return lambda held, axis: ufunc.reduce(held, axis=axis, dtype=held.dtype)
+
+
+def _extreme(name: str, kind: Scalar, propagate: bool) -> Callable[[Array, int], Array]:
+    largest = name == "maxf"
+    ufunc = EXTREMES[largest, propagate]
+
+    def reduce(held: Array, axis: int) -> Array:
+        numbers = widen(held, kind)
+        result: Array = ufunc.reduce(numbers, axis=axis)
+        zero = result == 0
+        if zero.any():
+            # The order of zeros: +0 is greater than -0.
+            negative = np.signbit(numbers) & (numbers == 0)
+            positive = ~np.signbit(numbers) & (numbers == 0)
+            minus = ~positive.any(axis=axis) if largest else negative.any(axis=axis)
+            result = np.where(zero, np.where(minus, -0.0, 0.0), result).astype(result.dtype)
+        return narrow(result, kind)
+
+    return reduce
+
+
+def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
+    ufunc = np.add if name == "addf" else np.multiply
+    if kind in (Scalar.F32, Scalar.F64):
+        if name == "addf":
+            # Along the last axis NumPy adds up pairwise itself, and fastest. The order follows from the layout, so that is always the same.
+            return lambda held, axis: (
+                ufunc.reduce(np.ascontiguousarray(held), axis=axis) if axis == held.ndim - 1 else halving(held, axis, ufunc)
+            )
+        return lambda held, axis: halving(held, axis, ufunc)
+
+    def combine(x: Array, y: Array) -> Array:
+        return widen(narrow(ufunc(x, y), kind), kind)
+
+    return lambda held, axis: narrow(halving(widen(held, kind), axis, combine), kind)
+
+
+def halving(held: Array, axis: int, combine: Combine) -> Array:
+    """Combines the first half of an axis with the second until one element is left. The order of combining is free to choose."""
+    found = held
+    while found.shape[axis] > 1:
+        number = found.shape[axis]
+        half = number // 2
+        joined = combine(_slice(found, axis, 0, half), _slice(found, axis, half, 2 * half))
+        found = joined if number % 2 == 0 else np.concatenate((joined, _slice(found, axis, 2 * half, number)), axis=axis)
+    return found.reshape(*held.shape[:axis], *held.shape[axis + 1 :])
+
+
+def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
+    """A scan along an axis of an array: each element combined with all before it."""
+    name = inner.name
+    signedness = attribute(inner, "signedness", Signedness.SIGNED)
+    if name in _FLOATS:
+        ufunc = _FLOATS[name]
+        if kind in (Scalar.F32, Scalar.F64):
+            return lambda held, axis: ufunc.accumulate(held, axis=axis)
+
+        def combine(x: Array, y: Array) -> Array:
+            return widen(narrow(ufunc(x, y), kind), kind)
+
+        return lambda held, axis: narrow(_doubling((widen(held, kind),), axis, lambda x, y: (combine(x[0], y[0]),))[0], kind)
+    if kind.is_float:
+        function = extreme(name, kind, bool(attribute(inner, "propagate_nan", False)), flush=False)
+    else:
+        function = integer.binary(name, kind, signedness)
+    return lambda held, axis: _doubling((held,), axis, lambda x, y: (function(x[0], y[0]),))[0]
+
+
+def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwise]:
+    """The operands' tiles, all with a row for each block, and what runs the region on many pairs of elements."""
+    sources = op.operands["operands"]
+    args = op.regions[0].args
+    held = [frame.get(source) for source in sources]
+    size = max(item.shape[0] for item in held)
+    if size == 1 and frame.size > 1 and len(op.regions[0].ops) > 0:
+        size = frame.size  # what the region reads from outside may differ between blocks
+    tiles = tuple(whole(item, size) for item in held)
+
+    def combine(earlier: tuple[Array, ...], later: tuple[Array, ...]) -> tuple[Array, ...]:
+        shape = earlier[0].shape
+        each = earlier[0].size // size
+        inner = frame.narrow(np.repeat(np.arange(size), each))
+        for place, (before, after) in enumerate(zip(earlier, later, strict=True)):
+            inner.set(args[2 * place], after.reshape(-1))
+            inner.set(args[2 * place + 1], before.reshape(-1))
+        return tuple(whole(found, size * each).reshape(shape) for found in body(inner))
+
+    return tiles, combine
+
+
+def _tree(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array, ...]:
+    """Combines neighbours until one element is left, so that their order is kept."""
+    while tiles[0].shape[axis] > 1:
+        number = tiles[0].shape[axis]
+        even = number - number % 2
+        earlier = tuple(_slice(held, axis, 0, even, 2) for held in tiles)
+        later = tuple(_slice(held, axis, 1, even, 2) for held in tiles)
+        joined = combine(earlier, later)
+        if even < number:
+            joined = tuple(
+                np.concatenate((new, _slice(old, axis, even, number)), axis=axis) for new, old in zip(joined, tiles, strict=True)
+            )
+        tiles = joined
+    return tuple(held.reshape(*held.shape[:axis], *held.shape[axis + 1 :]) for held in tiles)
+
+
+def _doubling(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array, ...]:
+    """Each element combined with all before it: with the 1, then 2, then 4 before, and so on."""
+    number = tiles[0].shape[axis]
+    distance = 1
+    while distance < number:
+        earlier = tuple(_slice(held, axis, 0, number - distance) for held in tiles)
+        later = tuple(_slice(held, axis, distance, number) for held in tiles)
+        joined = combine(earlier, later)
+        tiles = tuple(np.concatenate((_slice(old, axis, 0, distance), new), axis=axis) for old, new in zip(tiles, joined, strict=True))
+        distance *= 2
+    return tiles
+
+
+def _slice(held: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
+    return held[(slice(None),) * axis + (slice(start, stop, step),)]
+
+
+_FLOATS: dict[str, Any] = {"addf": np.add, "mulf": np.multiply}
+_UFUNCS: dict[str, Any] = {
+    "addi": np.add,
+    "muli": np.multiply,
+    "maxi": np.maximum,
+    "mini": np.minimum,
+    "andi": np.bitwise_and,
+    "ori": np.bitwise_or,
+    "xori": np.bitwise_xor,
+}
+_COMBINING = frozenset({*_FLOATS, *_EXACT_FLOATS, *_UFUNCS})
+
+BINDERS: dict[str, Binder] = {"reduce": _reduce, "scan": _scan}

@@ -1,0 +1,417 @@
+"""Prints Tile IR for people: a form close to that of NVIDIA's tools, each operation with its place, under the source line it comes from."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.ir import (
+    Attribute,
+    Block,
+    Bounded,
+    DivBy,
+    FloatAttr,
+    Function,
+    Global,
+    HintsAttr,
+    IntegerAttr,
+    Loc,
+    MemoryScope,
+    Module,
+    Op,
+    Overflow,
+    Pointer,
+    Rounding,
+    SameElements,
+    Scalar,
+    Tile,
+    Type,
+    Value,
+    type_text,
+)
+from tilec_runtime.cpu.tileir.values import Array, elements, scalar
+
+# `{lhs}` is an operand or an attribute and `{lhs:t}` its type, or `{lhs:i}` where the values have one type; `{>:t}` the results' types and
+# `{>0:t}` the first one's; `{@0}` an argument of the nested block. `[[...]]` is left out where what it names is not there or goes without
+# saying.
+_PLAIN = "{source} : {>:t}"
+_BOTH = "{lhs}, {rhs} : {>:t}"
+_ROUNDED = "{lhs}, {rhs}[[ {rounding}]][[ {flush_to_zero}]] : {>:t}"
+_PROMISED = "{lhs}, {rhs}[[ {overflow}]] : {>:t}"
+_SIGNED = "{lhs}, {rhs} {signedness} : {>:t}"
+_LIMIT = "{lhs}, {rhs}[[ {flush_to_zero}]][[ {propagate_nan}]] : {>:t}"
+_CONVERT = "{source} : {source:t} -> {>:t}"
+_MADE = "{tensor} : {>:t}"
+_WAITS = "[[ token = {token}]] -> {>:t}"
+_SHAPE = "{source} : {source:t} -> {>0:t}"
+_XYZ = ": {>0:t}"
+_MASKED = "[[, {mask}]][[, {padding}]][[ token={token}]][[ optimization_hints = {hints}]]"
+_MASK_TYPE = "[[, {mask:t}]] -> {>:t}"
+_VIEWED = "[[ token = {token}]][[ optimization_hints = {hints}]][[ inbounds = {inbounds}]]"
+_ENDING = "{values}[[ : {values:t}]]"
+
+FORMS: dict[str, str] = {
+    **dict.fromkeys(("absf", "absi", "ceil", "floor", "cos", "cosh", "sin", "sinh", "tan", "log", "log2", "negf"), _PLAIN),
+    **dict.fromkeys(("andi", "ori", "xori", "mulhii", "remf"), _BOTH),
+    **dict.fromkeys(("addf", "subf", "mulf", "divf"), _ROUNDED),
+    **dict.fromkeys(("addi", "subi", "muli", "shli"), _PROMISED),
+    **dict.fromkeys(("remi", "maxi", "mini", "shri"), _SIGNED),
+    **dict.fromkeys(("maxf", "minf"), _LIMIT),
+    **dict.fromkeys(("exp", "tanh"), "{source}[[ {rounding}]] : {>:t}"),
+    **dict.fromkeys(("exp2", "rsqrt"), "{source}[[ {flush_to_zero}]] : {>:t}"),
+    **dict.fromkeys(("bitcast", "ptr_to_int", "int_to_ptr", "ptr_to_ptr", "pack", "unpack", "broadcast", "reshape"), _CONVERT),
+    **dict.fromkeys(("make_partition_view", "make_strided_view", "make_gather_scatter_view"), _MADE),
+    **dict.fromkeys(("get_index_space_shape", "get_tensor_shape"), _SHAPE),
+    **dict.fromkeys(("get_tile_block_id", "get_num_tile_blocks"), _XYZ),
+    **dict.fromkeys(("gdc_wait_tko", "gdc_launch_dependents_tko"), _WAITS),
+    **dict.fromkeys(("return", "yield", "break", "continue"), _ENDING),
+    "negi": "{source}[[ {overflow}]] : {>:t}",
+    "sqrt": "{source}[[ {rounding}]][[ {flush_to_zero}]] : {>:t}",
+    "fma": "{lhs}, {rhs}, {acc}[[ {rounding}]][[ {flush_to_zero}]] : {>:t}",
+    "fpowf": "{source}, {exponent} : {>:t}",
+    "fpowi": "{source}, {exponent} : {source:t}, {exponent:t}",
+    "atan2": "{x}, {y} : {>:t}",
+    "divi": "{lhs}, {rhs} {signedness}[[ {rounding}]] : {>:t}",
+    "cmpf": "{predicate} {ordering} {lhs}, {rhs} : {lhs:t} -> {>:t}",
+    "cmpi": "{predicate} {lhs}, {rhs}, {signedness} : {lhs:t} -> {>:t}",
+    "select": "{condition}, {if_true}, {if_false} : {condition:t}, {>:t}",
+    "exti": "{source} {signedness} : {source:t} -> {>:t}",
+    "trunci": "{source}[[ {overflow}]] : {source:t} -> {>:t}",
+    "ftof": "{source}[[ {rounding}]] : {source:t} -> {>:t}",
+    "ftoi": "{source} {signedness}[[ {rounding}]][[ {saturating}]] : {source:t} -> {>:t}",
+    "itof": "{source} {signedness}[[ {rounding}]] : {source:t} -> {>:t}",
+    "offset": "{pointer}, {offset} : {pointer:t}, {offset:t} -> {>:t}",
+    "constant": "{value} : {>:t}",
+    "iota": ": {>:t}",
+    "permute": "{source} {permutation} : {source:t} -> {>:t}",
+    "cat": "{lhs}, {rhs} dim = {dim} : {lhs:t}, {rhs:t} -> {>:t}",
+    "extract": "{source}[{indices}] : {source:t} -> {>:t}",
+    "insert": "{source}, {destination}[{indices}] : {source:t}, {destination:t}",
+    "mmaf": "{lhs}, {rhs}, {acc}[[ {fast_acc}]] : {lhs:t}, {rhs:t}, {acc:t}",
+    "mmai": "{lhs}, {rhs}, {acc} {signedness_lhs} {signedness_rhs} : {lhs:t}, {rhs:t}, {acc:t}",
+    "mmaf_scaled": "{lhs}, {rhs}, {acc}, {lhs_scale}, {rhs_scale} : {lhs:t}, {rhs:t}, {acc:t}, {lhs_scale:t}, {rhs_scale:t}",
+    "reduce": "{operands} dim={dim} identities={identities} : {operands:t} -> {>:t}",
+    "scan": "{operands} dim={dim} reverse={reverse} identities={identities} : {operands:t} -> {>:t}",
+    "load_ptr_tko": "{order}[[ {scope}]] {source}" + _MASKED + " : {source:t}[[, {mask:t}]][[, {padding:t}]] -> {>:t}",
+    "store_ptr_tko": "{order}[[ {scope}]] {destination}, {value}" + _MASKED + " : {destination:t}, {value:t}" + _MASK_TYPE,
+    "atomic_rmw_tko": "{order} {scope} {pointers}, {mode}, {value}" + _MASKED + " : {pointers:t}, {value:t}" + _MASK_TYPE,
+    "atomic_cas_tko": "{order} {scope} {pointers}, {compare}, {value}" + _MASKED + " : {pointers:t}, {value:t}" + _MASK_TYPE,
+    "load_view_tko": "{order}[[ {scope}]] {view}[{index}]" + _VIEWED + " : {view:t}, {index:i} -> {>:t}",
+    "store_view_tko": "{order}[[ {scope}]] {value}, {view}[{index}]" + _VIEWED + " : {value:t}, {view:t}, {index:i} -> {>:t}",
+    "atomic_red_view_tko": (
+        "{order} {scope} {view}[{index}], {mode}, {value}[[ token = {token}]] : {value:t}, {view:t}, {index:i} -> {>:t}"
+    ),
+    "make_tensor_view": "{base}, shape = {shape:x}, strides = {strides:x} : [[{dynamic:i} -> ]]{>:t}",
+    "get_global": "@{name} : {>:t}",
+    "alloca": "num_elem = {count}, alignment = {alignment}[[ {global}]] : {>:t}",
+    "make_token": ": {>:t}",
+    "join_tokens": "{tokens} : {>:t}",
+    "memory_fence_alias_tko": "{token}",
+    "print_tko": "{text}[[, {args}]][[ token={token}]][[ : {args:t}]][[ -> {>:t}]]",
+    "assert": "{condition}, {message} : {condition:t}",
+    "assume": "{predicate}, {value} : {>:t}",
+    "if": "{condition}[[ -> ({>:t})]]",
+    "for": "[[{unsigned_cmp} ]]{@0} in ({lower} to {upper}, step {step}) : {lower:t}[[ iter_values({@1}) -> ({>:t})]]",
+    "loop": "[[iter_values({@0}) : {init:t}]][[ -> {>:t}]]",
+}
+
+
+Sources: TypeAlias = "Mapping[str, Sequence[str]]"
+
+_INDENT = "  "
+_SHOWN = 16  # elements of a constant that are written out; of more, the first half of that
+_FIELD = re.compile(r"\{([^{}:]+)(?::(\w))?\}")
+_PART = re.compile(rf"\[\[(.*?)\]\]|{_FIELD.pattern}")
+_USUAL = {"exp": Rounding.FULL, "tanh": Rounding.FULL, "divi": Rounding.ZERO, "ftoi": Rounding.NEAREST_INT_TO_ZERO}
+_PROMISES = {Overflow.NSW: "no_signed_wrap", Overflow.NUW: "no_unsigned_wrap", Overflow.NW: "no_wrap"}
+_SCOPES = {MemoryScope.TILE_BLOCK: "tl_blk", MemoryScope.DEVICE: "device", MemoryScope.SYSTEM: "sys"}
+_FLAGS = {"unsigned_cmp": "unsigned"}
+_QUIET = frozenset({"yield", "continue"})  # without values, the end of a block says as much
+
+
+def render(module: Module, sources: Sources | None = None) -> str:
+    """A module as text.
+
+    Args:
+        module: what to print.
+        sources: lines of source files by the names in the debug information; where there are any, each run of operations stands under the
+            line that it comes from.
+    """
+    by = f", by {module.producer}" if module.producer else ""
+    lines = [f"// Tile IR {module.version[0]}.{module.version[1]}{by}"]
+    lines += [_variable(variable) for variable in module.globals]
+    for function in module.functions:
+        shown = _Printer(function, sources or {}).lines()
+        lines += ["", *(f"{line.text}  // {line.place}" if line.place else line.text for line in shown)]
+    return "\n".join(lines) + "\n"
+
+
+def located(module: Module) -> Iterator[tuple[str, Loc | None]]:
+    """The functions of a module line by line, each with where it comes from in place of a comment that says so."""
+    for function in module.functions:
+        for line in _Printer(function, {}).lines():
+            yield line.text, line.loc
+
+
+def op_text(op: Op) -> str:
+    """An operation on one line, without its nested blocks."""
+    named = ", ".join(map(_name, op.results))
+    return f"{named} = {_after_name(op)}" if named else _after_name(op)
+
+
+def place_text(loc: Loc | None) -> str:
+    """`file:line:column` with the columns counted from 1, then the call sites it was inlined at; empty where it is not known."""
+    places = []
+    while loc is not None:
+        places.append(f"{loc.file}:{loc.line}:{loc.column + 1}")
+        loc = loc.caller
+    return ", called at ".join(places)
+
+
+class _Line(NamedTuple):
+    """A line: what it says, its place for a comment behind that, and the place itself."""
+
+    text: str
+    place: str = ""
+    loc: Loc | None = None
+
+
+class _Printer:
+    """Prints one function."""
+
+    def __init__(self, function: Function, sources: Sources) -> None:
+        self._function = function
+        self._sources = sources
+        self._line: tuple[str, int] | None = None  # what the operations are under
+
+    def lines(self) -> Iterator[_Line]:
+        """The lines of the function."""
+        function = self._function
+        hints = f" optimization_hints=<{_hints(function.hints)}>" if function.hints else ""
+        results = ", ".join(map(type_text, function.signature.results))
+        kind = "entry" if function.entry else "function"
+        params = _typed(function.body.args)
+        head = f"{kind} @{function.name}({params}){f' -> ({results})' if results else ''}{hints} {{"
+        yield _Line(head, place_text(function.loc), function.loc)
+        yield from self._block(function.body, _INDENT)
+        yield _Line("}")
+
+    def _block(self, block: Block, indent: str) -> Iterator[_Line]:
+        for op in block.ops:
+            if _goes_without_saying(op):
+                continue
+            yield from self._source(op.loc, indent)
+            yield _Line(f"{indent}{op_text(op)}{_opening(op)}", self._place(op.loc), op.loc)
+            for number, region in enumerate(op.regions):
+                if number and not _says_nothing(region):
+                    yield _Line(f"{indent}}} else {{")
+                yield from self._block(region, indent + _INDENT)
+            if op.regions:
+                yield _Line(f"{indent}}}")
+
+    def _source(self, loc: Loc | None, indent: str) -> Iterator[_Line]:
+        """The source line of an operation, where it is another one than that of the operation before."""
+        found = self._shown(loc)
+        if found is not None and (found.file, found.line) != self._line:
+            self._line = (found.file, found.line)
+            yield _Line(f"{indent}// {found.file}:{found.line} | {self._source_line(found)}")
+
+    def _shown(self, loc: Loc | None) -> Loc | None:
+        """The place whose source line an operation stands under: where the function's own is not known, that of a call."""
+        while loc is not None and not self._source_line(loc):
+            loc = loc.caller
+        return loc
+
+    def _source_line(self, loc: Loc) -> str:
+        text = self._sources.get(loc.file, ())
+        return text[loc.line - 1].strip() if 0 < loc.line <= len(text) else ""
+
+    def _place(self, loc: Loc | None) -> str:
+        """Where an operation comes from; under its own source line, that needs no file."""
+        if loc is None or self._shown(loc) is not loc:
+            return place_text(loc)
+        called = f", called at {place_text(loc.caller)}" if loc.caller else ""
+        return f"{loc.line}:{loc.column + 1}{called}"
+
+
+def _variable(variable: Global) -> str:
+    words = [word for word, holds in (("private", variable.private), ("constant", variable.constant)) if holds]
+    alignment = f" alignment = {variable.alignment}" if variable.alignment else ""
+    return " ".join(["global", *words, f"@{variable.name}", f"{_constant(variable.type, variable.data)}{alignment} :"]) + (
+        f" {type_text(variable.type)}"
+    )
+
+
+def _goes_without_saying(op: Op) -> bool:
+    return op.name in _QUIET and not op.operands["values"]
+
+
+def _says_nothing(block: Block) -> bool:
+    return all(map(_goes_without_saying, block.ops))
+
+
+def _opening(op: Op) -> str:
+    if not op.regions:
+        return ""
+    # The arguments of a loop's block stand in its own form already.
+    args = f" ({_typed(op.regions[0].args)})" if op.name in ("reduce", "scan") else ""
+    return f"{args} {{"
+
+
+def _after_name(op: Op) -> str:
+    def field(found: re.Match[str]) -> str:
+        return _field(op, found[1], found[2] or "")
+
+    def part(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return _field(op, found[2], found[3] or "")
+        inner = [_field(op, name, form) for name, form in _FIELD.findall(found[1])]
+        return _FIELD.sub(field, found[1]) if all(inner) else ""
+
+    return f"{op.name} {_PART.sub(part, FORMS[op.name])}".rstrip()
+
+
+def _field(op: Op, name: str, form: str) -> str:
+    if name.startswith("@"):
+        return _arguments(op, int(name[1:]))
+    if name.startswith(">"):
+        return _types([value.type for value in (op.results if name == ">" else op.results[:1])])
+    if name == "dynamic":
+        return _types(_dynamic(op))
+    if form == "x":
+        return _extents(op, name)
+    if name in op.operands:
+        values = op.operands[name]
+        if not form:
+            return ", ".join(map(_name, values))
+        kinds = [value.type for value in values]
+        return _types(kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds)
+    return attribute_text(op, name)
+
+
+def _dynamic(op: Op) -> list[Type]:
+    """Types that a tensor view's own does not tell: of its extents, and of its base where that has an attribute."""
+    base = op.operand("base").type
+    marked = isinstance(base, Tile) and isinstance(base.element, Pointer) and base.element.attribute is not None
+    extents = [*op.operands["shape"], *op.operands["strides"]]
+    return ([base] if marked else []) + [value.type for value in extents[:1]]
+
+
+def _arguments(op: Op, start: int) -> str:
+    """Arguments of a loop's block from one on: of a `for` the counter, else what is carried with what it begins with."""
+    args = op.regions[0].args
+    if op.name == "for" and start == 0:
+        return _name(args[0])
+    return ", ".join(f"{_name(arg)} = {_name(init)}" for arg, init in zip(args[start:], op.operands["init"], strict=True))
+
+
+def _extents(op: Op, name: str) -> str:
+    """Extents of a tensor view: numbers where they are known, else values."""
+    given = iter(op.operands[name])
+    known: tuple[int | None, ...] = getattr(op.results[0].type, name)
+    return "[" + ", ".join(_name(next(given)) if extent is None else str(extent) for extent in known) + "]"
+
+
+def attribute_text(op: Op, name: str) -> str:
+    """What an attribute says, empty where it is as usual."""
+    value = op.attributes.get(name)
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower() if name == "reverse" else _FLAGS.get(name, name) if value else ""
+        case bytes():
+            kind = op.results[0].type
+            assert isinstance(kind, Tile)
+            return _constant(kind, value)
+        case str():
+            return value if name == "name" else _quoted(value)
+        case Rounding():
+            return "" if value is _USUAL.get(op.name, Rounding.NEAREST_EVEN) else f"rounding<{value.name.lower()}>"
+        case Overflow():
+            return f"overflow<{_PROMISES[value]}>" if value in _PROMISES else ""
+        case tuple():
+            return f"[{', '.join(map(_plain, value))}]" if name != "inbounds" or any(value) else ""
+    return _plain(value)
+
+
+def _plain(value: Attribute) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case MemoryScope():
+            return _SCOPES[value]
+        case Scalar():
+            return value.text
+        case enum.Enum():
+            return value.name.lower()
+        case IntegerAttr() | FloatAttr():
+            return f"{_element(scalar(value))} : {value.type}"
+        case DivBy(divisor, every, along):
+            return f"div_by<{divisor}{'' if every is None else f', every {every} along {along}'}>"
+        case Bounded(lower, upper):
+            return f"bounded<{'?' if lower is None else lower}, {'?' if upper is None else upper}>"
+        case SameElements(groups):
+            return f"same_elements<[{', '.join(map(str, groups))}]>"
+        case HintsAttr():
+            return f"<{_hints(value)}>"
+    return str(value)
+
+
+def _hints(hints: HintsAttr) -> str:
+    parts = []
+    for arch, found in sorted(hints.by_arch.items()):
+        named = found.items() if isinstance(found, Mapping) else ()
+        inner = ", ".join(f"{name} = {_hint(value)}" for name, value in sorted(named))
+        parts.append(f"{arch} = {{{inner}}}")
+    return ", ".join(parts)
+
+
+def _hint(value: Attribute) -> str:
+    return str(value.value) if isinstance(value, IntegerAttr) else _plain(value)
+
+
+def _constant(kind: Tile, data: bytes) -> str:
+    found = elements(kind, data)
+    first = found.reshape(-1)[:1]
+    if found.size == 1 or found.strides == (0,) * found.ndim or _alike(found):
+        return f"<{type_text(kind.element)}: {_element(first)}>"
+    if found.size <= _SHOWN:
+        return f"<{type_text(kind.element)}: {_nested(found)}>"
+    listed = ", ".join(_element(item) for item in found.reshape(-1)[: _SHOWN // 2])
+    return f"<{type_text(kind.element)}: {listed}, ... {found.size} in all>"
+
+
+def _alike(found: Array) -> bool:
+    # By bits, so that a NaN is like itself and a zero unlike a negative one.
+    raw = np.ascontiguousarray(found).reshape(-1).view(np.uint8).reshape(found.size, -1)
+    return bool((raw == raw[0]).all())
+
+
+def _nested(found: Array) -> str:
+    return f"[{', '.join(_nested(part) for part in found)}]" if found.ndim else _element(found)
+
+
+def _element(found: Array) -> str:
+    item = found.reshape(())
+    return str(bool(item)).lower() if item.dtype == np.bool_ else str(item)
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(char if char.isprintable() and char not in '"\\' else f"\\{ord(char):02X}" for char in text) + '"'
+
+
+def _name(value: Value) -> str:
+    return f"%{value.index}"
+
+
+def _typed(values: Sequence[Value]) -> str:
+    return ", ".join(f"{_name(value)}: {type_text(value.type)}" for value in values)
+
+
+def _types(kinds: Sequence[Type]) -> str:
+    return ", ".join(map(type_text, kinds))

@@ -1,0 +1,350 @@
+"""Looks into a running kernel: stops at every operation of chosen blocks, with its source line and its tiles as arrays."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.blocks import batches
+from tilec_runtime.cpu.tileir.control import Moment, Pause
+from tilec_runtime.cpu.tileir.elements import UPPER
+from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
+from tilec_runtime.cpu.tileir.faults import location
+from tilec_runtime.cpu.tileir.frame import Frame, Grid
+from tilec_runtime.cpu.tileir.ir import Function, Module, Op, Pointer, TensorView, Tile, Value, type_text
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.program import Program, bind
+from tilec_runtime.cpu.tileir.text import attribute_text
+from tilec_runtime.cpu.tileir.turns import take_turns
+from tilec_runtime.cpu.tileir.values import layout
+from tilec_runtime.cpu.tileir.views import Tensor
+from tilec_runtime.errors import ArgumentError, CallError, Location
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_SHOWN = 6  # elements of a tile in a line
+
+
+class Places:
+    """Names addresses of one launch: `x+16` is the sixteenth element behind the start of x."""
+
+    def __init__(self, function: Function, arguments: Sequence[Any], memory: Memory) -> None:
+        """Find out which parameter pointers come from.
+
+        Args:
+            function: the kernel.
+            arguments: of the launch.
+            memory: what it may touch.
+        """
+        self._memory = memory
+        self._roots: dict[int, Region] = {}  # by number of a value
+        for parameter, argument in zip(function.body.args, arguments, strict=True):
+            if _points(parameter) and (region := self._own(int(argument))) is not None:
+                self._roots[parameter.index] = region
+        for op in function.walk():
+            self._follow(op)
+
+    def _own(self, address: int) -> Region | None:
+        """The region of the next parameter that points here: the same memory may be given for several, and each has its name."""
+        used = {region.name for region in self._roots.values()}
+        held = (region for region in self._memory.regions if region.address <= address < region.end and region.name not in used)
+        return next(held, None) or self._memory.find(address)
+
+    def _follow(self, op: Op) -> None:
+        """What is made of one pointer points into the same memory, even where it is out of its bounds."""
+        sources = [value for values in op.operands.values() for value in values if _points(value)]
+        if not op.regions and len(sources) == 1 and (region := self._roots.get(sources[0].index)) is not None:
+            self._roots.update((result.index, region) for result in op.results if _points(result))
+
+    def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
+        """An address that a value holds, counted in elements of so many bytes."""
+        address = int(address)
+        plain = address & ~UPPER if packed else address
+        region = self._roots.get(value.index) or self._memory.find(plain)
+        if region is None:
+            return f"{address:#x}"
+        away = plain - region.address - region.origin
+        if packed:
+            return f"{region.name}{2 * away + (plain != address):+d}"
+        return f"{region.name}{away // size:+d}" if away % size == 0 else f"{region.name}{away:+d} bytes"
+
+
+def words(op: Op) -> str:
+    """An operation's name and what its attributes say, but for data: `cmpi less_than signed`."""
+    said = (attribute_text(op, name) for name, value in op.attributes.items() if not isinstance(value, bytes))
+    return " ".join([op.name, *filter(None, said)])
+
+
+def short(item: Any, value: Value | None = None, places: Places | None = None) -> str:
+    """A value in a few words: type, shape and first elements."""
+    if isinstance(item, Tensor):
+        base, tensor = int(item.base[0]), _tensor(value)
+        where = f"{base:#x}"
+        if value is not None and places is not None and tensor is not None:
+            form = layout(tensor.element)
+            where = places.name(value, base, form.size, form.packed)
+        return f"tensor {tuple(item.extents[0].tolist())} at {where}"
+    if not isinstance(item, np.ndarray):
+        return type(item).__name__
+    kind = str(item.dtype)
+    show: Callable[[Any], str] = _element
+    if value is not None and places is not None and isinstance(value.type, Tile) and isinstance(value.type.element, Pointer):
+        kind, form = type_text(value.type.element), layout(value.type.element.pointee)
+        show = functools.partial(places.name, value, size=form.size, packed=form.packed)
+    if item.ndim == 0:
+        return f"{kind} {show(item)}"
+    first = ", ".join(show(part) for part in item.reshape(-1)[:_SHOWN])
+    more = ", ..." if item.size > _SHOWN else ""
+    return f"{kind}[{'x'.join(map(str, item.shape))}] {first}{more}"
+
+
+def _points(value: Value) -> bool:
+    return _tensor(value) is not None or (isinstance(value.type, Tile) and isinstance(value.type.element, Pointer))
+
+
+def _tensor(value: Value | None) -> TensorView | None:
+    """The tensor that a view is of."""
+    kind = None if value is None else value.type
+    return kind if isinstance(kind, TensorView) else getattr(kind, "tensor", None)
+
+
+def _element(item: Any) -> str:
+    return f"{float(item):.6g}" if np.asarray(item).dtype.kind not in "biu" else str(item)
+
+
+Coordinates = tuple[int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Executed:
+    """An operation that a block has just done, or, where it has regions, is about to start.
+
+    Attributes:
+        op: the operation. block: its block.
+        operands: what each operand holds, in order, without the axis of blocks; None for tokens.
+        results: what each result holds; empty where the operation is about to start.
+        starts: whether it is about to start.
+        places: names the addresses that they hold.
+    """
+
+    op: Op
+    block: Coordinates
+    operands: Mapping[str, tuple[Any, ...]]
+    results: tuple[Any, ...]
+    starts: bool
+    places: Places
+
+    @property
+    def location(self) -> Location | None:
+        """Where in the kernel's source."""
+        return location(self.op)
+
+    @property
+    def line(self) -> int:
+        """The source line, 0 if unknown."""
+        return self.op.loc.line if self.op.loc else 0
+
+    def __str__(self) -> str:
+        """One line: place in the source, values, operation, and a short view of its tiles."""
+        names = ", ".join(f"%{result.index}" for result in self.op.results)
+        operands = ", ".join(f"%{value.index}" for values in self.op.operands.values() for value in values)
+        text = f"{self.location or '?'}: {f'{names} = ' if names else ''}{words(self.op)} {operands}".rstrip()
+        held = zip(self.op.results, self.results, strict=True) if self.results else self._given()
+        shown = ", ".join(short(item, value, self.places) for value, item in held if item is not None)
+        return f"{text}  {'<-' if not self.results else '->'} {shown}" if shown else text
+
+    def _given(self) -> Iterator[tuple[Value, Any]]:
+        for name, values in self.op.operands.items():
+            yield from zip(values, self.operands[name], strict=True)
+
+
+class Stepper:
+    """Goes through the operations of chosen blocks. Iterate over it, or take one step at a time; close it when done with it.
+
+    What the blocks write lies in memory at once, as in a launch. `step` of a launcher on the cpu device makes one, for the arguments
+    of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`. `step` of this module is below that: it takes
+    addresses and regions of memory.
+
+    Attributes:
+        last: what was executed last; None before the first step.
+    """
+
+    def __init__(
+        self, program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, blocks: Sequence[Coordinates], options: Options
+    ) -> None:
+        watching = program if program.watched else bind(program.module, program.name, watch=True)
+        self._program = dataclasses.replace(watching, variables=program.variables)
+        self._frame: Frame | None = None
+        self._stack = contextlib.ExitStack()
+        self.last: Executed | None = None
+        chosen = [_number(block, grid) for block in blocks]
+        start = self._stack.enter_context(launched(self._program, arguments, grid, memory, options))
+        self._start = start
+        self._places = Places(program.function, arguments, memory)
+        self._pauses = iter(()) if start is None else _pauses(start, chosen, options)
+
+    def __iter__(self) -> Self:
+        """It is its own iterator."""
+        return self
+
+    def __next__(self) -> Executed:
+        """The next operation."""
+        with np.errstate(all="ignore"):
+            pause = next(self._pauses, None)
+        if pause is None:
+            self.close()
+            raise StopIteration
+        self._frame = pause.frame
+        self.last = _executed(pause, self._places)
+        return self.last
+
+    def __enter__(self) -> Self:
+        """For `with`."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End here: the rest of the blocks does not run."""
+        self._pauses = iter(())
+        self._stack.close()
+
+    def run_to(self, line: int, file: str = "") -> Executed | None:
+        """Go on to the next operation of a source line, a breakpoint; None if it does not come again. `file` may be the end of its path."""
+        for executed in self:
+            place = executed.op.loc
+            if place is not None and place.line == line and place.file.endswith(file):
+                return executed
+        return None
+
+    def finish(self) -> None:
+        """Run the chosen blocks to their end."""
+        collections.deque(self, maxlen=0)
+
+    def parameters(self) -> list[tuple[Value, str]]:
+        """The entry point's parameters, each with what it holds in a few words; none where the grid has no blocks."""
+        if self._start is None:
+            return []
+        held = zip(self._program.function.body.args, self._start.values, strict=True)
+        return [(value, short(_alone(item), value, self._places)) for value, item in held]
+
+    def value(self, value: Value | int) -> Any:
+        """What a value holds now, without the axis of blocks: an array for a tile. An int is the number that `%7` shows.
+
+        Raises:
+            KeyError: it has no value yet.
+        """
+        index = value if isinstance(value, int) else value.index
+        if self._frame is None or index not in self._frame.values:
+            raise KeyError(f"%{index} has no value yet")
+        return _alone(self._frame.values[index])
+
+
+def step(
+    program: Program | Module,
+    arguments: Sequence[Any],
+    grid: int | Sequence[int],
+    memory: Memory,
+    block: int | Sequence[int] | Sequence[Sequence[int]] = 0,
+    options: Options = DEFAULT,
+) -> Stepper:
+    """Go through the operations of one block of a launch, or of several, one after another.
+
+    The other blocks do not run, except where blocks may wait for each other: then all run, and only the chosen ones are shown.
+
+    Raises:
+        ArgumentError: a grid or a block that is no whole number, nor up to three of them.
+        CallError: a block outside the grid.
+    """
+    several = isinstance(block, list | tuple) and all(isinstance(one, list | tuple) for one in block)
+    chosen: Any = block if several else [block]
+    blocks = [_triple("block", one, 0) for one in chosen]
+    if isinstance(program, Module):
+        program = bind(program, watch=True)
+    return Stepper(program, arguments, _triple("grid", grid, 1), memory, blocks, options)
+
+
+def _triple(what: str, given: Any, rest: int) -> Coordinates:
+    """A grid or a block with all of its three numbers."""
+    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
+    if not whole or not 1 <= len(numbers) <= 3:
+        raise ArgumentError(f"{what} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)")
+    x, y, z = (*map(int, numbers), rest, rest)[:3]
+    return x, y, z
+
+
+def trace_lines(
+    program: Program,
+    arguments: Sequence[Any],
+    grid: Grid,
+    memory: Memory,
+    blocks: Sequence[Coordinates] = ((0, 0, 0),),
+    options: Options = DEFAULT,
+) -> Iterator[str]:
+    """Lines that tell what chosen blocks do, as they do it: a head for each block, then one line for each operation."""
+    shown: Coordinates | None = None
+    with Stepper(program, arguments, grid, memory, blocks, options) as stepper:
+        for executed in stepper:
+            if executed.block != shown:
+                shown = executed.block
+                yield f"block {shown}"
+            yield f"  {executed}"
+
+
+def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause]:
+    if not start.program.waits:
+        for number in chosen:
+            start.check()
+            frame = start.frame(np.array([number]))
+            try:
+                for pause in start.program.code.run(frame):
+                    frame.say()  # in the order of the operations that are shown
+                    yield pause
+            finally:
+                frame.flush()
+        return
+    numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
+    most = start.program.footprint.flight
+    for pause in take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled):
+        if int(pause.frame.blocks[0]) in chosen:
+            pause.frame.say()
+            yield pause
+
+
+def _executed(pause: Pause, places: Places) -> Executed:
+    op, frame = pause.op, pause.frame
+    starts = pause.moment is Moment.BEFORE
+    return Executed(
+        op=op,
+        block=frame.place(0),
+        operands={name: tuple(_alone(frame.get(value)) for value in values) for name, values in op.operands.items()},
+        results=() if starts else tuple(_alone(frame.get(result)) for result in op.results),
+        starts=starts,
+        places=places,
+    )
+
+
+def _alone(held: Any) -> Any:
+    """What the only block of a frame holds."""
+    return held[0, ...] if isinstance(held, np.ndarray) else held
+
+
+def _number(block: Coordinates, grid: Grid) -> int:
+    if len(block) != len(grid) or not all(0 <= place < extent for place, extent in zip(block, grid, strict=True)):
+        count = math.prod(grid)
+        raise CallError(
+            f"block {block} is not of the grid {grid}", fix="there are no blocks" if not count else "blocks count from (0, 0, 0)"
+        )
+    return block[0] + grid[0] * (block[1] + grid[1] * block[2])

@@ -1,0 +1,138 @@
+"""Blocks that may wait for each other: each runs by itself and hands on where it starts another pass of a loop that waits."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Generator, Iterator
+
+from tilec_runtime.cpu.tileir.control import Moment, Pause, Run
+from tilec_runtime.cpu.tileir.faults import location, stopped
+from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.ir import Op
+from tilec_runtime.errors import FaultError
+
+# Passes of a loop after which a block is suspected to wait for ever ...
+_PATIENCE = 32
+# ... and how often nothing that it knows may have changed then, for all blocks in flight, before that is taken for certain.
+_PROOF = 8
+# A block that waits again and again is asked less and less often, but every so many rounds.
+_SELDOM = 32
+# Times that a block may run in one round, on average.
+_MOVES = 64
+
+
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
+class _Turn:
+    frame: Frame
+    run: Run
+    loop: Op | None = None
+    done: bool = False
+    waits: int = 0
+    due: int = 0
+    state: int = 0
+    same: int = 0
+
+
+def take_turns(
+    numbers: Iterator[int],
+    start: Callable[[int], tuple[Frame, Run]],
+    *,
+    most: int,
+    order: str | int = "forward",
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[Pause]:
+    """Run blocks to their end, at most `most` at a time; gives every pause that is not for another block.
+
+    Args:
+        numbers: blocks, in the order in which they start.
+        start: makes the frame and the run of one.
+        most: blocks in flight.
+        order: of the blocks within a round, as for `batches`.
+        cancelled: asked every round whether to stop.
+
+    Raises:
+        FaultError: all blocks in flight wait for something that none of them will do; names the loop.
+    """
+    chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
+    flight: list[_Turn] = []
+    rounds = 0
+    while True:
+        for number in itertools.islice(numbers, most - len(flight)):
+            frame, run = start(number)
+            flight.append(_Turn(frame=frame, run=run))
+        if not flight:
+            return
+        kernel = flight[0].frame.launch.kernel
+        if cancelled is not None and cancelled():
+            raise stopped(kernel)
+        turns = flight[::-1] if order == "reverse" else list(flight)
+        if chance is not None:
+            chance.shuffle(turns)
+        rounds = max(rounds + 1, min(turn.due for turn in flight))
+        if (yield from _round(flight, turns, rounds)):
+            flight = [turn for turn in flight if not turn.done]
+            for turn in flight:
+                turn.same = 0
+        elif all(turn.same >= _PROOF for turn in flight):
+            raise _stuck(kernel, flight, most)
+
+
+def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
+    """Let every block that is due run; gives whether any got on."""
+    neighbours = {id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)}
+    pending = collections.deque(turn for turn in turns if turn.due <= number)
+    moved = False
+    for _ in range(_MOVES * len(flight)):
+        if not pending:
+            break
+        turn = pending.popleft()
+        if turn.done:
+            continue
+        if (yield from _resume(turn)):
+            moved, turn.waits = True, 0
+            # In a chain the next block waits for just this.
+            pending.extendleft(other for other in neighbours[id(turn)] if other.waits)
+        else:
+            turn.waits += 1
+            turn.due = number + min(1 << min(turn.waits, 8), _SELDOM)
+            if turn.waits > _PATIENCE:
+                before, turn.state = turn.state, _state(turn.frame)
+                turn.same = turn.same + 1 if turn.state == before else 0
+    return moved
+
+
+def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
+    """Run a block until it waits or ends; gives whether it got out of where it waited before."""
+    for pause in turn.run:
+        if pause.moment is not Moment.WAIT:
+            yield pause
+            continue
+        moved = turn.loop is not pause.op
+        turn.loop = pause.op
+        return moved
+    turn.done = True
+    turn.frame.flush()
+    return True
+
+
+def _state(frame: Frame) -> int:
+    """A digest of all that a block holds."""
+    return hash(tuple((index, held.tobytes()) for index, held in frame.values.items() if hasattr(held, "tobytes")))
+
+
+def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:
+    first = flight[0]
+    others = f" and {len(flight) - 1} more" if len(flight) > 1 else ""
+    assert first.loop is not None
+    return FaultError(
+        f"{kernel}: block {first.frame.place(0)}{others} wait in a {first.loop.name} for what no block in flight does",
+        cause=f"a lock that is never released, or a wait for a block that has not started: {most} blocks at most are in flight, "
+        "in the order of their numbers",
+        fix="let blocks wait only for blocks with smaller numbers, or launch no more blocks than run at once",
+        kernel=kernel,
+        location=location(first.loop),
+        block=first.frame.place(0),
+    )

@@ -1,0 +1,199 @@
+"""The type table of a Tile IR file, and what makes a type sound: extents are powers of two, views fit their tensors."""
+
+from __future__ import annotations
+
+import math
+
+from tilec_runtime.cpu.tileir.ir import (
+    GatherScatterView,
+    Padding,
+    PartitionView,
+    Pointer,
+    Scalar,
+    Signature,
+    StridedView,
+    TensorView,
+    Tile,
+    Token,
+    Type,
+    Version,
+    View,
+)
+from tilec_runtime.cpu.tileir.tables import Cursor, Items, Table, damaged
+
+MAX_ELEMENTS = 1 << 24  # of a tile
+_TILE, _PARTITION, _GATHER_SCATTER, _STRIDED = 13, 15, 20, 21
+_DYNAMIC = -(2**63)
+_MAX_RANK = 30  # one less than what every NumPy has, for the axis of the blocks
+_MAX_DEPTH = 8  # of types in types: a view of a tensor in a signature is 3 deep
+SCALARS: dict[int, tuple[Scalar, Version]] = {
+    0: (Scalar.I1, (13, 1)),
+    1: (Scalar.I8, (13, 1)),
+    2: (Scalar.I16, (13, 1)),
+    3: (Scalar.I32, (13, 1)),
+    4: (Scalar.I64, (13, 1)),
+    5: (Scalar.F16, (13, 1)),
+    6: (Scalar.BF16, (13, 1)),
+    7: (Scalar.F32, (13, 1)),
+    8: (Scalar.TF32, (13, 1)),
+    9: (Scalar.F64, (13, 1)),
+    10: (Scalar.F8E4M3FN, (13, 1)),
+    11: (Scalar.F8E5M2, (13, 1)),
+    18: (Scalar.F8E8M0FNU, (13, 2)),
+    19: (Scalar.F4E2M1FN, (13, 3)),
+    22: (Scalar.I4, (13, 3)),
+    130: (Scalar.F8E5M3FNU, (13, 4)),
+}
+_PADDINGS = dict(enumerate(Padding))
+
+
+class Types:
+    """The type table. A type that contains itself is damage."""
+
+    def __init__(self, table: Table, version: Version) -> None:
+        self._table = table
+        self._version = version
+        self._items = Items(table, self._read, "types", _MAX_DEPTH)
+
+    def __getitem__(self, number: int) -> Type:
+        return self._items[number]
+
+    def too_large(self) -> tuple[int, ...]:
+        """Extents of the first tile with more elements than a tile may have; empty where none has."""
+        for number in range(len(self._table)):
+            item = self._table[number]
+            if item.varint() == _TILE:
+                item.varint()  # its element type
+                extents = item.ints(8)
+                if math.prod(extents) > MAX_ELEMENTS:
+                    return tuple(extents)
+        return ()
+
+    def scalar(self, number: int) -> Scalar:
+        """A type that has to be an element type."""
+        found = self[number]
+        if not isinstance(found, Scalar):
+            raise damaged(f"type {number} is no element type")
+        return found
+
+    def value(self, number: int) -> Type:
+        """A type that a value may have: a tile, a view or a token."""
+        found = self[number]
+        if isinstance(found, Scalar | Pointer | Signature):
+            raise damaged(f"type {number} is no tile, view or token")
+        return found
+
+    def _read(self, item: Cursor) -> Type:
+        tag = item.varint()
+        match tag:
+            case _ if tag in SCALARS:
+                return self._scalar(item, tag)
+            case 12:
+                return self._pointer(item)
+            case _ if tag == _TILE:
+                return self._tile(item)
+            case 14:
+                return self._tensor(item)
+            case 16:
+                params = tuple(self.value(item.varint()) for _ in range(item.count()))
+                return Signature(params, tuple(self.value(item.varint()) for _ in range(item.count())))
+            case 17:
+                return Token()
+            case 15 | 20 | 21:
+                return self._view(item, tag)
+        raise item.fail(f"type number {tag} is not known to this version of tilec")
+
+    def _scalar(self, item: Cursor, tag: int) -> Scalar:
+        kind, since = SCALARS[tag]
+        if since > self._version:
+            raise item.fail(f"{kind} is not part of version {self._version[0]}.{self._version[1]}")
+        return kind
+
+    def _flags(self, item: Cursor, since: Version) -> int:
+        flags = item.varint() if self._version >= since else 0
+        if flags > 1:
+            raise item.fail(f"flags {flags:#x} of a type are not known to this version of tilec")
+        return flags
+
+    def _element(self, item: Cursor) -> Scalar:
+        found = self[item.varint()]
+        if not isinstance(found, Scalar) or found is Scalar.I4:
+            raise item.fail("an element type that memory can hold is expected here")
+        return found
+
+    def _mark(self, item: Cursor, flags: int) -> int | None:
+        if not flags:
+            return None
+        mark = item.varint()
+        if mark:
+            raise item.fail(f"pointer attribute {mark} is not known to this version of tilec")
+        return mark
+
+    def _pointer(self, item: Cursor) -> Pointer:
+        flags = self._flags(item, (13, 4))
+        return Pointer(self._element(item), self._mark(item, flags))
+
+    def _tile(self, item: Cursor) -> Tile:
+        element = self[item.varint()]
+        if not isinstance(element, Scalar | Pointer):
+            raise item.fail("a tile holds numbers or pointers")
+        return Tile(element, _extents(item, item.ints(8), element))
+
+    def _tensor(self, item: Cursor) -> TensorView:
+        flags = self._flags(item, (13, 4))
+        element = self._element(item)
+        shape, strides = (tuple(None if n == _DYNAMIC else n for n in item.ints(8)) for _ in range(2))
+        if len(shape) != len(strides) or len(shape) > _MAX_RANK or any(n is not None and n < 1 for n in (*shape, *strides)):
+            raise item.fail("a tensor's extents and strides do not fit")
+        return TensorView(element, shape, strides, self._mark(item, flags))
+
+    def _view_tensor(self, item: Cursor, tile: tuple[int, ...]) -> TensorView:
+        found = self[item.varint()]
+        if not isinstance(found, TensorView):
+            raise item.fail("a view is of a tensor")
+        if len(found.shape) != len(tile) or not tile:
+            raise item.fail(f"tiles of rank {len(tile)} do not fit a tensor of rank {len(found.shape)}")
+        _extents(item, tile, found.element)
+        return found
+
+    def _padding(self, item: Cursor, flags: int, tensor: TensorView) -> Padding | None:
+        # Before 13.3 the flag stands right before the value.
+        if self._version < (13, 3):
+            flags = item.varint()
+        if not flags & 1:
+            return None
+        number = item.varint()
+        found = _PADDINGS.get(number)
+        if found is None or (found is not Padding.ZERO and not tensor.element.is_float):
+            raise item.fail(f"padding {found.value if found else number} does not fit {tensor.element}")
+        return found
+
+    def _view(self, item: Cursor, tag: int) -> View:
+        flags = self._flags(item, (13, 3) if tag == _PARTITION else (13, 1))
+        tile = item.ints(4)
+        steps = item.ints(4) if tag == _STRIDED else ()
+        tensor = self._view_tensor(item, tile)
+        if tag == _GATHER_SCATTER:
+            sparse = item.varint()
+            if sparse >= len(tile):
+                raise item.fail(f"a gather-scatter view has no dimension {sparse}")
+            return GatherScatterView(tile, tensor, sparse, self._padding(item, flags, tensor))
+        dims = item.ints(4)
+        if sorted(dims) != list(range(len(tile))):
+            raise item.fail(f"a view's dimensions {dims} are no order of its tensor's")
+        if tag == _PARTITION:
+            return PartitionView(tile, tensor, dims, self._padding(item, flags, tensor))
+        if len(steps) != len(tile) or any(step < 1 for step in steps):
+            raise item.fail(f"a strided view's steps {steps} do not fit its tile")
+        return StridedView(tile, steps, tensor, dims, self._padding(item, flags, tensor))
+
+
+def _extents(item: Cursor, found: tuple[int, ...], element: Scalar | Pointer) -> tuple[int, ...]:
+    if len(found) > _MAX_RANK or any(extent < 1 or extent & (extent - 1) for extent in found):
+        raise item.fail(f"a tile's extents {found} are no powers of two")
+    number = math.prod(found)
+    if number > MAX_ELEMENTS:
+        raise item.fail(f"a tile of extents {found} has more than {MAX_ELEMENTS} elements")
+    if element is Scalar.F4E2M1FN and number % 2:
+        raise item.fail(f"a tile of {element} has an even number of elements")
+    return found

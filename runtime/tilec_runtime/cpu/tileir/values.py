@@ -1,0 +1,239 @@
+"""How values of Tile IR are held while a batch of blocks runs: NumPy arrays whose first axis counts blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Protocol, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Padding, Pointer, Scalar, Tile
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
+
+# Tiles are arrays of shape (blocks, *tile) or (1, *tile): the latter where every block of the batch holds the same. Integers are held
+# signed, i1 as bool, i4 in int8 with its sign extended, tf32 as float32 that is already rounded. f8E5M3FNU, which no NumPy library knows,
+# is held as its bits. Pointers are addresses. Tokens are None.
+STORAGE: dict[Scalar, np.dtype[Any]] = {
+    Scalar.I1: np.dtype(np.bool_),
+    Scalar.I4: np.dtype(np.int8),
+    Scalar.I8: np.dtype(np.int8),
+    Scalar.I16: np.dtype(np.int16),
+    Scalar.I32: np.dtype(np.int32),
+    Scalar.I64: np.dtype(np.int64),
+    Scalar.F16: np.dtype(np.float16),
+    Scalar.BF16: np.dtype(ml_dtypes.bfloat16),
+    Scalar.F32: np.dtype(np.float32),
+    Scalar.TF32: np.dtype(np.float32),
+    Scalar.F64: np.dtype(np.float64),
+    Scalar.F8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    Scalar.F8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    Scalar.F8E8M0FNU: np.dtype(ml_dtypes.float8_e8m0fnu),
+    Scalar.F8E5M3FNU: np.dtype(np.uint8),
+    Scalar.F4E2M1FN: np.dtype(ml_dtypes.float4_e2m1fn),
+}
+
+
+class Held(Protocol):
+    """What is held for a value that is no array: a view of a tensor."""
+
+    def take(self, rows: Rows) -> Held:
+        """The same for these blocks of the batch, in this order."""
+
+    def joined(self, others: list[Held], places: list[Rows], size: int) -> Held:
+        """One value for `size` blocks: this one and `others` lie at `places` (one for each, this one first)."""
+
+
+def storage(element: Scalar | Pointer) -> np.dtype[Any]:
+    """The type of the array that holds a tile of these elements."""
+    return np.dtype(np.int64) if isinstance(element, Pointer) else STORAGE[element]
+
+
+def take(item: Any, rows: Rows) -> Any:
+    """The part of a held value that belongs to some blocks of a batch."""
+    if item is None:
+        return None
+    if isinstance(item, np.ndarray):
+        return item if item.shape[0] == 1 else item[rows]
+    return item.take(rows)
+
+
+def join(items: list[Any], places: list[Rows], size: int) -> Any:
+    """One value for `size` blocks from values for parts of them; `places[i]` says which blocks `items[i]` is for."""
+    first = items[0]
+    if len(items) == 1 and len(places[0]) == size:
+        return first
+    if first is None:
+        return None
+    if not isinstance(first, np.ndarray):
+        return first.joined(items[1:], places, size)
+    whole = np.empty((size, *first.shape[1:]), first.dtype)
+    for item, rows in zip(items, places, strict=True):
+        whole[rows] = item
+    return whole
+
+
+_FLOATS = {Padding.ZERO: 0.0, Padding.NEG_ZERO: -0.0, Padding.NAN: np.nan, Padding.POS_INF: np.inf, Padding.NEG_INF: -np.inf}
+_BYTE = np.dtype(np.uint8)
+# The fraction bits of a float32 that tf32 does not have.
+_TF32_KEPT = np.uint32(0xFFFFE000)
+_E5M3_NAN = 0xFF
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Elements of one type in memory.
+
+    Attributes:
+        element: the type. held: type of the arrays that hold tiles of it.
+        raw: type of the memory; for four-bit types a byte, which holds two elements.
+        size: bytes of an element; 1 for four-bit types.
+        packed: whether two elements share a byte, the one at the even place in its low half.
+    """
+
+    element: Scalar
+    held: np.dtype[Any]
+    raw: np.dtype[Any]
+    size: int
+    packed: bool
+
+    def decode(self, raw: Array) -> Array:
+        """What is held for elements as read from memory; for four-bit types each comes in a byte of its own."""
+        found: Array
+        if self.element is Scalar.I1:
+            found = raw != 0
+            return found
+        if self.element is Scalar.TF32:
+            found = raw.view(np.uint32) & _TF32_KEPT
+            return found.view(np.float32)
+        if self.element is Scalar.I4:
+            found = raw << np.uint8(4)
+            signed: Array = found.view(np.int8) >> np.int8(4)
+            return signed
+        return raw if raw.dtype == self.held else raw.view(self.held)
+
+    def encode(self, held: Array) -> Array:
+        """The elements as they lie in memory; for four-bit types each in a byte of its own, its high half zero."""
+        if self.packed:
+            found: Array = held.view(_BYTE) & np.uint8(15)
+            return found
+        return held if held.dtype == self.raw else held.view(self.raw)
+
+    def bytes_of(self, held: Array) -> Array:
+        """The bytes of a tile's elements in memory, one after the other."""
+        raw = np.ascontiguousarray(self.encode(held)).reshape(-1)
+        if not self.packed:
+            return raw.view(_BYTE)
+        even = np.concatenate([raw, np.zeros(raw.size % 2, _BYTE)])
+        return even[::2] | even[1::2] << np.uint8(4)
+
+    def hostile(self) -> Array:
+        """Return three elements, as in memory, that a kernel must not meet: NaN, the largest and the lowest number.
+
+        Without a NaN in the type, the largest number takes its place.
+        """
+        if self.element is Scalar.I1:
+            return np.array([1, 0, 1], self.raw)
+        if self.element is Scalar.F8E5M3FNU:
+            return np.array([_E5M3_NAN, _E5M3_NAN - 1, 0], self.raw)
+        if self.element.is_float:
+            limits: Any = ml_dtypes.finfo(self.held)  # type: ignore[no-untyped-call]
+            first = np.array(np.nan, np.float32).astype(self.held)
+            if not np.isnan(first.astype(np.float32)):  # f4E2M1FN has none
+                first = np.array(limits.max, self.held)
+            return self.encode(np.array([first, limits.max, limits.min], self.held))
+        lowest, highest = -(1 << (self.element.bits - 1)), (1 << (self.element.bits - 1)) - 1
+        return self.encode(np.array([highest, lowest, highest], self.held))
+
+    def one(self) -> Array:
+        """Return the number 1 as an element in memory; of a type without sign and infinity, its largest."""
+        if self.element is Scalar.F8E5M3FNU:
+            return self.hostile()[1:2]
+        return np.ones(1, self.raw) if self.element is Scalar.I1 else self.encode(np.ones(1, self.held))
+
+    def padding(self, padding: Padding) -> Any:
+        """What a view's load gives outside its tensor, as an element in memory."""
+        if padding is Padding.ZERO:
+            return np.zeros((), self.raw)[()]
+        if self.element is Scalar.F8E5M3FNU:
+            # It has neither sign nor infinity.
+            return np.uint8(0 if padding is Padding.NEG_ZERO else _E5M3_NAN)
+        if not self.element.is_float:
+            return np.zeros((), self.raw)[()]
+        return self.encode(np.array(_FLOATS[padding], np.float32).astype(self.held).reshape(1))[0]
+
+
+def _layout(element: Scalar) -> Layout:
+    held = STORAGE[element]
+    packed = element.bits == 4
+    raw = _BYTE if packed or element is Scalar.I1 else held
+    return Layout(element=element, held=held, raw=raw, size=raw.itemsize, packed=packed)
+
+
+LAYOUTS: dict[Scalar, Layout] = {element: _layout(element) for element in Scalar}
+
+
+def layout(element: Scalar | Pointer) -> Layout:
+    """How elements of a type lie in memory. Pointers lie there as 64-bit integers."""
+    return LAYOUTS[Scalar.I64 if isinstance(element, Pointer) else element]
+
+
+_TF32_BYTES = 3  # 19 bits
+
+
+def sizes(kind: Tile) -> tuple[int, ...]:
+    """How many bytes the data of such a tile may have: for all elements, or for one that is the same everywhere."""
+    assert isinstance(kind.element, Scalar)
+    number = math.prod(kind.shape)
+    if kind.element is Scalar.I1:
+        return (-(-number // 8), 1)
+    each = element_bytes(kind.element)
+    return (number * each, each)
+
+
+def element_bytes(element: Scalar) -> int:
+    """Bytes of one element in the data of a constant, where each lies in bytes of its own (those of i1 do not)."""
+    return _TF32_BYTES if element is Scalar.TF32 else -(-element.bits // 8)
+
+
+def elements(kind: Tile, data: bytes) -> Array:
+    """The tile that `data` stands for, read-only, of `values.STORAGE`'s type. Data of one element costs no memory for the others."""
+    assert isinstance(kind.element, Scalar)
+    if kind.element is Scalar.I1:
+        found = _bits(math.prod(kind.shape), data)
+    elif kind.element is Scalar.TF32:
+        found = _tf32(data)
+    else:
+        raw = np.frombuffer(data, np.dtype(f"<u{element_bytes(kind.element)}"))
+        found = _four_bits(raw, kind.element) if kind.element.bits == 4 else raw.view(STORAGE[kind.element])
+    whole = found.reshape(kind.shape) if found.size == math.prod(kind.shape) else np.broadcast_to(found.reshape(()), kind.shape)
+    whole.flags.writeable = False
+    return whole
+
+
+def scalar(number: IntegerAttr | FloatAttr) -> Array:
+    """The number of an attribute, such as the identity of a reduction, as an array of rank 0."""
+    bits = number.bits if isinstance(number, FloatAttr) else number.value & ((1 << number.type.bits) - 1)
+    return elements(Tile(number.type, ()), bits.to_bytes(element_bytes(number.type), "little"))
+
+
+def _bits(number: int, data: bytes) -> Array:
+    if len(data) == 1 and number > 8:
+        return np.array([bool(data[0] & 1)])
+    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little", count=number).astype(np.bool_)
+
+
+def _tf32(data: bytes) -> Array:
+    # Sign, 8 bits of exponent and 10 of fraction: the upper bits of a float32.
+    raw = np.frombuffer(data, np.uint8).reshape(-1, _TF32_BYTES).astype(np.uint32)
+    return ((raw[:, 0] | raw[:, 1] << 8 | raw[:, 2] << 16) << 13).view(np.float32)
+
+
+def _four_bits(raw: Array, element: Scalar) -> Array:
+    low = (raw & 0xF).astype(np.uint8)
+    if element is Scalar.I4:
+        return ((low ^ 8).astype(np.int8) - 8).astype(np.int8)
+    return low.view(ml_dtypes.float4_e2m1fn)

@@ -1,0 +1,186 @@
+"""Views of tensors: what is held for them, the operations that make them, and where the tiles of a view lie in its tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
+from tilec_runtime.cpu.tileir.ir import Block, GatherScatterView, Op, PartitionView, StridedView, TensorView, Value, View
+from tilec_runtime.cpu.tileir.steps import element
+from tilec_runtime.cpu.tileir.values import Array, Held, Rows, storage
+
+# An index further out than this is outside every tensor; so limited, no place overflows 64 bits.
+_FAR = 1 << 40
+_FARTHEST = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor in memory, or a view of it (what kind of view, its type says).
+
+    Attributes:
+        base: address of the element at the origin, shape (blocks or 1,).
+        extents, strides: in elements, shape (blocks or 1, rank).
+    """
+
+    base: Array
+    extents: Array
+    strides: Array
+
+    def take(self, rows: Rows) -> Held:
+        """The same for these blocks."""
+        return Tensor(*(item if len(item) == 1 else item[rows] for item in (self.base, self.extents, self.strides)))
+
+    def joined(self, others: list[Held], places: list[Rows], size: int) -> Held:
+        """One tensor for the blocks of several."""
+        parts = [self, *(item for item in others if isinstance(item, Tensor))]
+        return Tensor(
+            _joined([part.base for part in parts], places, size),
+            _joined([part.extents for part in parts], places, size),
+            _joined([part.strides for part in parts], places, size),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Geometry:
+    """How a view cuts its tensor, by the tile's dimensions.
+
+    Attributes:
+        tile: extents of a tile. steps: elements from one index to the next. dims: the tensor's dimensions that those of the tile run along.
+        sparse: the tile dimension whose index is a tile of places, None for none.
+    """
+
+    tile: tuple[int, ...]
+    steps: tuple[int, ...]
+    dims: tuple[int, ...]
+    sparse: int | None = None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether tiles of different indices can share elements."""
+        return any(step < extent for step, extent in zip(self.steps, self.tile, strict=True))
+
+    @classmethod
+    def of(cls, view: View) -> Geometry:
+        """Read from a view's type."""
+        if isinstance(view, GatherScatterView):
+            rank = len(view.tile)
+            return cls(tile=view.tile, steps=(1,) * rank, dims=tuple(range(rank)), sparse=view.sparse_dim)
+        steps = view.steps if isinstance(view, StridedView) else view.tile
+        return cls(tile=view.tile, steps=steps, dims=view.dim_map)
+
+
+def view_type(op: Op, name: str = "view") -> View:
+    """The type of an operand that is a view with tiles."""
+    kind = op.operand(name).type
+    assert isinstance(kind, PartitionView | StridedView | GatherScatterView)
+    return kind
+
+
+def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
+    """A function that gives for each dimension of the tile the first element along it, shape (blocks or 1,); sparse, all of them."""
+    index, steps = op.operands["index"], geometry.steps
+
+    def starts(frame: Frame) -> list[Array]:
+        return [_start(frame.get(value), step) for value, step in zip(index, steps, strict=True)]
+
+    return starts
+
+
+def _start(held: Array, step: int) -> Array:
+    if held.dtype == np.int64:
+        far = min(_FAR, _FARTHEST // step)
+        held = np.clip(held, -far, far)
+    return held.astype(np.int64) * step if step != 1 else held.astype(np.int64)
+
+
+def _joined(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
+    first = parts[0]
+    if len(first) == 1 and all(np.array_equal(part, first) for part in parts):
+        return first
+    whole = np.empty((size, *first.shape[1:]), first.dtype)
+    for part, rows in zip(parts, places, strict=True):
+        whole[rows] = part
+    return whole
+
+
+def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    kind, result, base = op.results[0].type, op.results[0], op.operand("base")
+    assert isinstance(kind, TensorView)
+    shape = _numbers(kind.shape, op.operands.get("shape", ()))
+    strides = _numbers(kind.strides, op.operands.get("strides", ()))
+
+    def step(frame: Frame) -> None:
+        pointer = frame.get(base)
+        frame.set(result, Tensor(_one(pointer.reshape(-1)), shape(frame), strides(frame)))
+
+    return step
+
+
+def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
+    """A function that gives the extents or strides of a tensor, (blocks or 1, rank): those of the type, and values for the others."""
+    free = [place for place, number in enumerate(fixed) if number is None]
+    known = np.array([[0 if number is None else number for number in fixed]], np.int64)
+    if not free:
+        return lambda _frame: known
+
+    def numbers(frame: Frame) -> Array:
+        held = [frame.get(value) for value in dynamic]
+        found = np.repeat(known, max(len(item) for item in held), axis=0)
+        for place, item in zip(free, held, strict=True):
+            found[:, place] = item
+        return _one(found)
+
+    return numbers
+
+
+def _one(rows: Array) -> Array:
+    """One row where all are the same: what is the same for all blocks is done once."""
+    return rows[:1] if len(rows) > 1 and bool((rows == rows[:1]).all()) else rows
+
+
+def _make_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    source, result = op.operand("tensor"), op.results[0]
+
+    def step(frame: Frame) -> None:
+        frame.set(result, frame.get(source))
+
+    return step
+
+
+def _get_tensor_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    kind = op.operand("source").type
+    assert isinstance(kind, TensorView)
+    return _extents(op, tuple(range(len(kind.shape))), (1,) * len(kind.shape))
+
+
+def _get_index_space_shape(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    geometry = Geometry.of(view_type(op, "source"))
+    return _extents(op, geometry.dims, geometry.steps)
+
+
+def _extents(op: Op, dims: tuple[int, ...], steps: tuple[int, ...]) -> Step:
+    """Extents of a tensor, divided by `steps` and rounded up."""
+    source = op.operand("source")
+    results = [(result, storage(element(result))) for result in op.results]
+
+    def step(frame: Frame) -> None:
+        extents = np.maximum(frame.get(source).extents, 0)
+        for (result, dtype), dim, by in zip(results, dims, steps, strict=True):
+            found = extents[:, dim]
+            frame.set(result, (-(-found // by) if by != 1 else found).astype(dtype))
+
+    return step
+
+
+BINDERS: dict[str, Binder] = {
+    "make_tensor_view": _make_tensor_view,
+    "make_partition_view": _make_view,
+    "make_strided_view": _make_view,
+    "make_gather_scatter_view": _make_view,
+    "get_tensor_shape": _get_tensor_shape,
+    "get_index_space_shape": _get_index_space_shape,
+}

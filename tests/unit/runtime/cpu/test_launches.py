@@ -1,0 +1,347 @@
+"""Launches on the cpu device: what a run gets of its arguments, and what is refused with which words. Kernels are Python here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.cpu_samples import ADD, PTR, PythonKernels, add, device, ones
+from tests.runtime_samples import ADD_PARAMS, Array, bundle_of, image, kernel, slot
+from tests.unit.runtime.cpu.tileir.build import program
+from tilec_runtime import DeviceBuffer, Stream, load
+from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.cpu.tileir.ir import Scalar, Tile
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    BundleError,
+    DTypeError,
+    LaunchLimitError,
+    LayoutError,
+    NoImageError,
+    PlacementError,
+    RequirementError,
+    TileIRError,
+)
+from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
+from tilec_runtime.model.signature import Param, ParamKind
+
+# --- what a launch gets ------------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_are_launched_on_where_they_are() -> None:
+    module, driver = device()
+    x, y, z = np.arange(8, dtype="f4"), ones(8), np.zeros(8, "f4")
+    x.flags.writeable = False
+    for _ in range(3):  # the second finds the plan of the first
+        z[:] = 0
+        module.add(z, x, y, alpha=2.0)
+        driver.synchronize(-1, 0)
+        np.testing.assert_array_equal(z, 2 * np.arange(8) + 1)
+    assert str(module.device) == "the cpu device"
+    assert str(module.kernels["add"].explain(z, x, y)).splitlines()[1:4] == [
+        "  takes variant add-any: it assumes nothing",
+        "  takes image tileir: Tile IR that the cpu device interprets",
+        "  cannot take image sm_90: machine code of a GPU",
+    ]
+
+
+def test_a_run_knows_its_tensors_and_numbers() -> None:
+    seen: list[CpuRun] = []
+    params = (dataclasses.replace(ADD_PARAMS[0], stride=(None,)), dataclasses.replace(ADD_PARAMS[1], stride=(None,)), *ADD_PARAMS[2:])
+    module, driver = device(seen.append, dataclasses.replace(ADD, params=params, language="prebuilt"))
+    whole = ones(16)
+    whole.flags.writeable = False
+    z, x, y = np.zeros(16, "f4")[::2], whole[::-2], ones(8)
+    module.add(z, x, y, alpha=-1.5)
+    driver.synchronize(-1, 0)
+    (run,) = seen
+    assert (run.kernel, run.grid, run.options.kernel) == ("add-any", (1, 1, 1), "add-any")
+    assert run.arguments == [z.ctypes.data, x.ctypes.data, y.ctypes.data, 8, np.float32(-1.5)]
+    regions = {name: (r.address, r.data.size, r.writable, r.itemsize, r.shape, r.strides, r.origin) for name, r in run.regions.items()}
+    assert regions == {
+        "z": (z.ctypes.data, 60, True, 4, (8,), (2,), 0),
+        "x": (x.ctypes.data - 56, 60, False, 4, (8,), (-2,), 56),
+        "y": (y.ctypes.data, 32, True, 4, (8,), (1,), 0),
+    }
+    assert [region.name for region in run.memory.regions if region.data.size] == [
+        n for _, n in sorted((r.address, n) for n, r in run.regions.items())
+    ]
+
+
+SMALL = (
+    ("i8", Scalar.I8, -3, -3),
+    ("u8", Scalar.I8, 200, -56),
+    ("i64", Scalar.I64, -(2**40), -(2**40)),
+    ("bool", Scalar.I1, True, 1),
+    ("f16", Scalar.F16, 0.5, np.float16(0.5)),
+    ("bf16", Scalar.BF16, 3.0, ml_dtypes.bfloat16(3.0)),
+    ("f8e4m3", Scalar.F8E4M3FN, -448.0, ml_dtypes.float8_e4m3fn(-448.0)),
+    ("f64", Scalar.F64, 0.1, np.float64(0.1)),
+)
+
+
+@pytest.mark.parametrize(("dtype", "scalar", "given", "expected"), SMALL)
+def test_numbers_of_every_size(dtype: str, scalar: Scalar, given: Any, expected: Any) -> None:
+    seen: list[CpuRun] = []
+    info = kernel(
+        "k",
+        (Param(name="s", kind=ParamKind.SCALAR, dtype=dtype),),
+        (VariantInfo(id="k", abi=(slot(dtype, "s"),), images=(image("k", "tileir"),)),),
+        launch=LaunchInfo(grid=("1",)),
+    )
+    module, driver = device(seen.append, info, types=(Tile(scalar, ()),))
+    module.k(given)
+    driver.synchronize(-1, 0)
+    (value,) = seen[0].arguments
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_tensors_without_elements_are_no_memory_and_an_empty_grid_is_no_launch() -> None:
+    seen: list[CpuRun] = []
+    module, driver = device(seen.append)
+    empty = np.zeros(0, "f4")
+    module.add(empty, empty, empty)
+    driver.synchronize(-1, 0)
+    assert seen == []
+    always = dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",)))
+    module, driver = device(seen.append, always)
+    module.add(empty, empty, empty)
+    driver.synchronize(-1, 0)
+    assert (len(seen), dict(seen[0].regions), seen[0].memory.regions) == (1, {}, ())
+
+
+def test_views_of_one_array_share_their_bytes() -> None:
+    seen: list[CpuRun] = []
+    module, driver = device(seen.append)
+    whole = np.arange(12, dtype="f4")
+    z = np.zeros(8, "f4")
+    module.add(z, whole[:8], whole[4:])
+    driver.synchronize(-1, 0)
+    x, y = seen[0].regions["x"].data, seen[0].regions["y"].data
+    assert np.shares_memory(x, y)
+    assert np.shares_memory(x, whole)
+    with pytest.raises(AliasError, match=r"^add: output 'z' overlaps argument 'x': shape"):
+        module.add(whole[2:10], whole[:8], z)
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "arguments"),
+    [
+        (ArgumentError, "add: takes 4 arguments (z, x, y, alpha=1.0), got 2", lambda: (ones(4), ones(4))),
+        (DTypeError, "add: argument 'x' takes f32, got f64", lambda: (ones(4), np.ones(4), ones(4))),
+        (ArgumentError, "add: output 'z' has 2 dimensions (shape (2, 2)), the kernel takes 1", lambda: (ones(2, 2), ones(4), ones(4))),
+        (RequirementError, "add: requires x.shape[0] == z.shape[0]: left-hand side is 5", lambda: (ones(4), ones(5), ones(4))),
+        (ArgumentError, "must be C-contiguous: strides (1,)", lambda: (ones(8)[::2], ones(4), ones(4))),
+        (ArgumentError, "argument 'x' takes a tensor", lambda: (ones(4), 1.0, ones(4))),
+        (PlacementError, "'x' is on device 0, and the kernel is loaded on the cpu device", lambda: (ones(4), Array(4), ones(4))),
+        (PlacementError, "'x' is on an accelerator, and the", lambda: (ones(4), Array(4, device=None), ones(4))),
+    ],
+)
+def test_what_is_no_call_is_refused_as_on_a_gpu(error: type, words: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
+    module, driver = device(lambda run: pytest.fail("it was launched"))
+    with pytest.raises(error) as caught:
+        module.kernels["add"](*arguments())
+    assert words in str(caught.value)
+    driver.synchronize(-1, 0)
+
+
+def test_a_tensor_with_gaps_is_told_how_a_tile_kernel_takes_it() -> None:
+    rows = tuple(dataclasses.replace(param, rank=2) if param.kind is ParamKind.TENSOR else param for param in ADD.params)
+    module, _ = device(lambda run: pytest.fail("it was launched"), dataclasses.replace(ADD, params=rows))
+    fixes = []
+    for x in (ones(4, 8)[:, :4], ones(4, 8)[:, ::2], ones(4, 4)[::-1]):
+        with pytest.raises(LayoutError) as caught:
+            module.add(ones(4, 4), x, ones(4, 4))
+        fixes.append(caught.value.fix)
+    copy = "pass a contiguous copy"
+    assert fixes == [
+        f'{copy}, or let the kernel take such strides: stride = ["?", 1] in kernel.add.params.x',
+        f"{copy}, or let the kernel take such strides: contiguous = false in kernel.add.params.x",
+        copy,
+    ]
+
+
+def test_a_read_only_array_is_no_output() -> None:
+    module, _ = device()
+    z = ones(4)
+    z.flags.writeable = False
+    with pytest.raises(ArgumentError, match=r"^add: output 'z' is read-only, and the kernel writes it"):
+        module.add(z, ones(4), ones(4))
+
+
+def test_a_tensor_of_a_gpu_says_where_both_are() -> None:
+    module, _ = device()
+    with pytest.raises(PlacementError, match="fix: copy it to the CPU, or load the package with device=2"):
+        module.add(ones(4), Array(4, device=2), ones(4))
+
+
+def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
+    module, driver = device()
+    x, y = (DeviceBuffer.from_host(np.arange(4, dtype="f4"), "cpu", driver=driver) for _ in range(2))
+    z = DeviceBuffer((4,), "f32", "cpu", driver=driver)
+    assert (z.device, z.ptr % 256, hasattr(z, "__cuda_array_interface__")) == (-1, 0, False)
+    module.add(z, x, y)
+    np.testing.assert_array_equal(z.to_host(), [0, 2, 4, 6])
+    np.testing.assert_array_equal(np.asarray(z), [0, 2, 4, 6])
+    assert np.asarray(z).ctypes.data == z.ptr
+    small = DeviceBuffer.from_host(np.array([1, 2], ml_dtypes.bfloat16), "cpu", driver=driver)
+    assert small.to_host().tolist() == [1, 2]
+
+
+def test_arrays_with_small_dtypes() -> None:
+    seen: list[CpuRun] = []
+    info = dataclasses.replace(ADD, params=(dataclasses.replace(ADD_PARAMS[0], dtype="bf16"), *ADD_PARAMS[1:]))
+    module, driver = device(seen.append, info)
+    z = np.zeros(4, ml_dtypes.bfloat16)
+    for _ in range(2):
+        module.add(z, ones(4), ones(4))
+    driver.synchronize(-1, 0)
+    assert [(run.regions["z"].address, run.regions["z"].itemsize) for run in seen] == [(z.ctypes.data, 2)] * 2
+
+
+def test_tensors_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    seen: list[CpuRun] = []
+    module, driver = device(seen.append)
+    z, x, y = ones(4), torch.ones(4), torch.ones(4)
+    for _ in range(2):
+        module.add(z, x, y)
+    driver.synchronize(-1, 0)
+    assert [run.regions["x"].address for run in seen] == [x.data_ptr()] * 2
+    with pytest.raises(PlacementError, match="has shape \\(4,\\) and no memory: its address is 0"):
+        module.add(z, torch.ones(4, device="meta"), y)
+
+
+class OnlyDLPack:
+    """What a library has that knows no other protocol."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        assert kwargs["stream"] is None
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_dlpack_alone_will_do() -> None:
+    module, driver = device()
+    z = np.zeros(4, "f4")
+    module.add(z, OnlyDLPack(ones(4)), OnlyDLPack(ones(4)))
+    driver.synchronize(-1, 0)
+    assert z.tolist() == [2, 2, 2, 2]
+
+
+RAW = kernel(
+    "raw",
+    (Param(name="p", kind=ParamKind.PTR),),
+    (VariantInfo(id="raw", abi=(slot("ptr", "p"),), images=(image("raw", "tileir"),)),),
+    launch=LaunchInfo(grid=("1",)),
+)
+
+
+def test_plain_addresses_are_of_the_devices_own_memory() -> None:
+    seen: list[CpuRun] = []
+    module, driver = device(seen.append, RAW, types=(PTR,))
+    buffer = DeviceBuffer((64,), "f32", "cpu", driver=driver)
+    module.raw(buffer.ptr + 16)
+    module.raw(0)
+    driver.synchronize(-1, 0)
+    (region,) = seen[0].memory.regions
+    assert (region.name, region.address, region.data.size, seen[0].arguments) == ("p", buffer.ptr, 256, [buffer.ptr + 16])
+    assert seen[1].memory.regions == ()
+    with pytest.raises(ArgumentError) as caught:
+        module.raw(ones(4).ctypes.data)
+    assert str(caught.value).startswith("raw: argument 'p' is the address 0x")
+    assert "which is of no memory that this device allocated\n  fix: pass the `ptr` of a DeviceBuffer of the cpu device" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "language", "words"),
+    [("sm_90", "cuda", "it is a CUDA C++ kernel, compiled to code of a GPU"), ("compute_80", "tile", "built without portable Tile IR")],
+)
+def test_a_kernel_without_tile_ir(target: str, language: str, words: str) -> None:
+    variant = dataclasses.replace(ADD.variants[0], images=(image("add", target),))
+    module, _ = device(add, dataclasses.replace(ADD, language=language, variants=(variant,)))
+    with pytest.raises(NoImageError) as caught:
+        module.add(ones(4), ones(4), ones(4))
+    assert str(caught.value).startswith("add-any: no image runs on the cpu device\n")
+    assert words in str(caught.value)
+
+
+def test_images_that_are_no_tile_ir_or_another_kernels() -> None:
+    module = load(bundle_of(ADD), "cpu", driver=CpuDriver())
+    with pytest.raises(TileIRError, match=r"^add: the image for tileir \(add\) cannot be run: "):
+        module.add(ones(4), ones(4), ones(4))
+    module, _ = device(types=(PTR, PTR))
+    with pytest.raises(BundleError, match=r"^add-any: the image's parameters have 8, 8 bytes, and launches pass 8, 8, 8, 4, 4"):
+        module.add(ones(4), ones(4), ones(4))
+
+
+def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
+    work = program(PythonKernels.types, lambda builder, *_: (builder.constant([1.0] * 4096, Scalar.F32, 4096), builder.ret()), name="add")
+    wide = dataclasses.replace(ADD, launch=LaunchInfo(grid=("2000000000", "60000", "60000")))
+    module, _ = device(lambda run: pytest.fail("it was launched"), wide, function=lambda module, symbol: work)
+    with pytest.raises(
+        LaunchLimitError, match=r"^add-any: grid \(2000000000, 60000, 60000\) is too much for the cpu device: .* blocks, .* days"
+    ):
+        module.add(ones(4), ones(4), ones(4))
+    driver = PythonKernels(CpuOptions(run=lambda run: None, elements=2**100))
+    driver.function = lambda module, symbol: work  # type: ignore[method-assign]
+    load(bundle_of(wide), "cpu", driver=driver).add(ones(4), ones(4), ones(4))
+    driver.synchronize(-1, 0)
+    over = dataclasses.replace(ADD, launch=LaunchInfo(grid=("3000000000",)))
+    with pytest.raises(LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"):
+        device(add, over)[0].add(ones(4), ones(4), ones(4))
+
+
+def test_a_stream_that_is_none_or_closed_is_told_in_terms_of_the_cpu_device() -> None:
+    module, driver = device()
+    with pytest.raises(ArgumentError, match=r"^add: a builtins.str is no stream\n  fix: .*Stream\(\"cpu\"\)"):
+        module.add(ones(4), ones(4), ones(4), stream="cpu")
+    stream = Stream("cpu", driver=driver)
+    stream.close()
+    with pytest.raises(ArgumentError) as caught:
+        module.add(ones(4), ones(4), ones(4), stream=stream)
+    assert str(caught.value) == "add: the stream is closed\n  fix: make a new one"
+
+
+def test_masks_and_dtypes_that_no_kernel_knows() -> None:
+    module, _ = device()
+    module.add(ones(4), ones(4), ones(4))
+    masked = np.ma.masked_array(ones(4), [True, False, False, False])
+    with pytest.raises(ArgumentError, match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`"):
+        module.add(ones(4), masked, ones(4))
+    generic = dataclasses.replace(
+        ADD,
+        params=tuple(dataclasses.replace(param, dtype="T") for param in ADD.params[:3]) + ADD.params[3:],
+        axes=(("T", ("f32",)),),
+        dtype_axes=("T",),
+        variants=(dataclasses.replace(ADD.variants[0], axes=(("T", "f32"),)),),
+    )
+    module, _ = device(add, generic)
+    for dtype, fix in (("c16", "convert it: complex128 is no dtype of kernels, and cannot be built"), ("f8", "add f64 to the matrix of ")):
+        with pytest.raises(DTypeError, match="T was built for f32") as caught:
+            module.add(*(np.ones(4, dtype) for _ in range(3)))
+        assert caught.value.fix.startswith(fix)
+
+
+def test_launchers_say_where_they_are_from() -> None:
+    module, _ = device()
+    assert repr(module.kernels) == "<kernels of sample 1.0 on the cpu device>"
+    assert repr(module) == "<Module sample 1.0 on the cpu device>"

@@ -1,0 +1,202 @@
+"""Builds Tile IR by hand: whole kernels, or one operation that runs on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Undetermined
+from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Loc, Module, Op, Pointer, Scalar, Signature, Tile, Token, Type, Value
+from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of, run_whole
+from tilec_runtime.cpu.tileir.values import STORAGE, Array
+
+FILE = "kernel.py"
+NEWEST = (13, 4)
+
+
+def tile(element: Scalar | Pointer, *shape: int) -> Tile:
+    return Tile(element, shape)
+
+
+I1, I32, I64, F32 = tile(Scalar.I1), tile(Scalar.I32), tile(Scalar.I64), tile(Scalar.F32)
+TOKEN = Token()
+
+
+class Region:
+    """A block under construction; `args` are its arguments."""
+
+    def __init__(self, builder: Builder, types: Sequence[Type]) -> None:
+        self.builder = builder
+        self.args = tuple(builder.value(kind) for kind in types)
+        self.ops: list[Op] = []
+
+    def block(self) -> Block:
+        return Block(self.args, tuple(self.ops))
+
+
+class Builder:
+    """Adds operations to the block under construction. Each stands on a line of its own of `kernel.py`, counted from 1."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        self.number = 0
+        self._stack: list[Region] = []
+
+    def value(self, kind: Type) -> Value:
+        self.values += 1
+        return Value(self.values - 1, kind)
+
+    def region(self, types: Sequence[Type], fill: Callable[..., object]) -> Block:
+        """A nested block; `fill` is called with its arguments and adds its operations."""
+        region = Region(self, types)
+        self._stack.append(region)
+        fill(*region.args)
+        self._stack.pop()
+        return region.block()
+
+    def op(
+        self,
+        name: str,
+        operands: Mapping[str, Any] | None = None,
+        results: Type | Sequence[Type] = (),
+        attributes: Mapping[str, Any] | None = None,
+        regions: Sequence[Block] = (),
+        line: int = 0,
+    ) -> Any:
+        """Add an operation, its operands values, several or None; gives its result: the only one, a tuple of several, or None."""
+        types = tuple(results) if isinstance(results, list | tuple) else (results,)
+        made = tuple(self.value(kind) for kind in types)
+        groups = {key: _group(value) for key, value in (operands or {}).items()}
+        self.number += 1
+        self._stack[-1].ops.append(
+            Op(
+                name=name,
+                results=made,
+                operands=groups,
+                attributes=dict(attributes or {}),
+                regions=tuple(regions),
+                loc=Loc(FILE, line or self.number, 0),
+                number=self.number - 1,
+            )
+        )
+        return made[0] if len(made) == 1 else (made or None)
+
+    def constant(self, value: Any, element: Scalar = Scalar.I32, *shape: int) -> Value:
+        """A constant of a type whose elements fill whole bytes."""
+        data = np.packbits([bool(value)], bitorder="little") if element is Scalar.I1 else np.asarray(value, STORAGE[element])
+        made: Value = self.op("constant", {}, Tile(element, shape), {"value": data.tobytes()})
+        return made
+
+    def ret(self) -> None:
+        self.op("return", {"values": ()})
+
+
+def _group(value: Value | Sequence[Value] | None) -> tuple[Value, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, Value) else tuple(value)
+
+
+def module(params: Sequence[Type], fill: Callable[..., object], name: str = "kernel", variables: Sequence[Global] = ()) -> Module:
+    """A module with one kernel; `fill` is called with a builder and the kernel's parameters."""
+    builder = Builder()
+    body = builder.region(params, lambda *args: fill(builder, *args))
+    function = Function(
+        name=name,
+        signature=Signature(tuple(params), ()),
+        entry=True,
+        hints=None,
+        body=body,
+        loc=Loc(FILE, 1, 0),
+        values=builder.values,
+    )
+    return Module(version=NEWEST, functions=(function,), globals=tuple(variables))
+
+
+def program(params: Sequence[Type], fill: Callable[..., object], **more: Any) -> Program:
+    """The same, ready to run."""
+    return bind(module(params, fill, **more))
+
+
+def launch(
+    blocks: int = 1,
+    memory: Memory | None = None,
+    observer: Observer | None = None,
+    grid: tuple[int, int, int] | None = None,
+    output: Callable[[str], None] = lambda text: None,
+    addresses: Mapping[str, int] | None = None,
+    undetermined: Undetermined = GARBAGE,
+) -> Launch:
+    return Launch(
+        kernel="kernel",
+        grid=grid or (blocks, 1, 1),
+        memory=memory or Memory(),
+        observer=observer,
+        output=output,
+        globals=addresses or {},
+        undetermined=undetermined,
+    )
+
+
+def run_op(
+    name: str,
+    operands: Mapping[str, tuple[Type, Any] | Sequence[tuple[Type, Any]] | None],
+    results: Type | Sequence[Type] = (),
+    attributes: Mapping[str, Any] | None = None,
+    regions: Callable[[Builder], Sequence[Block]] | None = None,
+    **more: Any,
+) -> tuple[Any, ...]:
+    """Run one operation: `operands` gives for each its type and what it holds, with the axis of blocks in front.
+
+    `regions` makes nested blocks; the rest goes to `launch`. Gives what each result holds.
+    """
+    held = {key: _pairs(value) for key, value in operands.items()}
+    sizes = [np.shape(item)[0] for pairs in held.values() for _, item in pairs if isinstance(item, np.ndarray)]
+    blocks = more.pop("blocks", max(sizes, default=1))
+    made: list[tuple[Value, Any]] = []
+    ops: list[Op] = []
+
+    def fill(builder: Builder) -> None:
+        groups = {}
+        for key, pairs in held.items():
+            groups[key] = tuple(builder.value(kind) for kind, _ in pairs)
+            made.extend(zip(groups[key], (item for _, item in pairs), strict=True))
+        builder.op(name, groups, results, attributes, regions(builder) if regions else ())
+        ops.extend(builder._stack[-1].ops[-1:])
+
+    builder = Builder()
+    builder.region((), lambda: fill(builder))
+    where = launch(blocks, **more)
+    frame = Frame(where, np.arange(blocks))
+    for value, item in made:
+        frame.set(value, item)
+    with np.errstate(all="ignore"):
+        BINDERS[name](ops[0], bodies)(frame)
+    frame.flush()
+    return tuple(frame.get(result) for result in ops[0].results)
+
+
+def bodies(block: Block) -> Callable[[Frame], tuple[Any, ...]]:
+    """Makes bodies of nested blocks, as the binder of an operation wants them."""
+    return body_of(block)
+
+
+def run_program(made: Program, arguments: Sequence[Array], blocks: int = 1, **more: Any) -> None:
+    """Run a kernel on one batch, its parameters holding these arrays."""
+    where = launch(blocks, **more)
+    frame = Frame(where, np.arange(blocks))
+    for parameter, held in zip(made.function.body.args, arguments, strict=True):
+        frame.set(parameter, held)
+    with np.errstate(all="ignore"):
+        run_whole(made, frame)
+
+
+def _pairs(value: Any) -> tuple[tuple[Type, Any], ...]:
+    if value is None:
+        return ()
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,)

@@ -1,0 +1,399 @@
+"""What the checker makes of accesses that it is told of, without a kernel that does them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilec_runtime.cpu.tileir.check.checker import Checker
+from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
+from tilec_runtime.cpu.tileir.check.shadow import SyncLog
+from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch, Outside
+from tilec_runtime.cpu.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+
+READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
+RELAXED, ACQ_REL, ACQUIRE, RELEASE = MemoryOrder.RELAXED, MemoryOrder.ACQ_REL, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE
+
+
+class Scene:
+    """A checker over arrays `x` and `y` of 64 f32 each, and accesses of blocks to them."""
+
+    def __init__(self, *, uninitialized: tuple[str, ...] = (), alias: bool = False) -> None:
+        x = np.zeros(64, np.float32)
+        arrays = {"x": x, "y": x if alias else np.zeros(64, np.float32), "flag": np.zeros(4, np.int32)}
+        self.regions = {name: Region.of(name, array) for name, array in arrays.items()}
+        self.memory = Memory(self.regions.values())
+        body = Block((), ())
+        function = Function(name="k", signature=Signature((), ()), entry=True, hints=None, body=body, loc=None, values=0)
+        self.checker = Checker(function, self.memory, uninitialized=uninitialized)
+        self.launch = Launch(kernel="k", grid=(64, 1, 1), memory=self.memory, observer=self.checker, output=print, globals={})
+
+    def op(self, line: int) -> Op:
+        return Op(name="op", results=(), operands={}, attributes={}, regions=(), loc=Loc("k.py", line, 5), number=line)
+
+    def access(
+        self,
+        line: int,
+        kind: AccessKind,
+        blocks: list[int],
+        elements: list[list[int]],
+        *,
+        name: str = "x",
+        order: MemoryOrder = MemoryOrder.WEAK,
+        scope: MemoryScope | None = None,
+        mask: list[list[bool]] | None = None,
+        size: int = 4,
+    ) -> None:
+        """Each of the blocks touches its own list of elements."""
+        self.checker.access(
+            Access(
+                op=self.op(line),
+                frame=Frame(self.launch, np.asarray(blocks, np.int64)),
+                region=self.regions[name],
+                offsets=np.asarray(elements, np.int64) * size,
+                mask=None if mask is None else np.asarray(mask),
+                size=size,
+                kind=kind,
+                order=order,
+                scope=scope if scope is not None or order is MemoryOrder.WEAK else MemoryScope.DEVICE,
+            )
+        )
+
+    def kinds(self) -> list[FindingKind]:
+        return [finding.kind for finding in self.checker.findings]
+
+
+def line_of(side: Finding | Side | None) -> int:
+    assert side is not None
+    assert side.location is not None
+    return side.location.line
+
+
+def other_of(found: Finding) -> Side:
+    assert found.other is not None
+    return found.other
+
+
+def test_blocks_that_keep_apart_have_no_race() -> None:
+    scene = Scene()
+    scene.access(1, READ, [0, 1], [[0, 1], [2, 3]])
+    scene.access(2, WRITE, [0, 1], [[0, 1], [2, 3]])
+    scene.access(3, READ, [1, 0], [[2, 3], [0, 1]])
+    assert scene.kinds() == []
+
+
+def test_two_blocks_of_one_batch_write_one_element() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
+    (found,) = scene.checker.findings
+    assert found.kind is FindingKind.WRITE_RACE
+    assert found.what == "block (3, 0, 0) writes x[1], which block (5, 0, 0) writes in the same launch"
+    assert (found.block, found.parameter, found.index, found.count) == ((3, 0, 0), "x", (1,), 1)
+    assert found.location == Loc("k.py", 1, 5)
+    assert (other_of(found).block, other_of(found).location) == ((5, 0, 0), Loc("k.py", 1, 5))
+
+
+@pytest.mark.parametrize("first", [READ, WRITE])
+def test_conflicts_are_seen_whichever_comes_first(first: AccessKind) -> None:
+    scene = Scene()
+    scene.access(1, first, [0], [[7]])
+    scene.access(2, WRITE if first is READ else READ, [9], [[7]])
+    (found,) = scene.checker.findings
+    assert found.kind is FindingKind.READ_RACE
+    assert line_of(found) == 2
+    assert line_of(found.other) == 1
+
+
+def test_many_readers_hide_no_writer() -> None:
+    scene = Scene()
+    scene.access(1, READ, list(range(8)), [[4]] * 8)
+    scene.access(2, WRITE, [0], [[4]])
+    assert scene.kinds() == [FindingKind.READ_RACE]
+
+
+def test_a_block_may_read_and_write_its_own() -> None:
+    scene = Scene()
+    for line in range(3):
+        scene.access(2 * line, READ, [0], [[4]])
+        scene.access(2 * line + 1, WRITE, [0], [[4]])
+    assert scene.kinds() == []
+
+
+def test_the_same_conflict_is_counted_not_repeated() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0, 1, 2], [[0, 1]] * 3)
+    (found,) = scene.checker.findings
+    assert found.count == 4
+
+
+def test_masked_elements_do_not_count() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0, 1], [[0, 1], [1, 2]], mask=[[True, False], [True, True]])
+    assert scene.kinds() == []
+
+
+def test_atomics_race_with_plain_accesses_only() -> None:
+    scene = Scene()
+    scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL)
+    scene.access(1, ATOMIC, [2], [[0]], order=RELAXED)
+    assert scene.kinds() == []
+    scene.access(2, WRITE, [3], [[0]])
+    assert scene.kinds() == [FindingKind.WRITE_RACE]
+
+
+def test_atomics_of_the_block_alone_order_nothing_between_blocks() -> None:
+    scene = Scene()
+    scene.access(1, ATOMIC, [0, 1], [[0], [0]], order=ACQ_REL, scope=MemoryScope.TILE_BLOCK)
+    assert scene.kinds() == [FindingKind.WRITE_RACE]
+
+
+@pytest.mark.parametrize(("released", "acquired", "races"), [(ACQ_REL, ACQ_REL, 0), (RELAXED, ACQ_REL, 1), (ACQ_REL, RELAXED, 1)])
+def test_a_flag_orders_what_it_releases_and_acquires(released: MemoryOrder, acquired: MemoryOrder, races: int) -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0], [[5]])
+    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=released)
+    scene.access(3, ATOMIC, [1], [[0]], name="flag", order=acquired)
+    scene.access(4, READ, [1], [[5]])
+    assert len(scene.kinds()) == races
+
+
+def test_what_comes_after_the_release_is_not_ordered() -> None:
+    scene = Scene()
+    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
+    scene.access(1, WRITE, [0], [[5]])
+    scene.access(3, ATOMIC, [1], [[0]], name="flag", order=ACQ_REL)
+    scene.access(4, READ, [1], [[5]])
+    assert scene.kinds() == [FindingKind.READ_RACE]
+
+
+def test_another_flag_orders_nothing() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0], [[5]])
+    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
+    scene.access(3, ATOMIC, [1], [[1]], name="flag", order=ACQ_REL)
+    scene.access(4, READ, [1], [[5]])
+    assert scene.kinds() == [FindingKind.READ_RACE]
+
+
+def test_order_passes_through_a_third_block() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0], [[5]])
+    scene.access(2, WRITE, [0], [[0]], name="flag", order=RELEASE)
+    scene.access(3, READ, [1], [[0]], name="flag", order=ACQUIRE)
+    scene.access(4, WRITE, [1], [[1]], name="flag", order=RELEASE)
+    scene.access(5, READ, [2], [[1]], name="flag", order=ACQUIRE)
+    scene.access(6, READ, [2], [[5]])
+    assert scene.kinds() == []
+
+
+def test_the_last_of_many_blocks_is_ordered_after_all() -> None:
+    scene = Scene()
+    blocks = list(range(8))
+    scene.access(1, WRITE, blocks, [[block] for block in blocks])
+    scene.access(2, ATOMIC, blocks, [[0]] * 8, name="flag", order=ACQ_REL)
+    scene.access(3, READ, [7], [blocks])
+    assert scene.kinds() == []
+    scene.access(4, READ, [3], [blocks])
+    assert scene.kinds() == [FindingKind.READ_RACE]
+
+
+def test_a_later_read_of_the_same_block_counts() -> None:
+    scene = Scene()
+    scene.access(1, READ, [1], [[5]])
+    scene.access(2, ATOMIC, [1], [[0]], name="flag", order=ACQ_REL)
+    scene.access(3, READ, [1], [[5]])
+    scene.access(4, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
+    scene.access(5, WRITE, [0], [[5]])
+    (found,) = scene.checker.findings
+    assert line_of(found.other) == 3
+
+
+def test_an_atomic_read_hides_no_plain_one() -> None:
+    scene = Scene()
+    scene.access(1, READ, [1], [[5]])
+    scene.access(2, READ, [1], [[5]], order=RELAXED)
+    scene.access(3, WRITE, [0], [[5]], order=RELAXED)
+    (found,) = scene.checker.findings
+    assert line_of(found.other) == 1
+
+
+def test_rows_in_any_order_are_told_by_their_blocks() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [2, 0, 1], [[4, 5], [0, 1], [2, 3]])
+    scene.access(2, READ, [7], [[3]])
+    (found,) = scene.checker.findings
+    assert (found.block, found.index, other_of(found).block) == ((7, 0, 0), (3,), (1, 0, 0))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([READ, WRITE]), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4)),
+        max_size=6,
+    )
+)
+def test_races_are_found_where_two_blocks_meet_and_nowhere_else(accesses: list[tuple[AccessKind, list[tuple[int, int]]]]) -> None:
+    scene = Scene()
+    for line, (kind, touched) in enumerate(accesses):
+        scene.access(line, kind, [block for block, _ in touched], [[2 * part, 2 * part + 1] for _, part in touched])
+    done = [(kind, *place) for kind, touched in accesses for place in touched]
+    expected = any(
+        one[1] != two[1] and one[2] == two[2] and WRITE in (one[0], two[0]) for place, one in enumerate(done) for two in done[place:]
+    )
+    assert bool(scene.checker.findings) == expected
+
+
+def test_equal_accesses_are_remembered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    op = scene.op(1)
+    monkeypatch.setattr(scene, "op", lambda line: op)  # a loop does the same operation
+    for _ in range(50):
+        scene.access(1, WRITE, [0, 1], [[0, 1], [2, 3]])
+    assert len(scene.checker._records) == 1
+
+
+def test_relaxed_atomics_need_no_memory() -> None:
+    scene = Scene()
+    scene.access(1, ATOMIC, [0, 1], [[0], [0]], name="flag", order=RELAXED)
+    assert scene.checker._log.time == 0
+
+
+def test_more_synchronisation_than_can_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_EVENTS", 3)
+    scene = Scene()
+    for block in range(4):
+        scene.access(1, ATOMIC, [block], [[0]], name="flag", order=ACQ_REL)
+    assert scene.checker.unsure
+    assert scene.checker._log.time == 3
+
+
+def test_reads_of_what_nothing_wrote() -> None:
+    scene = Scene(uninitialized=("y",))
+    scene.access(1, READ, [0], [[0, 1]], name="x")
+    scene.access(2, WRITE, [0], [[0, 1]], name="y")
+    scene.access(3, READ, [0], [[0, 1]], name="y")
+    assert scene.kinds() == []
+    scene.access(4, READ, [0], [[1, 2]], name="y")
+    (found,) = scene.checker.findings
+    assert found.what == "reads y[2], which nothing has written"
+    assert (found.parameter, found.index, found.count) == ("y", (2,), 1)
+
+
+def test_parameters_that_share_memory_are_one() -> None:
+    scene = Scene(alias=True)
+    scene.access(1, READ, [0], [[3]], name="x")
+    scene.access(2, WRITE, [1], [[3]], name="y")
+    assert scene.kinds() == [FindingKind.READ_RACE]
+
+
+def test_elements_of_other_sizes_are_compared_by_their_bytes() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [0], [[0]], size=4)
+    scene.access(2, WRITE, [1], [[7]], size=1)
+    scene.access(3, WRITE, [1], [[1]], size=2)
+    (found,) = scene.checker.findings
+    assert (found.index, other_of(found).block) == ((0,), (0, 0, 0))
+
+
+def test_an_access_outside_says_which_element_of_what() -> None:
+    scene = Scene()
+    frame = Frame(scene.launch, np.arange(4))
+    end = scene.regions["y"].address + 4 * 66
+    told = Outside(
+        op=scene.op(3),
+        frame=frame,
+        kind=READ,
+        rows=np.array([2, 3]),
+        addresses=np.array([end, end]),
+        index=None,
+        shape=None,
+        promised=False,
+    )
+    assert scene.checker.outside(told)
+    (found,) = scene.checker.findings
+    assert found.what == "reads element [66] of y, which has 64"
+    assert (found.block, found.index, found.count) == ((2, 0, 0), (66,), 2)
+
+
+def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_WORK", 0)
+    scene = Scene()
+    scene.access(1, WRITE, [0], [[5]])
+    scene.access(2, ATOMIC, [0], [[0]], name="flag", order=ACQ_REL)
+    scene.access(4, READ, [1], [[5]])
+    assert scene.kinds() == []
+    assert scene.checker.unsure
+
+
+def test_an_empty_log_orders_nothing() -> None:
+    assert not SyncLog().ordered(0, 0, 1, 0)
+
+
+EVENTS = st.tuples(
+    st.sampled_from([READ, WRITE, ATOMIC]), st.integers(0, 3), st.integers(0, 2), st.sampled_from([RELAXED, ACQUIRE, RELEASE, ACQ_REL])
+)
+
+
+@given(st.lists(EVENTS, max_size=14), st.lists(st.integers(0, 14), min_size=2, max_size=2), st.integers(0, 3), st.integers(0, 3))
+def test_order_is_the_same_looked_at_from_either_end(
+    events: list[tuple[AccessKind, int, int, MemoryOrder]], times: list[int], first: int, second: int
+) -> None:
+    scene = Scene()
+    for line, (kind, block, element, order) in enumerate(events):
+        scene.access(line, kind, [block], [[element]], name="flag", order=order)
+    log = scene.checker._log
+    since, until = sorted(min(time, log.time) for time in times)
+    if first != second:
+        forward = log.ordered(first, since, second, until)
+        assert log.ordered(first, since, second, until, backward=True) == forward
+        for step in range(since, until + 1):  # in steps, as a launch goes on, or at once
+            log.ordered(first, since, second, step)
+        assert SyncLog.ordered(log, first, since, second, until) == forward
+
+
+def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
+    scene = Scene()
+    number = 10_000
+    for start in range(0, number, 1000):
+        blocks = list(range(start, start + 1000))
+        scene.access(1, WRITE, blocks, [[block % 64] for block in blocks], mask=[[block >= number - 64] for block in blocks])
+        scene.access(2, ATOMIC, blocks, [[0]] * 1000, name="flag", order=ACQ_REL)
+    scene.access(3, READ, [number - 1], [list(range(64))])
+    assert scene.kinds() == []
+    assert scene.checker._log._work <= number
+
+
+@pytest.mark.parametrize("kind", [READ, WRITE])
+def test_a_tile_entirely_outside_is_a_finding_of_its_own(kind: AccessKind) -> None:
+    scene = Scene()
+    x = scene.regions["x"]
+    index = np.array([[64, 0], [80, 0]])
+    told = Outside(
+        op=scene.op(3),
+        frame=Frame(scene.launch, np.asarray([4, 5], np.int64)),
+        kind=kind,
+        rows=np.array([0, 1]),
+        addresses=x.address + 4 * index[:, 0],
+        index=index,
+        shape=np.array([[64, 1], [64, 1]]),
+        promised=False,
+        tile=(16, 1),
+    )
+    assert scene.checker.outside(told)
+    assert scene.checker.outside(told)
+    (found,) = scene.checker.findings
+    assert (found.kind, found.block, found.parameter, found.index, found.count) == (FindingKind.OUT_OF_BOUNDS, (4, 0, 0), "x", (64, 0), 4)
+    verb = "reads" if kind is READ else "writes"
+    assert found.what == f"{verb} a tile of [16, 1] elements from [64, 0] on, which lies entirely outside of x, whose extents are [64, 1]"
+    assert found.hint == "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
+
+
+def test_findings_are_json() -> None:
+    scene = Scene()
+    scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
+    found = scene.checker.findings[0].as_json()
+    assert found["kind"] == "write-write race"
+    assert found["location"] == {"file": "k.py", "line": 1, "column": 6}
+    assert found["other"] == {"what": "writes", "location": {"file": "k.py", "line": 1, "column": 6}, "block": [5, 0, 0]}

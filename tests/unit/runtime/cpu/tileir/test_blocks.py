@@ -1,0 +1,121 @@
+"""Order and batches of blocks, and what a launch is estimated to cost."""
+
+from __future__ import annotations
+
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tests.unit.runtime.cpu.tileir.build import Builder, module, program, tile
+from tilec_runtime.cpu.tileir.blocks import batches, duration
+from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
+from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.errors import LaunchLimitError, UsageError
+
+GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
+
+
+@given(GRIDS, st.integers(1, 200), st.sampled_from(["forward", "reverse"]) | st.integers(0, 99))
+def test_every_block_runs_once_in_batches_of_bounded_size(grid: tuple[int, int, int], size: int, order: str | int) -> None:
+    parts = list(batches(grid, size, order))
+    assert max(len(part) for part in parts) <= size
+    numbers = np.concatenate(parts).tolist()
+    count = math.prod(grid)
+    assert sorted(numbers) == list(range(count))
+    if not isinstance(order, int):
+        assert numbers == list(range(count))[:: 1 if order == "forward" else -1]
+
+
+@given(GRIDS, st.integers(1, 200))
+def test_batches_are_boxes_of_the_grid(grid: tuple[int, int, int], size: int) -> None:
+    x, y, _ = grid
+    for part in batches(grid, size, "forward"):
+        extents = [len(np.unique(place)) for place in (part % x, part // x % y, part // (x * y))]
+        assert math.prod(extents) == len(part)
+
+
+def test_batches_are_of_nearly_equal_size() -> None:
+    assert [len(part) for part in batches((100, 1, 1), 60, "forward")] == [50, 50]
+    assert [len(part) for part in batches((10, 10, 1), 45, "forward")] == [40, 40, 20]
+
+
+def test_random_orders_differ_and_come_again() -> None:
+    first, again, other = (np.concatenate(list(batches((500, 1, 1), 64, seed))).tolist() for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert first != list(range(500))
+
+
+def test_an_unknown_order_is_refused() -> None:
+    with pytest.raises(UsageError, match="no order of blocks is called 'sideways'"):
+        list(batches((4, 1, 1), 4, "sideways"))
+
+
+def tiles(*shape: int):
+    def fill(b: Builder) -> None:
+        kind = tile(Scalar.F32, *shape)
+        value = b.op(
+            "broadcast", {"source": b.op("reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, *[1] * len(shape)))}, kind
+        )
+        b.op("addf", {"lhs": value, "rhs": value}, kind, {"rounding": Rounding.NEAREST_EVEN})
+        b.ret()
+
+    return program((), fill)
+
+
+def test_more_blocks_run_together_where_tiles_are_small() -> None:
+    sizes = [tiles(side, side).footprint.batch for side in (1, 16, 64, 1024)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 1000
+    assert 32 <= sizes[2] <= 256
+    assert sizes[3] == 1
+    assert tiles(4096, 4096).footprint.flight == 7
+    assert tiles(16).footprint.flight == 256
+
+
+def test_a_footprint_counts_bytes_and_elements() -> None:
+    found = tiles(16, 64).footprint
+    assert (found.elements, found.total, found.loops) == (1 + 1 + 2 * 1024, 4 * (1 + 1 + 2 * 1024), False)
+
+
+def test_matrix_products_count_for_more_than_their_elements() -> None:
+    def fill(b: Builder) -> None:
+        kind = tile(Scalar.F32, 16, 64)
+        factor = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, kind)
+        turned = b.op("permute", {"source": factor}, tile(Scalar.F32, 64, 16), {"permutation": (1, 0)})
+        square = tile(Scalar.F32, 16, 16)
+        start = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(0.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, square)
+        b.op("mmaf", {"lhs": factor, "rhs": turned, "acc": start}, square)
+        b.ret()
+
+    assert program((), fill).footprint.elements == 4 + 2 * 1024 + 256 + 256 * (1 + 64 // 16)
+
+
+def test_times_are_told_in_fitting_units() -> None:
+    assert [duration(seconds) for seconds in (0.0015, 3, 150, 7200, 200_000)] == ["2 ms", "3 seconds", "2 minutes", "2 hours", "2 days"]
+
+
+def test_a_huge_grid_is_refused_before_it_starts() -> None:
+    made = tiles(64, 64)
+    with pytest.raises(LaunchLimitError) as caught:
+        execute(made, [], (1 << 20, 1 << 10, 1), Memory(), Options(kernel="add-f32"))
+    text = str(caught.value)
+    assert text.startswith(
+        "add-f32: grid (1048576, 1024, 1) is too much for the cpu device: 1,073,741,824 blocks, about 8.8e+12 elements and"
+    )
+    assert "fix: launch on a smaller problem, or raise the limit of elements" in text
+    execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 9000))
+    with pytest.raises(LaunchLimitError):
+        execute(made, [], (4, 1, 1), Memory(), Options(elements=4 * 8000))
+
+
+def test_a_grid_has_three_extents() -> None:
+    made = prepare(module((), lambda b: b.ret()))
+    for grid in ((1, 1), (1, -1, 1), (1 << 31, 1, 1)):
+        with pytest.raises(LaunchLimitError, match="three extents from 0 to 2147483647 are needed"):
+            execute(made, [], grid, Memory())  # type: ignore[arg-type]
+    execute(made, [], (0, 7, 7), Memory())

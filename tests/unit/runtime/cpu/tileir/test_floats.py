@@ -1,0 +1,230 @@
+"""Floating point arithmetic against fractions, in every rounding mode."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.cpu.tileir.build import run_op, tile
+from tests.unit.runtime.cpu.tileir.reference import decode, encode, operate
+from tests.unit.runtime.cpu.tileir.samples import bits_of, floats, patterns
+from tilec_runtime.cpu.tileir.frame import Frame
+from tilec_runtime.cpu.tileir.ir import Op, Ordering, Predicate, Rounding, Scalar
+from tilec_runtime.cpu.tileir.values import Array, storage
+
+MODES = [Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF]
+KINDS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]
+NAMES = {"sqrt": ("source",), "fma": ("lhs", "rhs", "acc")}
+
+
+def run(name: str, kind: Scalar, columns: list[tuple[int, ...]], result: Scalar | None = None, **attributes: object) -> Array:
+    """One operation on columns of bits, as a tile of one block."""
+    shape = (len(columns[0]),)
+    operands = {
+        key: (tile(kind, *shape), floats(bits, kind)[None]) for key, bits in zip(NAMES.get(name, ("lhs", "rhs")), columns, strict=True)
+    }
+    (found,) = run_op(name, operands, tile(result or kind, *shape), attributes)
+    return found[0]
+
+
+def check(name: str, kind: Scalar, rounding: Rounding, columns: list[tuple[int, ...]]) -> None:
+    found = bits_of(run(name, kind, columns, rounding=rounding, flush_to_zero=False), kind)
+    for got, *operands in zip(found, *columns, strict=True):
+        want = encode(operate(name, [decode(bits, kind) for bits in operands], rounding), kind, rounding)
+        place = f"{name} {rounding.name} of {[hex(bits) for bits in operands]}: {got:#x}, not {want if want is None else hex(want)}"
+        assert decode(got, kind).nan if want is None else got == want, place
+
+
+@pytest.mark.parametrize("rounding", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("name", ["addf", "subf", "mulf", "divf"])
+def test_binary_operations_round_once(name: str, kind: Scalar, rounding: Rounding) -> None:
+    rng = np.random.default_rng(MODES.index(rounding))
+    pairs = rng.permutation(list(itertools.product(patterns(kind), repeat=2)))[:700]
+    check(name, kind, rounding, [tuple(int(bits) for bits in column) for column in pairs.T])
+
+
+@pytest.mark.parametrize("rounding", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_square_roots_round_once(kind: Scalar, rounding: Rounding) -> None:
+    check("sqrt", kind, rounding, [patterns(kind, 40)])
+
+
+@pytest.mark.parametrize("rounding", MODES, ids=lambda mode: mode.name.lower())
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_fused_operations_round_once(kind: Scalar, rounding: Rounding) -> None:
+    rng = np.random.default_rng(3)
+    some = np.array(patterns(kind), np.uint64)
+    columns = [tuple(int(bits) for bits in rng.choice(some, 600)) for _ in range(3)]
+    check("fma", kind, rounding, columns)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_fused_operation_keeps_what_lies_behind_a_tie(kind: Scalar) -> None:
+    # The product of two odd numbers may end in a tie; a tiny third number decides it.
+    digits = {Scalar.F16: 10, Scalar.BF16: 7, Scalar.F32: 23, Scalar.F64: 52}[kind]
+    held = storage(kind)
+    odd = (1 + 2.0**-digits * np.arange(1, 40, 2)).astype(held)
+    tiny = np.full(len(odd), 2.0**-24 if kind is Scalar.F16 else 2.0**-120).astype(held)
+    for z in (tiny, -tiny, odd, -odd):
+        columns = [tuple(bits_of(held, kind)) for held in (odd, odd[::-1].copy(), z)]
+        for rounding in MODES:
+            check("fma", kind, rounding, columns)
+
+
+def test_flushing_replaces_inputs_and_results_below_the_normal_range() -> None:
+    least, below = 2.0**-126, 2.0**-127
+    x = np.array([[below, -below, least, -least, 1.0, np.nan, np.inf]], np.float32)
+    ones = np.array([[1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0]], np.float32)
+    kind = tile(Scalar.F32, 7)
+    (found,) = run_op("mulf", {"lhs": (kind, x), "rhs": (kind, ones)}, kind, {"rounding": Rounding.NEAREST_EVEN, "flush_to_zero": True})
+    assert found[0].tolist()[:5] == [0, 0, 0, 0, 1]
+    assert np.signbit(found[0]).tolist()[:5] == [False, True, False, True, False]
+    assert np.isnan(found[0, 5])
+    assert np.isinf(found[0, 6])
+    for name, rounding in (("addf", Rounding.ZERO), ("divf", Rounding.APPROX)):
+        other = np.zeros_like(x) if name == "addf" else np.ones_like(x)
+        (found,) = run_op(name, {"lhs": (kind, x), "rhs": (kind, other)}, kind, {"rounding": rounding, "flush_to_zero": True})
+        assert found[0].tolist()[:5] == [0, 0, np.float32(least), -np.float32(least), 1]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("propagate", [False, True])
+@pytest.mark.parametrize("name", ["maxf", "minf"])
+def test_extremes_order_zeros_and_treat_nan_as_told(name: str, propagate: bool, kind: Scalar) -> None:
+    some = patterns(kind)
+    pairs = list(itertools.product(some, some))
+    first, second = (tuple(column) for column in zip(*pairs, strict=True))
+    found = bits_of(run(name, kind, [first, second], propagate_nan=propagate, flush_to_zero=False), kind)
+    for got, a, b in zip(found, first, second, strict=True):
+        x, y = decode(a, kind), decode(b, kind)
+        if (x.nan and y.nan) or (propagate and (x.nan or y.nan)):
+            assert decode(got, kind).nan
+        elif x.nan or y.nan:
+            assert got == (b if x.nan else a)
+        else:
+            best = (max if name == "maxf" else min)((a, b), key=lambda bits: _order(bits, kind))
+            assert got == best, (hex(a), hex(b), hex(got))
+
+
+def _order(bits: int, kind: Scalar) -> tuple[float, int]:
+    number = decode(bits, kind)
+    size = float("inf") if number.infinite else number.size
+    return (-size if number.negative else size, 0 if number.negative else 1)  # type: ignore[return-value]
+
+
+def test_extremes_flush_too() -> None:
+    kind = tile(Scalar.F32, 2)
+    x = np.array([[2.0**-130, -(2.0**-130)]], np.float32)
+    (found,) = run_op("maxf", {"lhs": (kind, x), "rhs": (kind, -np.ones_like(x))}, kind, {"flush_to_zero": True})
+    assert found[0].tolist() == [0, 0]
+    assert np.signbit(found[0]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, Scalar.F8E5M2, Scalar.F8E4M3FN, Scalar.TF32], ids=str)
+def test_signs_are_changed_alone(kind: Scalar) -> None:
+    some = patterns(kind)
+    width = {Scalar.TF32: 19}.get(kind, kind.bits)
+    shape = tile(kind, len(some))
+    (positive,) = run_op("absf", {"source": (shape, floats(some, kind)[None])}, shape)
+    (negated,) = run_op("negf", {"source": (shape, floats(some, kind)[None])}, shape)
+    assert bits_of(positive, kind) == [bits & ~(1 << (width - 1)) for bits in some]
+    assert bits_of(negated, kind) == [bits ^ (1 << (width - 1)) for bits in some]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("name", ["ceil", "floor"])
+def test_whole_numbers(name: str, kind: Scalar) -> None:
+    some = patterns(kind, 60)
+    shape = tile(kind, len(some))
+    (found,) = run_op(name, {"source": (shape, floats(some, kind)[None])}, shape)
+    for bits, got in zip(some, bits_of(found, kind), strict=True):
+        number, result = decode(bits, kind), decode(got, kind)
+        if not number.finite:
+            assert (result.nan, result.infinite) == (number.nan, number.infinite)
+            continue
+        whole = -(-number.value // 1) if name == "ceil" else number.value // 1
+        assert (result.value, result.negative) == (whole, number.negative if whole == 0 else whole < 0)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_remainders_are_exact_and_have_the_sign_of_the_dividend(kind: Scalar) -> None:
+    some = patterns(kind)[:: 2 if kind is Scalar.F64 else 1]
+    first, second = (tuple(column) for column in zip(*itertools.product(some, some), strict=True))
+    for got, a, b in zip(bits_of(run("remf", kind, [first, second]), kind), first, second, strict=True):
+        x, y, result = decode(a, kind), decode(b, kind), decode(got, kind)
+        if x.nan or y.nan or x.infinite or (y.finite and y.size == 0):
+            assert result.nan
+        elif y.infinite:
+            assert got == a
+        else:
+            assert (result.size, result.negative) == (x.size % y.size, x.negative)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, Scalar.F8E4M3FN], ids=str)
+@pytest.mark.parametrize("ordering", list(Ordering), ids=lambda item: item.name.lower())
+@pytest.mark.parametrize("predicate", list(Predicate), ids=lambda item: item.name.lower())
+def test_comparisons(predicate: Predicate, ordering: Ordering, kind: Scalar) -> None:
+    some = patterns(kind, 4)
+    first, second = (tuple(column) for column in zip(*itertools.product(some, some), strict=True))
+    found = run("cmpf", kind, [first, second], Scalar.I1, predicate=predicate, ordering=ordering)
+    assert found.dtype == np.bool_
+    for got, a, b in zip(found.tolist(), first, second, strict=True):
+        x, y = decode(a, kind), decode(b, kind)
+        if x.nan or y.nan:
+            assert got == (ordering is Ordering.UNORDERED)
+            continue
+        left, right = ((float("-inf") if n.negative else float("inf")) if n.infinite else n.value for n in (x, y))
+        assert got == COMPARE[predicate](left, right)
+
+
+COMPARE = {
+    Predicate.EQUAL: lambda x, y: x == y,
+    Predicate.NOT_EQUAL: lambda x, y: x != y,
+    Predicate.LESS_THAN: lambda x, y: x < y,
+    Predicate.LESS_THAN_OR_EQUAL: lambda x, y: x <= y,
+    Predicate.GREATER_THAN: lambda x, y: x > y,
+    Predicate.GREATER_THAN_OR_EQUAL: lambda x, y: x >= y,
+}
+
+
+class Told:
+    """Notes the operations that an observer is told of, and that their results can be read."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def computed(self, op: Op, frame: Frame) -> None:
+        assert all(frame.get(result) is not None for result in op.results)
+        self.seen.append(op.name)
+
+
+def test_an_observer_is_told_of_float_results_alone() -> None:
+    kind, other = tile(Scalar.F32, 2), tile(Scalar.I1, 2)
+    x = np.ones((1, 2), np.float32)
+    pair = {"lhs": (kind, x), "rhs": (kind, x)}
+    told: Any = Told()
+    run_op("addf", pair, kind, {"rounding": Rounding.NEAREST_EVEN}, observer=told)
+    run_op("maxf", pair, kind, observer=told)
+    run_op("exp", {"source": (kind, x)}, kind, observer=told)
+    run_op("cmpf", pair, other, {"predicate": Predicate.EQUAL, "ordering": Ordering.ORDERED}, observer=told)
+    assert told.seen == ["addf", "maxf", "exp"]
+
+
+@pytest.mark.parametrize("kind", [Scalar.F16, Scalar.F32], ids=str)
+@pytest.mark.parametrize("name", ["addf", "fma", "maxf"])
+def test_large_batches_and_shared_operands_give_what_single_blocks_give(name: str, kind: Scalar) -> None:
+    rng = np.random.default_rng(0)
+    shape = tile(kind, 1024)
+    x, y, shared = (rng.standard_normal((rows, 1024)).astype(storage(kind)) for rows in (80, 80, 1))
+    operands = {"lhs": (shape, x), "rhs": (shape, shared), "acc": (shape, y)}
+    if name != "fma":
+        del operands["acc"]
+    attributes = {"rounding": Rounding.NEAREST_EVEN}
+    (found,) = run_op(name, operands, shape, attributes)
+    (part,) = run_op(name, {key: (shape, held[-1:]) for key, (_, held) in operands.items()}, shape, attributes)
+    assert found.shape == (80, 1024)
+    assert found[-1:].tolist() == part.tolist()

@@ -1,0 +1,137 @@
+"""Regions and memory: what an address belongs to, and which element of a parameter it is."""
+
+from __future__ import annotations
+
+import gc
+import platform
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+
+
+def test_a_region_shows_the_bytes_of_an_array() -> None:
+    array = np.arange(6, dtype=np.int32).reshape(2, 3)
+    region = Region.of("x", array)
+    assert (region.address, region.data.nbytes, region.itemsize) == (array.ctypes.data, 24, 4)
+    region.data[4] = 9
+    assert array[0, 1] == 9
+
+
+def test_a_region_keeps_its_array_alive() -> None:
+    region = Region.of("x", np.full(1000, 7, np.int32))
+    gc.collect()
+    np.full(1000, 8, np.int32)
+    assert (region.typed(np.dtype(np.int32))[0] == 7).all()
+
+
+def test_a_read_only_array_is_not_writable() -> None:
+    array = np.zeros(4)
+    assert Region.of("x", array).writable
+    assert not Region.of("x", array, writable=False).writable
+    array.flags.writeable = False
+    region = Region.of("x", array)
+    assert not region.writable
+    with pytest.raises(ValueError, match="read-only"):
+        region.data[0] = 1
+
+
+@given(
+    shape=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    steps=st.lists(st.sampled_from([1, 2, -1, -2]), min_size=3, max_size=3),
+    order=st.permutations(range(3)),
+)
+def test_every_element_of_a_view_is_found_by_its_address(shape: list[int], steps: list[int], order: list[int]) -> None:
+    base = np.arange(16**3, dtype=np.int32).reshape(16, 16, 16)[: shape[0] * 3]
+    view = base[tuple(slice(None, None, step) for step in steps[: len(shape)])]
+    view = view[tuple(slice(0, extent) for extent in shape)]
+    if view.ndim == 3:
+        view = view.transpose(order)
+    region = Region.of("x", view)
+    start = view.ctypes.data
+    for index in np.ndindex(*view.shape):
+        address = start + sum(i * s for i, s in zip(index, view.strides, strict=True))
+        offset = address - region.address
+        assert 0 <= offset <= region.data.size - 4
+        assert region.element(offset) == index
+        assert region.data[offset : offset + 4].view(np.int32)[0] == view[index]
+
+
+def test_elements_beyond_the_bytes_count_on_flat() -> None:
+    region = Region.of("x", np.zeros((4, 4), np.float32))
+    assert region.element(15 * 4) == (3, 3)
+    assert region.element(16 * 4) == (16,)
+    assert region.element(-4) == (-1,)
+
+
+def test_typed_starts_at_a_multiple_of_the_size() -> None:
+    data = np.arange(32, dtype=np.uint8)
+    region = Region("x", 0x1003, data)
+    typed, lead = region.typed(np.dtype(np.uint32))
+    assert lead == 1
+    assert typed.tolist() == data[1:29].view(np.uint32).tolist()
+
+
+def test_find_and_nearest() -> None:
+    a = Region("a", 0x1000, np.zeros(16, np.uint8))
+    b = Region("b", 0x2000, np.zeros(16, np.uint8))
+    memory = Memory([b, a])
+    assert memory.regions == (a, b)
+    assert memory.find(0x1000) is a
+    assert memory.find(0x100F) is a
+    assert memory.find(0x1010) is None
+    assert memory.find(0xFFF) is None
+    assert memory.find(0x2005) is b
+    assert memory.nearest(0x1010) is a
+    assert memory.nearest(0x1FFF) is b
+    memory.discard(a)
+    assert memory.find(0x1000) is None
+    assert Memory().nearest(5) is None
+
+
+def test_overlapping_regions_are_all_found() -> None:
+    wide = Region("wide", 0x1000, np.zeros(256, np.uint8), writable=False)
+    narrow = Region("narrow", 0x1010, np.zeros(16, np.uint8))
+    memory = Memory([wide, narrow])
+    assert memory.find(0x1011) is wide
+    assert memory.find(0x1011, writing=True) is narrow
+    assert memory.find(0x1080) is wide
+    assert memory.find(0x1080, writing=True) is wide
+
+
+def test_an_empty_region_holds_nothing() -> None:
+    array = np.zeros((0, 4), np.float32)
+    memory = Memory([Region.of("x", array)])
+    assert memory.find(array.ctypes.data) is None
+
+
+def test_new_regions_are_zero_aligned_and_apart() -> None:
+    memory = Memory()
+    first = memory.new("a", 10)
+    second = memory.new("b", 100, alignment=256)
+    assert second.address % 256 == 0
+    assert first.end < second.address
+    assert not second.data.any()
+    assert memory.find(second.address + 99) is second
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep freed memory by rules of their own")
+def test_memory_that_tiles_leave_is_used_again() -> None:
+    resource = pytest.importorskip("resource", reason="page faults are counted where there is getrusage")
+    Memory()
+    mine = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # threads of tests before may still be at work
+
+    def faults() -> int:
+        count: int = resource.getrusage(mine).ru_minflt
+        return count
+
+    tiles = [np.ones(1 << 20, np.uint8) for _ in range(4)]
+    before = faults()
+    for _ in range(50):
+        tiles.clear()
+        tiles.extend(np.ones(1 << 20, np.uint8) for _ in range(4))
+    # Four pages of a tile's 256 would be a lot: where all were fresh it would be 51,200.
+    assert faults() - before < 800

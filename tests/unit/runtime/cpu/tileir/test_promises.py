@@ -1,0 +1,127 @@
+"""Assertions and assumptions: what breaks them, who is told, and what the error says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.cpu.tileir.build import I1, I32, Builder, module, run_op, tile
+from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
+from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
+from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
+from tilec_runtime.cpu.tileir.memory import Memory
+from tilec_runtime.cpu.tileir.values import Array
+from tilec_runtime.cpu.tileir.views import Tensor
+from tilec_runtime.errors import FaultError
+
+
+class Listener:
+    """Remembers the blocks of broken promises."""
+
+    def __init__(self, go_on: bool = True) -> None:
+        self.broken: list[list[int]] = []
+        self._go_on = go_on
+
+    def access(self, access: Access) -> None: ...
+
+    def outside(self, outside: Outside) -> bool:
+        return self._go_on
+
+    def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
+        self.broken.append(frame.blocks[broken].tolist())
+
+    def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
+        self.broken.append(frame.blocks[failed].tolist())
+        return self._go_on
+
+    def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None: ...
+
+    def computed(self, op: Op, frame: Frame) -> None: ...
+
+
+def assume(predicate: Any, held: Any, element: Any = Scalar.I32) -> list[int]:
+    """Blocks for which an assumption does not hold."""
+    values = np.asarray(held, np.int64 if isinstance(element, Pointer) else np.int32)
+    kind, listener = tile(element, *values.shape[1:]), Listener()
+    (result,) = run_op("assume", {"value": (kind, values)}, kind, {"predicate": predicate}, observer=listener)
+    assert result is values
+    return [block for blocks in listener.broken for block in blocks]
+
+
+def test_bounds_are_inclusive_and_signed() -> None:
+    assert assume(Bounded(0, 3), [0, 3, 4, -1]) == [2, 3]
+    assert assume(Bounded(None, 3), [-9, 9]) == [1]
+    assert assume(Bounded(1, None), [0, 2**31 - 1]) == [0]
+
+
+def test_divisors_divide_every_element() -> None:
+    assert assume(DivBy(4), [[0, 4], [8, 6], [-4, -8], [-6, 0]]) == [1, 3]
+    assert assume(DivBy(16), [64, 72], Pointer(Scalar.F32)) == [1]
+
+
+def test_divisors_of_runs_divide_the_first_of_each() -> None:
+    run = DivBy(4, every=4, along=0)
+    assert assume(run, [[4, 5, 6, 7, 12, 13], [4, 5, 6, 8, 12, 13], [5, 6, 7, 8, 12, 13], [4, 5, 6, 7, 13, 14]]) == [1, 2, 3]
+    columns = DivBy(32, every=2, along=0)
+    assert assume(columns, [[[32, 64], [36, 68]], [[32, 64], [36, 65]]], Pointer(Scalar.F32)) == [1]
+
+
+def test_groups_hold_the_same_elements() -> None:
+    assert assume(SameElements((2, 1)), [[[1, 2], [1, 2]], [[1, 2], [1, 3]]]) == [1]
+    assert assume(SameElements((3,)), [[7, 7, 7, 8, 8], [7, 7, 7, 8, 9]]) == [1]
+
+
+def test_what_is_the_same_for_all_blocks_is_broken_for_all() -> None:
+    listener = Listener()
+    run_op("assume", {"value": (I32, np.array([3], np.int32))}, I32, {"predicate": DivBy(2)}, observer=listener, blocks=3)
+    assert listener.broken == [[0, 1, 2]]
+
+
+def test_without_an_observer_assumptions_cost_nothing_and_hold() -> None:
+    (result,) = run_op("assume", {"value": (I32, np.array([3], np.int32))}, I32, {"predicate": DivBy(2)})
+    assert result.tolist() == [3]
+
+
+def asserting(b: Builder) -> None:
+    kind = tile(Scalar.I1, 2)
+    b.op("assert", {"condition": b.constant(True, Scalar.I1)}, (), {"message": "never seen"})
+    mask = b.op("constant", {}, kind, {"value": b"\x01"}, line=9)
+    whole = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(False, Scalar.I1)}, tile(Scalar.I1, 1))}, kind)
+    b.op("assert", {"condition": b.op("ori", {"lhs": mask, "rhs": whole}, kind)}, (), {"message": "sizes differ"}, line=12)
+    b.ret()
+
+
+def test_a_failed_assertion_ends_the_launch() -> None:
+    made = prepare(module((), asserting))
+    with pytest.raises(FaultError) as caught:
+        execute(made, [], (3, 1, 1), Memory(), Options(kernel="gemm-f16"))
+    expected = "kernel.py:12:1: gemm-f16: assert in block (0, 0, 0): the assertion failed, first for element (1,) of its tile: sizes differ"
+    assert str(caught.value) == expected
+    assert (caught.value.kernel, caught.value.block) == ("gemm-f16", (0, 0, 0))
+
+
+def test_an_observer_decides_whether_a_failed_assertion_ends_it() -> None:
+    made = prepare(module((), asserting))
+    listener = Listener()
+    execute(made, [], (3, 1, 1), Memory(), Options(observer=listener))
+    assert listener.broken == [[0, 1, 2]]
+    with pytest.raises(FaultError, match="sizes differ"):
+        execute(made, [], (3, 1, 1), Memory(), Options(observer=Listener(go_on=False)))
+
+
+def test_only_the_failing_blocks_are_named() -> None:
+    listener = Listener()
+    run_op("assert", {"condition": (I1, np.array([True, False, True, False]))}, (), {"message": "odd"}, observer=listener)
+    assert listener.broken == [[1, 3]]
+    with pytest.raises(FaultError, match=r"block \(1, 0, 0\): the assertion failed: odd"):
+        run_op("assert", {"condition": (I1, np.array([True, False, True, False]))}, (), {"message": "odd"})
+
+
+def test_the_base_of_a_tensor_may_be_promised_to_be_aligned() -> None:
+    kind, listener = TensorView(Scalar.F32, (None,), (1,)), Listener()
+    tensor = Tensor(np.array([64, 68, 128]), np.array([[8]]), np.array([[1]]))
+    (result,) = run_op("assume", {"value": (kind, tensor)}, kind, {"predicate": DivBy(16)}, observer=listener, blocks=3)
+    assert result is tensor
+    assert listener.broken == [[1]]

@@ -1,0 +1,140 @@
+"""Constants, ranges, changes of shape and parts of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.unit.runtime.cpu.tileir.build import run_op, tile
+from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Type
+from tilec_runtime.cpu.tileir.values import STORAGE, Array
+
+KINDS = list(Scalar)
+
+
+def some(kind: Scalar, *shape: int) -> Array:
+    """Elements of any type, by their bits, that are all different if the type has room."""
+    held = STORAGE[kind]
+    number = int(np.prod(shape))
+    if kind is Scalar.I1:
+        return (np.arange(number) % 3 == 0).reshape(shape)
+    if kind.bits == 4:
+        return (np.arange(number) % 7).astype(np.uint8).view(held).reshape(shape)
+    return np.arange(1, number + 1).astype(f"u{held.itemsize}").view(held).reshape(shape)
+
+
+def same(found: Array, wanted: Array) -> bool:
+    """Whether arrays hold the same bits."""
+    assert found.dtype == wanted.dtype
+    bits = f"u{found.dtype.itemsize}"
+    return found.shape == wanted.shape and bool((np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(wanted).view(bits)).all())
+
+
+def one(name: str, source: Array, kind: Type, result: Type, **attributes: object) -> Array:
+    (found,) = run_op(name, {"source": (kind, source)}, result, attributes)
+    return found
+
+
+def test_constants_are_shared_by_all_blocks() -> None:
+    (found,) = run_op("constant", {}, tile(Scalar.I16, 3), {"value": np.array([1, -2, 3], np.int16).tobytes()}, blocks=4)
+    assert found.tolist() == [[1, -2, 3]]
+    (found,) = run_op("constant", {}, tile(Scalar.F32, 2, 2), {"value": np.float32(1.5).tobytes()}, blocks=4)
+    assert found.tolist() == [[[1.5, 1.5], [1.5, 1.5]]]
+    (found,) = run_op("constant", {}, tile(Scalar.BF16), {"value": np.array(2, ml_dtypes.bfloat16).tobytes()})
+    assert found.shape == (1,)
+    assert float(found[0]) == 2
+
+
+def test_ranges_count_from_zero() -> None:
+    (found,) = run_op("iota", {}, tile(Scalar.I32, 5), {}, blocks=2)
+    assert found.tolist() == [[0, 1, 2, 3, 4]]
+    assert found.dtype == np.int32
+    (found,) = run_op("iota", {}, tile(Scalar.I8, 512), {})
+    assert found[0, 255:258].tolist() == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_changes_of_shape_keep_the_elements(kind: Scalar) -> None:
+    held = some(kind, 2, 4, 1, 3)
+    found = one("broadcast", held, tile(kind, 4, 1, 3), tile(kind, 4, 2, 3))
+    assert same(found, np.broadcast_to(held, (2, 4, 2, 3)))
+    assert not found.flags.owndata
+    found = one("reshape", held, tile(kind, 4, 1, 3), tile(kind, 2, 6))
+    assert same(found, held.reshape(2, 2, 6))
+    found = one("permute", held, tile(kind, 4, 1, 3), tile(kind, 3, 4, 1), permutation=(2, 0, 1))
+    assert same(found, held.transpose(0, 3, 1, 2))
+
+
+def test_a_scalar_has_one_element() -> None:
+    held = np.array([1.0, 2.0], np.float32)
+    assert one("reshape", held, tile(Scalar.F32), tile(Scalar.F32, 1, 1)).shape == (2, 1, 1)
+    assert one("broadcast", held.reshape(2, 1), tile(Scalar.F32, 1), tile(Scalar.F32, 3)).tolist() == [[1, 1, 1], [2, 2, 2]]
+    assert one("reshape", held.reshape(2, 1, 1), tile(Scalar.F32, 1, 1), tile(Scalar.F32)).shape == (2,)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_tiles_are_joined_along_a_dimension(kind: Scalar) -> None:
+    first, second = some(kind, 3, 2, 4), some(kind, 1, 2, 4)
+    operands = {"lhs": (tile(kind, 2, 4), first), "rhs": (tile(kind, 2, 4), second)}
+    (rows,) = run_op("cat", operands, tile(kind, 4, 4), {"dim": 0})
+    assert same(rows, np.concatenate((first, np.broadcast_to(second, first.shape)), axis=1))
+    (columns,) = run_op("cat", operands, tile(kind, 2, 8), {"dim": 1})
+    assert same(columns, np.concatenate((first, np.broadcast_to(second, first.shape)), axis=2))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, Pointer(Scalar.F32)], ids=str)
+@pytest.mark.parametrize("rows", [(3, 3, 3), (3, 1, 1), (1, 3, 1), (1, 1, 3), (1, 1, 1)])
+def test_elements_are_chosen(kind: Scalar | Pointer, rows: tuple[int, int, int]) -> None:
+    element = kind if isinstance(kind, Scalar) else Scalar.I64
+    condition = (np.arange(rows[0] * 8) % 3 == 0).reshape(rows[0], 8)
+    first, second = some(element, rows[1], 8), some(element, rows[2], 8)[:, ::-1]
+    if element not in (Scalar.I1, Scalar.F4E2M1FN, Scalar.I4):
+        second = second + first.dtype.type(0) if element.bits == 64 else second
+    operands = {"condition": (tile(Scalar.I1, 8), condition), "if_true": (tile(kind, 8), first), "if_false": (tile(kind, 8), second)}
+    (found,) = run_op("select", operands, tile(kind, 8))
+    assert same(found, np.where(condition, first, second))
+
+
+def indices(*columns: list[int]) -> list[tuple[Type, Array]]:
+    return [(tile(Scalar.I32), np.array(column, np.int32)) for column in columns]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_parts_are_taken_out_by_number(kind: Scalar) -> None:
+    held = some(kind, 3, 4, 6)
+    operands: dict[str, Any] = {"source": (tile(kind, 4, 6), held), "indices": indices([1], [2])}
+    (found,) = run_op("extract", operands, tile(kind, 2, 2))
+    assert same(found, held[:, 2:4, 4:6])
+    operands["indices"] = indices([0, 1, 1], [2, 0, 1])
+    (found,) = run_op("extract", operands, tile(kind, 2, 2))
+    assert same(found, np.stack((held[0, 0:2, 4:6], held[1, 2:4, 0:2], held[2, 2:4, 2:4])))
+    operands["source"] = (tile(kind, 4, 6), held[:1])
+    (found,) = run_op("extract", operands, tile(kind, 2, 2))
+    assert same(found, np.stack((held[0, 0:2, 4:6], held[0, 2:4, 0:2], held[0, 2:4, 2:4])))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_parts_are_put_in_by_number(kind: Scalar) -> None:
+    held, part = some(kind, 3, 4, 6), some(kind, 3, 2, 2)
+    before = held.copy()
+    for rows in (3, 1):
+        operands: dict[str, Any] = {
+            "source": (tile(kind, 2, 2), part[:rows]),
+            "destination": (tile(kind, 4, 6), held),
+            "indices": indices([0, 1, 1], [2, 0, 1]),
+        }
+        (found,) = run_op("insert", operands, tile(kind, 4, 6))
+        want = held.copy()
+        for block, (row, column) in enumerate(((0, 4), (2, 0), (2, 2))):
+            want[block, row : row + 2, column : column + 2] = part[block if rows == 3 else 0]
+        assert same(found, want)
+    assert same(held, before)
+
+
+def test_a_part_that_does_not_exist_is_the_nearest_one() -> None:
+    held = some(Scalar.I32, 2, 4)
+    (found,) = run_op("extract", {"source": (tile(Scalar.I32, 4), held), "indices": indices([7, -3])}, tile(Scalar.I32, 2))
+    assert same(found, np.stack((held[0, 2:], held[1, :2])))

@@ -1,0 +1,159 @@
+"""Blocks that wait for each other: which loops make them take turns, and how waiting ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, Builder, program, tile
+from tilec_runtime.cpu.tileir.execute import Options, execute
+from tilec_runtime.cpu.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Overflow, Pointer, Predicate, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.program import Program
+from tilec_runtime.errors import FaultError
+
+POINTER = tile(Pointer(Scalar.I32))
+ORDER = {"order": MemoryOrder.ACQ_REL, "scope": MemoryScope.DEVICE}
+
+
+def compare(b: Builder, lhs: Value, rhs: Value, predicate: Predicate) -> Value:
+    found: Value = b.op("cmpi", {"lhs": lhs, "rhs": rhs}, I1, {"predicate": predicate, "signedness": Signedness.SIGNED})
+    return found
+
+
+def add(b: Builder, pointer: Value, number: Value) -> Value:
+    old, _ = b.op("atomic_rmw_tko", {"pointers": pointer, "value": number}, [I32, TOKEN], {**ORDER, "mode": AtomicMode.ADD})
+    found: Value = old
+    return found
+
+
+def either(b: Builder, condition: Value, then: str, otherwise: str) -> None:
+    b.op("if", {"condition": condition}, (), {}, [b.region((), lambda: b.op(then)), b.region((), lambda: b.op(otherwise))])
+
+
+def in_turn(first: int = 0, step: int = 1) -> Program:
+    """Each block waits until a counter has come to its number, prints, and counts on."""
+
+    def fill(b: Builder, pointer: Value) -> None:
+        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
+        wanted = b.op("addi", {"lhs": x, "rhs": b.constant(first)}, I32, {"overflow": Overflow.NONE})
+
+        def body() -> None:
+            seen = add(b, pointer, b.constant(0))
+            either(b, compare(b, seen, wanted, Predicate.EQUAL), "break", "yield")
+            b.op("continue")
+
+        b.op("loop", {"init": ()}, (), {}, [b.region((), body)], line=33)
+        b.op("print_tko", {"args": [x]}, TOKEN, {"text": "%d;"})
+        add(b, pointer, b.constant(step))
+        b.ret()
+
+    return program([POINTER], fill)
+
+
+def run(made: Program, blocks: int, counter: Any = None, **options: Any) -> str:
+    texts: list[str] = []
+    held = np.zeros(1, np.int32) if counter is None else counter
+    memory = Memory([Region.of("counter", held)])
+    execute(made, [held.ctypes.data], (blocks, 1, 1), memory, Options(output=texts.append, **options))
+    return "".join(texts)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", 3])
+def test_blocks_wait_for_the_one_before(order: str | int) -> None:
+    counter = np.zeros(1, np.int32)
+    assert run(in_turn(), 400, counter, order=order) == "".join(f"{x};" for x in range(400))
+    assert counter[0] == 400
+
+
+def test_a_wait_that_never_ends_is_found() -> None:
+    with pytest.raises(FaultError) as caught:
+        run(in_turn(first=1), 5)
+    assert str(caught.value).startswith(
+        "kernel.py:33:1: kernel: block (0, 0, 0) and 4 more wait in a loop for what no block in flight does\n  cause: a lock"
+    )
+    assert caught.value.block == (0, 0, 0)
+
+
+def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
+    def fill(b: Builder, pointer: Value) -> None:
+        """All blocks but the last wait for the last."""
+        x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
+        blocks, _, _ = b.op("get_num_tile_blocks", {}, [I32] * 3)
+        count = b.op("addi", {"lhs": x, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})
+        last = compare(b, count, blocks, Predicate.EQUAL)
+        add(b, pointer, b.op("exti", {"source": last}, I32, {"signedness": Signedness.UNSIGNED}))
+
+        def body() -> None:
+            either(b, compare(b, add(b, pointer, b.constant(0)), b.constant(0), Predicate.GREATER_THAN), "break", "yield")
+            b.op("continue")
+
+        b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
+        b.ret()
+
+    made = program([POINTER], fill)
+    assert run(made, 256) == ""
+    with pytest.raises(FaultError, match=r"block \(0, 0, 0\) and 255 more wait in a loop"):
+        run(made, 257)
+
+
+def test_waiting_blocks_stop_on_request() -> None:
+    asked = iter([False] * 20 + [True] * 9)
+    with pytest.raises(FaultError, match="kernel: stopped on request"):
+        run(in_turn(first=1), 5, cancelled=lambda: next(asked))
+
+
+def test_a_slow_wait_is_no_endless_one() -> None:
+    def fill(b: Builder, pointer: Value) -> None:
+        """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
+
+        def body() -> None:
+            either(b, compare(b, add(b, pointer, b.constant(1)), b.constant(5000), Predicate.GREATER_THAN), "break", "yield")
+            b.op("continue")
+
+        b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
+        b.ret()
+
+    counter = np.zeros(1, np.int32)
+    run(program([POINTER], fill), 2, counter)
+    assert counter[0] > 5000
+
+
+def test_loops_that_cannot_wait_run_all_blocks_at_once() -> None:
+    def fill(b: Builder, pointer: Value) -> None:
+        """The atomic only adds up; how long the loop runs hangs on the count that it carries."""
+
+        def body(count: Value) -> None:
+            add(b, pointer, count)
+            either(b, compare(b, count, b.constant(9), Predicate.EQUAL), "break", "yield")
+            b.op("continue", {"values": [b.op("addi", {"lhs": count, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})]})
+
+        b.op("loop", {"init": [b.constant(0)]}, (), {}, [b.region([I32], body)])
+        b.ret()
+
+    made = program([POINTER], fill)
+    assert not made.waits
+    assert in_turn().waits
+    counter = np.zeros(1, np.int32)
+    run(made, 3, counter)
+    assert counter[0] == 3 * 45
+
+
+def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
+    def loads(order: MemoryOrder) -> bool:
+        def fill(b: Builder, pointer: Value) -> None:
+            def body() -> None:
+                seen, _ = b.op("load_ptr_tko", {"source": pointer}, [I32, TOKEN], {"order": order, "scope": MemoryScope.DEVICE})
+                either(b, compare(b, seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
+                b.op("continue")
+
+            b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
+            b.ret()
+
+        return bool(program([POINTER], fill).waits)
+
+    assert loads(MemoryOrder.ACQUIRE)
+    assert loads(MemoryOrder.RELAXED)
+    assert not loads(MemoryOrder.WEAK)

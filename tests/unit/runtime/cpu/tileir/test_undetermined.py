@@ -1,0 +1,173 @@
+"""Undetermined elements are garbage, and can be varied: beyond an edge, and where a mask leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, run_op, tile
+from tests.unit.runtime.cpu.tileir.undetermined import garbage
+from tests.unit.runtime.cpu.tileir.watching import Watcher
+from tilec_runtime.cpu.tileir.frame import Frame, Undetermined
+from tilec_runtime.cpu.tileir.ir import (
+    AtomicMode,
+    GatherScatterView,
+    MemoryOrder,
+    MemoryScope,
+    Op,
+    Padding,
+    PartitionView,
+    Pointer,
+    Scalar,
+    TensorView,
+)
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.values import LAYOUTS, Array
+from tilec_runtime.cpu.tileir.views import Tensor
+
+NAN, BIG = np.nan, float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    ("element", "values"),
+    [
+        (Scalar.F16, [NAN, 65504, -65504]),
+        (Scalar.BF16, [NAN, 3.3895313892515355e38, -3.3895313892515355e38]),
+        (Scalar.F32, [NAN, BIG, -BIG]),
+        (Scalar.TF32, [NAN, 3.4011621342146535e38, -3.4011621342146535e38]),
+        (Scalar.F64, [NAN, np.finfo(np.float64).max, np.finfo(np.float64).min]),
+        (Scalar.F8E4M3FN, [NAN, 448, -448]),
+        (Scalar.F8E5M2, [NAN, 57344, -57344]),
+        (Scalar.F8E8M0FNU, [NAN, 2.0**127, 2.0**-127]),
+        (Scalar.F8E5M3FNU, [0xFF, 0xFE, 0]),
+        (Scalar.F4E2M1FN, [6, 6, -6]),
+        (Scalar.I1, [True, False, True]),
+        (Scalar.I4, [7, -8, 7]),
+        (Scalar.I8, [127, -128, 127]),
+        (Scalar.I64, [2**63 - 1, -(2**63), 2**63 - 1]),
+    ],
+    ids=str,
+)
+def test_hostile_values(element: Scalar, values: list[Any]) -> None:
+    form = LAYOUTS[element]
+    found = form.decode(form.hostile())
+    np.testing.assert_array_equal(found if found.dtype.kind in "ib" else found.astype(np.float64), values)
+
+
+def load(
+    view: PartitionView | GatherScatterView,
+    array: Array,
+    index: list[tuple[Any, Array]],
+    **more: Any,
+) -> Array:
+    """Load a tile for each block."""
+    held = Tensor(
+        np.array([array.ctypes.data]),
+        np.array([array.shape]),
+        np.array([array.strides]) // array.itemsize,
+    )
+    results = [tile(view.tensor.element, *view.tile), TOKEN]
+    attributes = {"order": MemoryOrder.WEAK, "inbounds": ()}
+    found, _ = run_op(
+        "load_view_tko",
+        {"view": (view, held), "index": index},
+        results,
+        attributes,
+        memory=Memory([Region.of("x", array)]),
+        **more,
+    )
+    return np.asarray(found)
+
+
+def matrix(padding: Padding | None = None, element: Scalar = Scalar.F32) -> PartitionView:
+    """Tiles of 2 x 4."""
+    return PartitionView((2, 4), TensorView(element, (None, None), (None, None)), (0, 1), padding)
+
+
+INDEX = [(I32, np.array([0, 1])), (I32, np.array([1]))]
+
+
+@pytest.mark.parametrize("observer", [None, Watcher()], ids=["whole tiles", "one by one"])
+@pytest.mark.parametrize("turn", [0, 1, 2, None])
+def test_elements_beyond_the_edge(turn: int | None, observer: Watcher | None) -> None:
+    array = np.ones((3, 6), np.float32)
+    found = load(matrix(), array, INDEX, observer=observer, undetermined=Undetermined(turn=turn))
+    other = np.zeros((2, 4), np.float32) if turn is None else garbage(LAYOUTS[Scalar.F32], (2, 4), turn)
+    inside = np.zeros((2, 2, 4), np.bool_)
+    inside[0, :, :2] = inside[1, :1, :2] = True
+    np.testing.assert_array_equal(found, np.where(inside, np.float32(1), other))
+
+
+def test_a_padding_mode_determines_them() -> None:
+    array = np.ones((3, 6), np.float32)
+    found = load(matrix(Padding.NEG_INF), array, INDEX)
+    assert sorted(set(found.reshape(-1).tolist())) == [-np.inf, 1]
+    assert set(load(matrix(Padding.ZERO, Scalar.I32), array.astype(np.int32), INDEX).reshape(-1).tolist()) == {0, 1}
+
+
+def test_rows_that_a_sparse_index_names_beyond_the_edge() -> None:
+    array = np.ones((3, 4), np.float32)
+    view = GatherScatterView((4, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
+    index = [(tile(Scalar.I32, 4), np.array([[0, 7, 2, 9], [1, 1, 5, 0]])), (I32, np.array([0]))]
+    for observer in (None, Watcher()):
+        found = load(view, array, index, observer=observer)
+        inside = np.array([[1, 0, 1, 0], [1, 1, 0, 1]], np.bool_)[:, :, None]
+        np.testing.assert_array_equal(found, np.where(inside, np.float32(1), garbage(LAYOUTS[Scalar.F32], (4, 4))))
+
+
+def test_one_operation_and_some_blocks_can_be_filled() -> None:
+    array = np.ones((3, 6), np.float32)
+    for wish, filled in (
+        (Undetermined(site=("kernel", 0)), [True, True]),
+        (Undetermined(site=("kernel", 1)), [False, False]),
+        (Undetermined(site=("other", 0)), [False, False]),
+        (Undetermined(blocks=1), [True, False]),
+        (Undetermined(blocks=0), [False, False]),
+    ):
+        found = load(matrix(), array, INDEX, undetermined=wish)
+        assert [bool((tile_ != np.nan_to_num(tile_)).any()) for tile_ in found] == filled
+        assert all(set(tile_.reshape(-1).tolist()) == {0, 1} for tile_, full in zip(found, filled, strict=True) if not full)
+
+
+def test_who_reads_them_is_told_where_there_are_any() -> None:
+    array, seen = np.ones((4, 8), np.float32), []
+
+    def reached(op: Op, frame: Frame, address: int) -> None:
+        seen.append((op.name, frame.size, address == array.ctypes.data))
+
+    for padding in (None, Padding.ZERO):
+        load(matrix(padding), array, INDEX, undetermined=Undetermined(reached=reached))
+    assert seen == []
+    load(matrix(Padding.ZERO), array[:3], INDEX, undetermined=Undetermined(reached=reached))
+    assert seen == []
+    load(matrix(), array[:3], INDEX, undetermined=Undetermined(reached=reached))
+    assert seen == [("load_view_tko", 2, True)]
+
+
+def test_elements_that_a_mask_leaves_out() -> None:
+    array = np.arange(1, 5, dtype=np.int32)
+    memory, mask = Memory([Region.of("x", array)]), np.array([[True, False, True, False]])
+    operands = {
+        "source": (tile(Pointer(Scalar.I32), 4), array.ctypes.data + 4 * np.arange(4)[None]),
+        "mask": (tile(Scalar.I1, 4), mask),
+    }
+    results, weak = [tile(Scalar.I32, 4), TOKEN], {"order": MemoryOrder.WEAK}
+    found, _ = run_op("load_ptr_tko", operands, results, weak, memory=memory)
+    assert found.tolist() == [[1, -(2**31), 3, 2**31 - 1]]
+    padded = {**operands, "padding": (tile(Scalar.I32, 4), np.full((1, 4), 9, np.int32))}
+    assert run_op("load_ptr_tko", padded, results, weak, memory=memory)[0].tolist() == [[1, 9, 3, 9]]
+
+
+def test_what_an_atomic_gives_where_it_does_nothing() -> None:
+    array = np.array([5], np.int32)
+    pointer = (tile(Pointer(Scalar.I32)), np.array([array.ctypes.data]))
+    operands = {
+        "pointers": pointer,
+        "value": (I32, np.array([1], np.int32)),
+        "mask": (I1, np.array([False])),
+    }
+    attributes = {"mode": AtomicMode.ADD, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
+    found, _ = run_op("atomic_rmw_tko", operands, [I32, TOKEN], attributes, memory=Memory([Region.of("x", array)]))
+    assert (found.tolist(), array.tolist()) == ([2**31 - 1], [5])

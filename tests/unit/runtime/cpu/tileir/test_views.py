@@ -1,0 +1,479 @@
+"""Tiles through views, held against a reference that goes element by element."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op
+from tests.unit.runtime.cpu.tileir.undetermined import garbage
+from tests.unit.runtime.cpu.tileir.watching import Watcher
+from tilec_runtime.cpu.tileir.frame import AccessKind
+from tilec_runtime.cpu.tileir.ir import (
+    GatherScatterView,
+    MemoryOrder,
+    Padding,
+    PartitionView,
+    Pointer,
+    Scalar,
+    StridedView,
+    TensorView,
+    Tile,
+    Type,
+    View,
+)
+from tilec_runtime.cpu.tileir.memory import Memory, Region
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
+from tilec_runtime.cpu.tileir.views import Geometry, Tensor
+from tilec_runtime.errors import FaultError
+
+INDEX_TYPES = (Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64)
+ATTRIBUTES = {"order": MemoryOrder.WEAK, "inbounds": ()}
+
+
+@dataclasses.dataclass
+class Case:
+    """A view of a tensor in a buffer of random bytes, and one index for each block."""
+
+    view: View
+    data: Array
+    base: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    index: list[tuple[Tile, Array]]
+    blocks: int
+
+    @property
+    def element(self) -> Scalar:
+        return self.view.tensor.element
+
+    @property
+    def region(self) -> Region:
+        # An address that is far from a page's start, but a multiple of every element's size.
+        return Region("x", 0x7000_0000_1230, self.data, itemsize=LAYOUTS[self.element].size)
+
+    def tensor(self) -> Tensor:
+        layout = LAYOUTS[self.element]
+        base = 0x7000_0000_1230 + (self.base // 2 if layout.packed else self.base * layout.size)
+        return Tensor(np.array([base]), np.array([self.extents]), np.array([self.strides]))
+
+    def positions(self, block: int) -> list[tuple[tuple[int, ...], int | None]]:
+        """For each element of a block's tile its place in the tile, and its place in the buffer; None outside the tensor."""
+        geometry = Geometry.of(self.view)
+        found: list[tuple[tuple[int, ...], int | None]] = []
+        for place in np.ndindex(*geometry.tile):
+            at, inside = self.base, True
+            for axis, dim in enumerate(geometry.dims):
+                held = self.index[axis][1]
+                row = held[block if len(held) > 1 else 0]
+                where = int(row[place[axis]]) if axis == geometry.sparse else int(row) * geometry.steps[axis] + place[axis]
+                inside &= 0 <= where < self.extents[dim]
+                at += where * self.strides[dim]
+            found.append((place, at if inside else None))
+        return found
+
+
+@st.composite
+def cases(draw: st.DrawFn, elements: tuple[Scalar, ...] = tuple(Scalar), plain: bool = False) -> Case:
+    element = draw(st.sampled_from(elements))
+    rank = draw(st.integers(1, 3))
+    extents = tuple(draw(st.integers(1, 9)) for _ in range(rank))
+    if plain:
+        strides = tuple(int(np.prod(extents[dim + 1 :])) for dim in range(rank))
+    else:
+        strides = tuple(draw(st.sampled_from([1, 2, 3, 9, 10, 81, 0, -1, -9])) for _ in range(rank))
+    tile = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(rank))
+    padding = draw(st.sampled_from([None, *Padding])) if element.is_float else draw(st.sampled_from([None, Padding.ZERO]))
+    tensor = TensorView(element, (None,) * rank, (None,) * rank)
+    view: View
+    match draw(st.sampled_from(["partition", "strided", "gather"])):
+        case "partition":
+            view = PartitionView(tile, tensor, tuple(draw(st.permutations(range(rank)))), padding)
+        case "strided":
+            steps = tuple(draw(st.integers(1, 5)) for _ in range(rank))
+            view = StridedView(tile, steps, tensor, tuple(draw(st.permutations(range(rank)))), padding)
+        case _:
+            view = GatherScatterView(tile, tensor, draw(st.integers(0, rank - 1)), padding)
+    blocks = draw(st.integers(1, 6))
+    index = [draw(indices(Geometry.of(view), axis, blocks)) for axis in range(rank)]
+    low = sum(min(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True))
+    high = sum(max(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True))
+    base = -low + 2 * draw(st.integers(0, 3))
+    base += base % 2
+    layout = LAYOUTS[element]
+    size = (base + high + 2) // 2 if layout.packed else (base + high + 1) * layout.size
+    data = np.random.default_rng(draw(st.integers(0, 1 << 30))).integers(0, 256, size, np.uint8)
+    return Case(view, data, base, extents, strides, index, blocks)
+
+
+@st.composite
+def indices(draw: st.DrawFn, geometry: Geometry, axis: int, blocks: int) -> tuple[Tile, Array]:
+    element = draw(st.sampled_from(INDEX_TYPES))
+    rows = draw(st.sampled_from([1, blocks]))
+    if axis == geometry.sparse:
+        shape: tuple[int, ...] = (geometry.tile[axis],)
+    else:
+        shape = ()
+        if rows > 1 and draw(st.booleans()):
+            # Blocks whose tiles follow each other, the usual case.
+            start, step = draw(st.integers(-2, 3)), draw(st.sampled_from([0, 1, 2, -1]))
+            return Tile(element, ()), (start + step * np.arange(rows)).astype(STORAGE[element])
+    number = rows * int(np.prod(shape))
+    held = np.array([draw(st.integers(-3, 10)) for _ in range(number)], STORAGE[element]).reshape(rows, *shape)
+    return Tile(element, shape), held
+
+
+def read(case: Case, at: int) -> int:
+    """An element of the buffer by its bits."""
+    layout = LAYOUTS[case.element]
+    if layout.packed:
+        return int(case.data[at // 2]) >> (4 * (at % 2)) & 15
+    bits = int(case.data.view(f"u{layout.size}")[at])
+    if case.element is Scalar.I1:
+        return int(bits != 0)
+    return bits & 0xFFFFE000 if case.element is Scalar.TF32 else bits
+
+
+def write(case: Case, at: int, bits: int) -> None:
+    layout = LAYOUTS[case.element]
+    if layout.packed:
+        shift = 4 * (at % 2)
+        case.data[at // 2] = int(case.data[at // 2]) & ~(15 << shift) & 255 | bits << shift
+    else:
+        case.data.view(f"u{layout.size}")[at] = bits
+
+
+def bits_of(held: Array) -> Array:
+    return np.ascontiguousarray(held).view(f"u{held.itemsize}")
+
+
+def four(case: Case, bits: int) -> int:
+    """The bits of a held element for those in memory: four-bit integers are held with their sign."""
+    return bits | 0xF0 if case.element is Scalar.I4 and bits & 8 else bits
+
+
+@given(case=cases())
+def test_loads_give_what_the_reference_gives(case: Case) -> None:
+    observed = Watcher()
+    form, padding = LAYOUTS[case.element], case.view.padding
+    stated = None if padding is None else form.decode(np.array([form.padding(padding)]))
+    beyond = bits_of(garbage(form, case.view.tile) if stated is None else np.broadcast_to(stated, case.view.tile))
+    for observer in (None, observed):
+        found, token = load(case, Memory([case.region]), observer=observer)
+        assert token is None
+        assert found.dtype == STORAGE[case.element]
+        assert len(found) in (1, case.blocks)
+        for block in range(case.blocks):
+            bits = bits_of(found[block if len(found) > 1 else 0])
+            for place, at in case.positions(block):
+                assert bits[place] == (beyond[place] if at is None else four(case, read(case, at)))
+    touched = {(block, at) for block in range(case.blocks) for _, at in case.positions(block) if at is not None}
+    assert observed.elements(LAYOUTS[case.element]) == {(block, byte_of(case, at)) for block, at in touched}
+
+
+def byte_of(case: Case, at: int) -> int:
+    """The byte offset of an element."""
+    layout = LAYOUTS[case.element]
+    return at // 2 if layout.packed else at * layout.size
+
+
+@given(case=cases(), seed=st.integers(0, 1000), one=st.booleans())
+def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool) -> None:
+    rng = np.random.default_rng(seed)
+    layout = LAYOUTS[case.element]
+    shape = (1 if one else case.blocks, *case.view.tile)
+    raw = rng.integers(0, 2 if case.element is Scalar.I1 else 16 if layout.packed else 256, (*shape, layout.size), np.uint8)
+    held = layout.decode(raw.view(layout.raw)[..., 0])
+    stored = bits_of(layout.encode(held))
+    before = case.data.copy()
+    store(case, Memory([case.region]), held)
+    result = case.data.copy()
+    case.data[:] = before
+    store(case, Memory([case.region]), held, observer=Watcher())
+    np.testing.assert_array_equal(case.data, result)
+    case.data[:] = before
+    for block in range(case.blocks):
+        for where, at in case.positions(block):
+            if at is not None:
+                write(case, at, int(stored[0 if one else block][where]))
+    np.testing.assert_array_equal(case.data, result)
+
+
+@settings(max_examples=50)
+@given(case=cases(elements=(Scalar.F32, Scalar.I8, Scalar.F64), plain=True))
+def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
+    whole = case.tensor()
+    rows = case.blocks
+    extents = np.repeat(whole.extents, rows, axis=0)
+    extents[:, 0] = np.arange(rows) % (case.extents[0] + 1)
+    size = LAYOUTS[case.element].size
+    # Each starts a row further on, and ends before the buffer does.
+    base = whole.base + np.arange(rows) % case.extents[0] * case.strides[0] * size
+    extents[:, 0] = np.minimum(extents[:, 0], case.extents[0] - np.arange(rows) % case.extents[0])
+    found = load(case, Memory([case.region]), Tensor(base, extents, whole.strides))[0]
+    for block in range(rows):
+        mine = Tensor(base[block : block + 1], extents[block : block + 1], whole.strides)
+        alone = dataclasses.replace(case, index=[(kind, held[block : block + 1] if len(held) > 1 else held) for kind, held in case.index])
+        expected = load(alone, Memory([case.region]), mine)[0][0]
+        np.testing.assert_array_equal(bits_of(found[block if len(found) > 1 else 0]), bits_of(expected))
+
+
+def load(case: Case, memory: Memory, tensor: Tensor | None = None, **more: Any) -> tuple[Array, None]:
+    operands: dict[str, Any] = {"view": (case.view, tensor or case.tensor()), "index": case.index}
+    kinds: list[Type] = [Tile(case.element, case.view.tile), TOKEN]
+    found = run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=memory, blocks=case.blocks, **more)
+    return found[0], found[1]
+
+
+def store(case: Case, memory: Memory, held: Array, **more: Any) -> None:
+    operands: dict[str, Any] = {
+        "view": (case.view, case.tensor()),
+        "value": (Tile(case.element, case.view.tile), held),
+        "index": case.index,
+    }
+    run_op("store_view_tko", operands, TOKEN, ATTRIBUTES, memory=memory, blocks=case.blocks, **more)
+
+
+def matrix(array: Array, tile: tuple[int, ...], *index: Array, element: Scalar = Scalar.F32, **more: Any) -> tuple[Any, ...]:
+    """Load tiles of an array."""
+    rank = array.ndim
+    view = PartitionView(tile, TensorView(element, array.shape, (None,) * rank), tuple(range(rank)), more.pop("padding", None))
+    memory = more.pop("memory", None) or Memory([Region.of("x", array)])
+    strides = [stride // array.itemsize for stride in array.strides]
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([more.pop("extents", array.shape)]), np.array([strides]))
+    attributes = {**ATTRIBUTES, "inbounds": more.pop("inbounds", ())}
+    operands: dict[str, Any] = {"view": (view, tensor), "index": [(I32, item) for item in index]}
+    if "value" in more:
+        operands["value"] = (Tile(element, tile), more.pop("value"))
+        return run_op("store_view_tko", operands, TOKEN, attributes, memory=memory, **more)
+    return run_op("load_view_tko", operands, [Tile(element, tile), TOKEN], attributes, memory=memory, **more)
+
+
+def test_a_loaded_value_does_not_change_with_memory() -> None:
+    array = np.zeros((4, 4), np.float32)
+    for index in ([np.array([0]), np.array([0])], [np.arange(2), np.zeros(2, int)], [np.array([1, 0, 1]), np.array([0, 1, 1])]):
+        found = matrix(array, (2, 2), *index)[0]
+        array += 1
+        assert (found == array[0, 0] - 1).all()
+
+
+def test_a_tile_that_goes_past_memory_is_a_fault_though_its_tensor_does_not_say_so() -> None:
+    array = np.zeros((4, 4), np.float32)
+    with pytest.raises(FaultError) as error:
+        matrix(array, (2, 2), np.array([0, 1, 2]), np.array([0]), extents=(6, 4), grid=(2, 2, 1))
+    assert str(error.value) == (
+        f"{error.value.location}: kernel: load_view_tko reads element (4, 0) of a view with extents (6, 4), which is element 16 "
+        "of x with 16 elements, in block (0, 1, 0)\n"
+        "  cause: the extents or strides that the view was made with describe more memory than the parameter has\n"
+        "  fix: pass the array's own shape and strides to the kernel"
+    )
+    assert error.value.location is not None
+    assert (error.value.location.file, error.value.location.line) == ("kernel.py", 1)
+    assert (error.value.block, error.value.parameter, error.value.index) == ((0, 1, 0), "x", (4, 0))
+
+
+def test_a_broken_promise_of_bounds() -> None:
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    inbounds = (False, True)
+    # Beside the tensor, yet in its memory: on a GPU nobody would notice.
+    found = matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, memory=Memory([Region.of("x", array)]))[0]
+    np.testing.assert_array_equal(found[0], array[:2, 2:])
+    watcher = Watcher(go_on=True)
+    found = matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, observer=watcher)[0]
+    np.testing.assert_array_equal(found[0], [[2, 0], [6, 0]])
+    (told,) = watcher.outsides
+    assert told.promised
+    assert told.index is not None
+    assert told.shape is not None
+    assert told.index.tolist() == [[0, 3], [1, 3]]
+    assert told.shape.tolist() == [[4, 3], [4, 3]]
+    with pytest.raises(FaultError, match=r"reads element \(0, 3\) of a view with extents \(4, 3\), though it is declared in bounds"):
+        matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, observer=Watcher())
+    with pytest.raises(FaultError, match="though it is declared in bounds"):
+        matrix(array, (2, 2), np.array([1]), np.array([2]), inbounds=inbounds)
+
+
+def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -> None:
+    array = np.ones((4, 4), np.float32)
+    watcher = Watcher()
+    found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher, padding=Padding.ZERO)[0]
+    assert (found == 0).all()
+    assert [(told.promised, told.tile) for told in watcher.outsides] == [(False, (2, 2))]
+    assert watcher.accesses == []
+
+
+def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
+    array = np.ones((4, 4), np.float32)
+    watcher = Watcher(go_on=True)
+    found = matrix(array, (4, 4), np.array([0, 1]), np.array([0]), extents=(6, 4), observer=watcher, padding=Padding.ZERO)[0]
+    assert found.sum() == 16
+    assert [told.rows.tolist() for told in watcher.outsides] == [[1] * 8]
+    matrix(array, (4, 4), np.array([1]), np.array([0]), extents=(6, 4), observer=watcher, value=np.zeros((1, 4, 4), np.float32))
+    assert (array == 1).all()
+
+
+def test_a_store_to_memory_that_may_only_be_read() -> None:
+    array = np.ones((4, 4), np.float32)
+    memory = Memory([Region.of("x", array, writable=False)])
+    with pytest.raises(FaultError) as error:
+        matrix(array, (2, 2), np.array([0, 1]), np.array([1]), value=np.zeros((1, 2, 2), np.float32), memory=memory)
+    assert error.value.what == "kernel: store_view_tko writes element (0, 2) of x, which may only be read, in block (0, 0, 0)"
+    assert (array == 1).all()
+
+
+def test_a_tensor_that_starts_between_elements() -> None:
+    array = np.zeros(16, np.uint8)
+    memory = Memory([Region("x", 0x1000, array, itemsize=4)])
+    view = PartitionView((2,), TensorView(Scalar.F32, (2,), (1,)), (0,), None)
+    operands: dict[str, Any] = {
+        "view": (view, Tensor(np.array([0x1002]), np.array([[2]]), np.array([[1]]))),
+        "index": [(I32, np.array([0]))],
+    }
+    with pytest.raises(FaultError) as error:
+        run_op("load_view_tko", operands, [Tile(Scalar.F32, (2,)), TOKEN], ATTRIBUTES, memory=memory)
+    assert error.value.what == (
+        "kernel: load_view_tko is given address 0x1002, which is no multiple of the element's 4 bytes (byte 2 of x), in block (0, 0, 0)"
+    )
+
+
+def test_nothing_is_touched_where_all_lies_outside() -> None:
+    array = np.ones((4, 4), np.float32)
+    found = matrix(array, (2, 2), np.array([-1, 7, 2]), np.array([0]), padding=Padding.NEG_INF)[0]
+    assert (found == -np.inf).all()
+    empty = np.ones((0, 4), np.float32)
+    found = matrix(empty, (2, 2), np.array([0, 1]), np.array([0]), padding=Padding.ZERO)[0]
+    assert (found == 0).all()
+
+
+@pytest.mark.parametrize("go_on", [False, True])
+def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> None:
+    array = np.ones((3, 6), np.float32)
+    where = np.array([0, 1, 2, 1, -1]), np.array([0, 1, 0, 2, 1])  # inside, partly, below, to the right, above
+    stored: list[dict[str, Any]] = [{}, {"value": np.zeros((5, 2, 4), np.float32)}]
+    for value in stored:
+        watcher = Watcher(go_on=go_on)
+        matrix(array, (2, 4), *where, observer=watcher, **value)
+        (told,) = watcher.outsides
+        assert told.index is not None
+        assert told.shape is not None
+        assert (told.kind is AccessKind.WRITE, told.promised, told.tile) == (bool(value), False, (2, 4))
+        assert (told.rows.tolist(), told.index.tolist(), told.shape.tolist()) == ([2, 3, 4], [[4, 0], [2, 8], [-2, 4]], [[3, 6]] * 3)
+        assert told.addresses.tolist() == [array.ctypes.data + 4 * at for at in (24, 20, -8)]
+        inside = [(0, at) for at in (0, 4, 8, 12, 24, 28, 32, 36)] + [(1, 64), (1, 68)]
+        assert watcher.elements(LAYOUTS[Scalar.F32]) == set(inside)
+
+
+def test_a_tile_outside_that_all_blocks_have_is_told_for_each() -> None:
+    array = np.ones((4, 6), np.float32)
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
+    view = PartitionView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), (1, 0), None)
+    watcher = Watcher()
+    operands: dict[str, Any] = {"view": (view, tensor), "index": [(I32, np.array([0])), (I32, np.array([1]))]}
+    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
+    run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=Memory([Region.of("x", array)]), blocks=3, observer=watcher)
+    (told,) = watcher.outsides
+    assert told.index is not None
+    assert (told.rows.tolist(), told.index.tolist(), told.tile) == ([0, 1, 2], [[4, 0]] * 3, (4, 2))
+
+
+@pytest.mark.parametrize(("places", "lost"), [([5, 9], True), ([2, 9], False)])
+def test_a_sparse_tile_lies_outside_if_all_of_its_places_do(places: list[int], lost: bool) -> None:
+    array = np.ones((4, 6), np.float32)
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
+    view = GatherScatterView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), 0, None)
+    watcher = Watcher()
+    index = [(Tile(Scalar.I32, (2,)), np.array([places], np.int32)), (I32, np.array([0], np.int32))]
+    kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
+    memory = Memory([Region.of("x", array)])
+    run_op("load_view_tko", {"view": (view, tensor), "index": index}, kinds, ATTRIBUTES, memory=memory, observer=watcher)
+    assert [told.tile for told in watcher.outsides] == ([(2, 4)] if lost else [])
+
+
+@pytest.mark.parametrize("far", [1 << 62, -(1 << 62), (1 << 63) - 1])
+def test_an_index_so_far_out_that_places_would_wrap(far: int) -> None:
+    array = np.ones(64, np.float32)
+    view = PartitionView((4,), TensorView(Scalar.F32, (64,), (1,)), (0,), Padding.NAN)
+    tensor = Tensor(np.array([array.ctypes.data]), np.array([[64]]), np.array([[1]]))
+    operands: dict[str, Any] = {"view": (view, tensor), "index": [(Tile(Scalar.I64, ()), np.array([far, 0]))]}
+    found = run_op("load_view_tko", operands, [Tile(Scalar.F32, (4,)), TOKEN], ATTRIBUTES, memory=Memory([Region.of("x", array)]))[0]
+    assert np.isnan(found[0]).all()
+    assert (found[1] == 1).all()
+
+
+def test_make_tensor_view_takes_extents_and_strides_from_type_and_values() -> None:
+    kind = TensorView(Scalar.F32, (None, 8, None), (None, 4, 1))
+    pointer = Tile(Pointer(Scalar.F32), ())
+    operands: dict[str, Any] = {
+        "base": (pointer, np.array([0x1000, 0x2000])),
+        "shape": [(I32, np.array([3, 3])), (I32, np.array([5]))],
+        "strides": [(Tile(Scalar.I64, ()), np.array([40, 50]))],
+    }
+    (made,) = run_op("make_tensor_view", operands, kind)
+    assert made.base.tolist() == [0x1000, 0x2000]
+    assert made.extents.tolist() == [[3, 8, 5]]
+    assert made.strides.tolist() == [[40, 4, 1], [50, 4, 1]]
+
+
+def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
+    tensor = Tensor(np.array([1, 2, 3, 4]), np.array([[5]]), np.array([[1], [2], [3], [4]]))
+    first, second = tensor.take(np.array([0, 2])), tensor.take(np.array([3, 1]))
+    whole = first.joined([second], [np.array([0, 2]), np.array([3, 1])], 4)
+    assert isinstance(whole, Tensor)
+    assert whole.base.tolist() == [1, 2, 3, 4]
+    assert whole.extents.tolist() == [[5]]
+    assert whole.strides.tolist() == [[1], [2], [3], [4]]
+
+
+def test_shapes_of_tensors_and_index_spaces() -> None:
+    tensor = TensorView(Scalar.F32, (None, None), (None, None))
+    held = Tensor(np.array([0]), np.array([[10, 7], [8, 0]]), np.array([[7, 1]]))
+    assert [item.tolist() for item in run_op("get_tensor_shape", {"source": (tensor, held)}, [I32, I32], blocks=2)] == [[10, 8], [7, 0]]
+    for view, expected in (
+        (PartitionView((4, 2), tensor, (0, 1)), [[3, 2], [4, 0]]),
+        (PartitionView((4, 2), tensor, (1, 0)), [[2, 0], [5, 4]]),
+        (StridedView((4, 2), (3, 7), tensor, (0, 1)), [[4, 3], [1, 0]]),
+    ):
+        found = run_op("get_index_space_shape", {"source": (view, held)}, [I32, I32], blocks=2)
+        assert [item.tolist() for item in found] == expected
+        assert found[0].dtype == np.int32
+
+
+_FAR = st.one_of(
+    st.sampled_from([1, 2, 3, -1, 5116089176692883457, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63)]),
+    st.integers(0, 63).map(lambda bits: (1 << bits) - 1),
+    st.integers(0, 63).map(lambda bits: -(1 << bits)),
+)
+
+
+@settings(max_examples=300)
+@given(case=cases(), go_on=st.sampled_from([None, False, True]), data=st.data())
+def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObject) -> None:
+    """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with a fault that says why."""
+
+    def some(numbers: tuple[int, ...], least: int = -(1 << 63)) -> tuple[int, ...]:
+        return tuple(max(data.draw(_FAR), least) if data.draw(st.booleans()) else number for number in numbers)
+
+    index = [(Tile(Scalar.I64, kind.shape), held.astype(np.int64)) for kind, held in case.index]
+    for _, held in index:
+        held.reshape(-1)[:1] = data.draw(_FAR)
+    view = case.view
+    if isinstance(view, StridedView):
+        view = dataclasses.replace(view, steps=tuple(min(step, (1 << 31) - 1) for step in some(view.steps, least=1)))
+    case = dataclasses.replace(case, view=view, extents=some(case.extents), strides=some(case.strides), index=index)
+    observers = [None if go_on is None else Watcher(go_on=go_on) for _ in range(2)]
+    before, faults = case.data.copy(), []
+    try:
+        load(case, Memory([case.region]), observer=observers[0])
+    except FaultError as error:
+        faults.append(error)
+    assert (case.data == before).all()
+    try:
+        store(case, Memory([case.region]), np.zeros((1, *view.tile), STORAGE[case.element]), observer=observers[1])
+    except FaultError as error:
+        faults.append(error)
+    assert all(error.location is not None and (go_on is not True or "multiple" in error.what) for error in faults)

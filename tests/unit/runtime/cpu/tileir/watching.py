@@ -1,0 +1,53 @@
+"""An observer that remembers what it is told of memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
+from tilec_runtime.cpu.tileir.ir import Op
+from tilec_runtime.cpu.tileir.values import Array, Layout
+
+
+@dataclasses.dataclass
+class Watcher:
+    go_on: bool = False
+    accesses: list[Access] = dataclasses.field(default_factory=list)
+    outsides: list[Outside] = dataclasses.field(default_factory=list)
+
+    def access(self, access: Access) -> None:
+        assert access.offsets.shape[0] == access.frame.size
+        assert access.mask is None or access.mask.shape == access.offsets.shape
+        assert access.offsets.min() >= 0
+        assert access.offsets.max() + access.size <= access.region.data.size
+        if access.written is not None:
+            np.broadcast_to(access.written, access.offsets.shape)
+        self.accesses.append(access)
+
+    def outside(self, outside: Outside) -> bool:
+        self.outsides.append(outside)
+        return self.go_on
+
+    def elements(self, layout: Layout) -> set[tuple[int, int]]:
+        """All elements that were touched: block and byte offset."""
+        found = set()
+        for access in self.accesses:
+            assert access.size == layout.size
+            mask = np.ones(access.offsets.shape, np.bool_) if access.mask is None else access.mask
+            rows = np.nonzero(mask)[0]
+            found |= set(zip(access.frame.blocks[rows].tolist(), access.offsets[mask].tolist(), strict=True))
+        return found
+
+    def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
+        raise AssertionError
+
+    def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
+        raise AssertionError
+
+    def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
+        raise AssertionError
+
+    def computed(self, op: Op, frame: Frame) -> None:
+        raise AssertionError
