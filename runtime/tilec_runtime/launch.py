@@ -208,12 +208,11 @@ class Launcher(Uncopied, LauncherBase):
         self._enqueue(ready, ready.plan.call(handle, ready.outputs), self._filled(ready, values), handle, values)
 
     def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
-        """Call the driver, and give the argument block back to the plan."""
+        """Call the driver."""
         driver = self.site.driver
         result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(ready.plan, call, block, handle, result)
-        ready.plan.give_back(block)
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""

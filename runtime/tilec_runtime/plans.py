@@ -60,7 +60,6 @@ class Plan:
         self.native = self.lasting and not exact and not scratch
         self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
         self.bound: dict[tuple[int, ...], LaunchCall] = {}
-        self._blocks: list[Block] = []  # argument memory that no launch in flight uses
         self._packing, self._bind, self._addresses = packing, bind, addresses
 
     @functools.cached_property
@@ -98,16 +97,7 @@ class Plan:
         Raises:
             Exception: one of `scalars.MISFITS`: a number does not fit.
         """
-        try:
-            block = self._blocks.pop()
-        except IndexError:
-            block = Block(self.template, self.offsets)
-        self._packing.pack(block, ready.addresses, ready.outputs, values)
-        return block
-
-    def give_back(self, block: Block) -> None:
-        """Keep an argument block that no launch uses any more."""
-        self._blocks.append(block)
+        return self._packing.pack(ready.addresses, ready.outputs, values)
 
 
 @value_class(frozen=True, slots=True)
