@@ -83,11 +83,11 @@ def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict
     return {axis: value for axis, value in axes.items() if value is not None}
 
 
-def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
-    """Refuse axes and values that were not built.
+def check_axes(contract: Contract, chosen: Mapping[str, AxisValue], pinned: Mapping[str, AxisValue] | None = None) -> None:
+    """Refuse axes and values that were not built, or that a launcher is not restricted to.
 
     Raises:
-        VariantError: an axis that does not exist, or a value of it that was not built.
+        VariantError: an axis that does not exist, a value of it that was not built, or another one than is `pinned`.
     """
     for axis, value in chosen.items():
         if axis not in contract.axes:
@@ -100,6 +100,10 @@ def check_axes(contract: Contract, chosen: dict[str, AxisValue]) -> None:
                 fix=f"add the value to the matrix of kernel.{contract.name} and build again",
                 kernel=contract.name,
             )
+    for name, value in (pinned or {}).items():
+        if chosen.get(name, value) != value:
+            what = f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"
+            raise VariantError(what, kernel=contract.name)
 
 
 def _refuse_axis(contract: Contract, axis: str) -> NoReturn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tilec_runtime.arguments import is_foreign, is_leased, tensor_facts
 from tilec_runtime.binding import bind, check_axes, check_count, given_axes
 from tilec_runtime.contract import Contract
-from tilec_runtime.errors import ArgumentError, VariantError
+from tilec_runtime.errors import ArgumentError
 from tilec_runtime.grid import GridWish
 from tilec_runtime.handles import current_stream, stream_handle
 from tilec_runtime.keys import Facts, facts_of
@@ -208,12 +208,11 @@ class Launcher(Uncopied, LauncherBase):
         self._enqueue(ready, ready.plan.call(handle, ready.outputs), self._filled(ready, values), handle, values)
 
     def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
-        """Call the driver, and give the argument block back to the plan."""
+        """Call the driver."""
         driver = self.site.driver
         result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
         if result:
             self._failed(ready.plan, call, block, handle, result)
-        ready.plan.give_back(block)
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
         """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
@@ -221,7 +220,7 @@ class Launcher(Uncopied, LauncherBase):
         try:
             driver.launch_failed(self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
         except BaseException:
-            plan.bound.clear()
+            plan.bind.cache_clear()
             raise
 
     def _facts(self, values: tuple[Any, ...]) -> Facts | None:
@@ -368,11 +367,7 @@ class Launcher(Uncopied, LauncherBase):
         """The launcher with these axes pinned."""
         if not axes:
             return self
-        check_axes(self.contract, axes)
-        for name, value in self.pinned.items():
-            if axes.get(name, value) != value:
-                what = f"{self.info.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
-                raise VariantError(what, kernel=self.info.name)
+        check_axes(self.contract, axes, self.pinned)
         return self._derive(tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)), pinned={**self.pinned, **axes})
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:

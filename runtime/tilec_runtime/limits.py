@@ -15,7 +15,7 @@ from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.program import FLOORDIV, LE, NE, Demand, Term, binary, divides, product
-from tilec_runtime.seam_types import DeviceInfo, Dim3, LaunchShape
+from tilec_runtime.seam_types import DeviceInfo, Dim3, LaunchShape, dim3
 
 if TYPE_CHECKING:
     from tilec_runtime.seam import DeviceDriver
@@ -62,17 +62,15 @@ def as_compiled(shape: LaunchShape, image: ImageInfo) -> LaunchShape:
     """The shape with what the image's compiler chose: block, dynamic shared memory and cluster; the grid then counts clusters."""
     if not image.block:
         return shape
-    x, y, z = (*image.block, 1, 1, 1)[:3]
     size = math.prod(image.cluster)
     grid = (shape.grid[0] * size, shape.grid[1], shape.grid[2])
     cluster = image.cluster if size > 1 else ()
-    return dataclasses.replace(shape, grid=grid, block=(x, y, z), shared=image.dynamic_shared, cluster=cluster)
+    return dataclasses.replace(shape, grid=grid, block=dim3(image.block), shared=image.dynamic_shared, cluster=cluster)
 
 
 def _dims(call: Call, noun: str, expressions: tuple[Expr, ...]) -> Dim3:
     values = [_whole(call, f"{noun}.{_AXES[i]}", expression) for i, expression in enumerate(expressions)]
-    x, y, z = (*values, 1, 1, 1)[:3]
-    return x, y, z
+    return dim3(values)
 
 
 def _whole(call: Call, noun: str, expression: Expr) -> int:
@@ -135,7 +133,7 @@ def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
     """
     if is_tile(image):
         return
-    threads, required = math.prod(shape.block), (*image.required_block, 1, 1, 1)[:3]
+    threads, required = math.prod(shape.block), dim3(image.required_block)
     if image.required_block and shape.block != required:
         raise _refuse(name, f"the block is {shape.block}, and the kernel was compiled for exactly {required}")
     if image.max_threads and threads > image.max_threads:
@@ -143,8 +141,8 @@ def check_compiled(name: str, shape: LaunchShape, image: ImageInfo) -> None:
         raise _refuse(name, f"the block has {threads} threads, and the kernel was compiled for {most} at most (__launch_bounds__)")
     if not image.cluster:
         return
-    if shape.cluster and _three(shape.cluster) != _three(image.cluster):
-        raise _refuse(name, f"the cluster is {_three(shape.cluster)}, and the kernel was compiled for {_three(image.cluster)}")
+    if shape.cluster and dim3(shape.cluster) != dim3(image.cluster):
+        raise _refuse(name, f"the cluster is {dim3(shape.cluster)}, and the kernel was compiled for {dim3(image.cluster)}")
     _require(name, whole_clusters(shape.grid, image.cluster))
 
 
@@ -244,11 +242,6 @@ def cluster_of(shape: LaunchShape, image: ImageInfo) -> tuple[int, ...]:
 def is_tile(image: ImageInfo) -> bool:
     """Whether an image is of a tile kernel: its block (1, 1, 1) stands for whatever it needs."""
     return (image.exact or image.target.kind is TargetKind.TILEIR) and not image.block
-
-
-def _three(dims: tuple[int, ...]) -> Dim3:
-    x, y, z = (*dims, 1, 1, 1)[:3]
-    return x, y, z
 
 
 def _refuse(name: str, what: str, fix: str = "") -> LaunchLimitError:

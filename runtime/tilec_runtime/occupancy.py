@@ -15,7 +15,7 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.prepare import Site, explain
 from tilec_runtime.seam import LaunchShape
-from tilec_runtime.seam_types import DeviceInfo
+from tilec_runtime.seam_types import DeviceInfo, dim3
 
 if TYPE_CHECKING:
     from tilec_runtime.seam import DeviceDriver
@@ -90,8 +90,7 @@ def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo,
 def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
     """The block that the device runs: of a tile kernel, the one that its compiler chose."""
     if is_tile(image) and image.required_block:
-        x, y, z = (*image.required_block, 1, 1, 1)[:3]
-        return x, y, z
+        return dim3(image.required_block)
     return shape.block
 
 

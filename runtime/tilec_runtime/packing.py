@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec_runtime.checks import Call
 from tilec_runtime.errors import LayoutError
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import AbiSlot, ParamKind
+from tilec_runtime.model.tensormap import SIZE as MAP_SIZE
 from tilec_runtime.scalars import encoder_of, format_of
 
 _POINTER = 8
@@ -70,7 +71,7 @@ class Packing:
             a `SCALAR` of the call. The format is that of the struct module, or the name of a small float.
     """
 
-    __slots__ = ("_encoders", "_outputs", "_pack", "offsets", "patches", "template")
+    __slots__ = ("_maps", "offsets", "patches", "template")
 
     def __init__(self, call: Call, abi: tuple[AbiSlot, ...], fixed: Mapping[int, Fixed], arguments: Mapping[tuple[str, str], int]) -> None:
         """Lay out the arguments of a checked call.
@@ -108,19 +109,12 @@ class Packing:
         for offset, data in constants:
             template[offset : offset + len(data)] = data
         self.template, self.offsets, self.patches = bytes(template), tuple(offsets), tuple(layout.patches)
-        self._encoders = tuple((source, _encoder(format_)) for kind, source, _, _, format_ in self.patches if kind == SCALAR)
-        self._outputs = tuple(arguments.values())
-        self._pack: Callable[..., None] = struct.Struct(layout.format).pack_into
-        if maps:
-            from tilec_runtime.tensormaps import with_maps
+        self._maps = tuple(maps)
 
-            self._pack = with_maps(self._pack, maps)
-
-    def pack(self, block: Block, addresses: Iterable[int], outputs: Sequence[int], values: tuple[Any, ...]) -> None:
-        """Write what changes from launch to launch.
+    def pack(self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]) -> Block:
+        """Return the arguments of one launch.
 
         Args:
-            block: the memory.
             addresses: of the tensors, in order.
             outputs: of the plan's program.
             values: all arguments of the call.
@@ -128,8 +122,12 @@ class Packing:
         Raises:
             struct.error, OverflowError, TypeError, ValueError: a number does not fit.
         """
-        scalars = [values[place] if encode is None else encode(values[place]) for place, encode in self._encoders]
-        self._pack(block.values, 0, *addresses, *scalars, *[outputs[output] for output in self._outputs])
+        block, sources = Block(self.template, self.offsets), (addresses, outputs, values)
+        for kind, source, offset, size, format_ in self.patches:
+            block.values[offset : offset + size] = encoded(format_, sources[kind][source])
+        for place, encode, at in self._maps:
+            block.values[at : at + MAP_SIZE] = encode(addresses[place])
+        return block
 
 
 def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, int, int]]:
@@ -153,25 +151,27 @@ def _format(kind: str, size: int) -> str:
     return f"{size}s" if kind == "struct" else kind if encoder_of(kind) is not None else format_of(kind)
 
 
-def _encoder(format_: str) -> Callable[[Any], Any] | None:
-    return _struct_encoder(int(format_[:-1])) if format_.endswith("s") else encoder_of(format_)
-
-
 def encoded(format_: str, value: Any) -> bytes:
     """The bytes of one scalar.
 
     Raises:
         struct.error, OverflowError, TypeError, ValueError: it does not fit.
     """
-    encode = _encoder(format_)
-    return struct.pack(f"={format_of(format_) if encoder_of(format_) else format_}", encode(value) if encode else value)
+    encode = encoder_of(format_)
+    if encode is not None:
+        return struct.pack(f"={format_of(format_)}", encode(value))
+    if not format_.endswith("s"):
+        return struct.pack(f"={format_}", value)
+    data = memoryview(value).tobytes()
+    if len(data) != int(format_[:-1]):  # the struct module would cut or pad it silently
+        raise struct.error(f"{len(data)} bytes")
+    return data
 
 
 class _Layout:
-    """Places values one after another, each aligned; collects those that are packed at each launch, and their struct format."""
+    """Places values one after another, each aligned; collects those that are packed at each launch."""
 
     def __init__(self) -> None:
-        self.format = "="  # standard sizes, no padding but what is written here
         self.size = 0
         self.patches: list[Patch] = []
 
@@ -181,11 +181,7 @@ class _Layout:
         return offset
 
     def add(self, kind: int, source: int, format_: str, size: int, align: int) -> int:
-        before = self.size
         offset = self.reserve(size, align)
-        if offset > before:
-            self.format += f"{offset - before}x"
-        self.format += format_of(format_) if encoder_of(format_) else format_
         self.patches.append((kind, source, offset, size, format_))
         return offset
 
@@ -200,13 +196,3 @@ def _constant(call: Call, slot: AbiSlot) -> bytes:
         name = call.contract.name
         what = f"{name}: {slot.expr} is {value!r}, which the kernel's {slot.type} cannot hold"
         raise LayoutError(what, fix=WIDER, kernel=name) from error
-
-
-def _struct_encoder(size: int) -> Callable[[Any], bytes]:
-    def encode(value: Any) -> bytes:
-        data = memoryview(value).tobytes()
-        if len(data) != size:  # the struct module would cut or pad it silently
-            raise struct.error(f"{len(data)} bytes")
-        return data
-
-    return encode

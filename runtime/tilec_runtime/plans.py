@@ -21,7 +21,7 @@ Bind = Callable[[LaunchShape, int], LaunchCall]
 MOST_PLANS = 1024
 # Plans of one key; the oldest leaves.
 MOST_ALIKE = 16
-# Bound launches that a plan keeps, by shape and stream; with more in turn than this it starts over.
+# Bound launches that a plan keeps, by shape and stream.
 MOST_BOUND = 64
 
 
@@ -37,7 +37,7 @@ class Plan:
         cluster, cooperative, programmatic: of its launches.
         lasting: whether later calls may use it.
         native: whether the launch core may launch it, which allocates no memory and takes plans up to its limits.
-        bound: the driver's calls that enqueue it, by stream and shape.
+        bind: gives the driver's call that enqueues a shape on a stream, and remembers the last ones.
     """
 
     def __init__(
@@ -59,9 +59,8 @@ class Plan:
         self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
         self.native = self.lasting and not exact and not scratch
         self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
-        self.bound: dict[tuple[int, ...], LaunchCall] = {}
-        self._blocks: list[Block] = []  # argument memory that no launch in flight uses
-        self._packing, self._bind, self._addresses = packing, bind, addresses
+        self.bind = functools.lru_cache(maxsize=MOST_BOUND)(bind)
+        self._packing, self._addresses = packing, addresses
 
     @functools.cached_property
     def program(self) -> bytes:
@@ -75,22 +74,16 @@ class Plan:
 
     def call(self, stream: int, outputs: list[int]) -> LaunchCall:
         """What enqueues a launch on a stream."""
-        key = (stream, *outputs[:SHAPE_OUTPUTS])
-        call = self.bound.get(key)
-        if call is None:
-            if len(self.bound) >= MOST_BOUND:
-                self.bound.clear()
-            _, x, y, z, block_x, block_y, block_z, shared = key
-            shape = LaunchShape(
-                grid=(x, y, z),
-                block=(block_x, block_y, block_z),
-                shared=shared,
-                cluster=self.cluster,
-                cooperative=self.cooperative,
-                programmatic=self.programmatic,
-            )
-            call = self.bound[key] = self._bind(shape, stream)
-        return call
+        x, y, z, block_x, block_y, block_z, shared = outputs[:SHAPE_OUTPUTS]
+        shape = LaunchShape(
+            grid=(x, y, z),
+            block=(block_x, block_y, block_z),
+            shared=shared,
+            cluster=self.cluster,
+            cooperative=self.cooperative,
+            programmatic=self.programmatic,
+        )
+        return self.bind(shape, stream)
 
     def fill(self, ready: Ready, values: tuple[Any, ...]) -> Block:
         """An argument block of one launch.
@@ -98,16 +91,7 @@ class Plan:
         Raises:
             Exception: one of `scalars.MISFITS`: a number does not fit.
         """
-        try:
-            block = self._blocks.pop()
-        except IndexError:
-            block = Block(self.template, self.offsets)
-        self._packing.pack(block, ready.addresses, ready.outputs, values)
-        return block
-
-    def give_back(self, block: Block) -> None:
-        """Keep an argument block that no launch uses any more."""
-        self._blocks.append(block)
+        return self._packing.pack(ready.addresses, ready.outputs, values)
 
 
 @value_class(frozen=True, slots=True)

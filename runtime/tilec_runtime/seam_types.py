@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilec_runtime.layout import TensorFacts, byte_range
@@ -71,6 +71,12 @@ class FunctionFacts:
     static_shared: int
     registers: int
     cluster: tuple[int, ...] = ()
+
+
+def dim3(extents: Sequence[int]) -> Dim3:
+    """Three extents of up to three: those left out are ones."""
+    x, y, z = (*extents, 1, 1, 1)[:3]
+    return x, y, z
 
 
 @value_class(frozen=True, kw_only=True, slots=True)

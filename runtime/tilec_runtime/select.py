@@ -187,11 +187,7 @@ def require_built(contract: Contract, pinned: Mapping[str, AxisValue], axes: Map
     Raises:
         VariantError: an axis or a value that was not built, one that the launcher is not restricted to, or no variant with all of them.
     """
-    check_axes(contract, dict(axes))
-    for name, value in pinned.items():
-        if axes.get(name, value) != value:
-            what = f"{contract.name}: {name} is {value!r} for this launcher, got {axes[name]!r}"
-            raise VariantError(what, kernel=contract.name)
+    check_axes(contract, axes, pinned)
     point = {**pinned, **axes}
     if not any(_lies_at(variant, point) for variant in contract.info.variants):
         raise no_variant(contract, point)

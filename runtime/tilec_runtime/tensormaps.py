@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tilec_runtime.errors import ArgumentError, LayoutError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.signature import AbiSlot
-from tilec_runtime.model.tensormap import GRANULE, SIZE, TensorMap
+from tilec_runtime.model.tensormap import GRANULE, TensorMap
 
 if TYPE_CHECKING:
     from tilec_runtime.checks import Call
 
-# Maps that one plan remembers, by address; a launch with more tensors in turn than this starts over.
+# Maps of one argument that a plan remembers, by address.
 MOST_KNOWN = 64
-Pack = Callable[..., None]
 Encode = Callable[[int], bytes]
 
 
@@ -46,22 +46,9 @@ def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
     if any(stride % GRANULE or stride < 0 for stride in strides[:-1]):
         raise refuse(f"has strides that are not multiples of {GRANULE} bytes", "pad the last dimension")
     driver, shape = call.driver, tuple(facts.shape)
-    return contract.tensors.index(contract.index[name]), lambda address: driver.tensor_map(ordinal, wanted, address, shape, strides)
 
+    @functools.lru_cache(maxsize=MOST_KNOWN)
+    def encode(address: int) -> bytes:
+        return driver.tensor_map(ordinal, wanted, address, shape, strides)
 
-def with_maps(pack: Pack, maps: Sequence[tuple[int, Encode, int]]) -> Pack:
-    """A `pack_into` that puts maps of the addresses that it packs behind them: (place among the tensors, what makes it, where it goes)."""
-    known: dict[tuple[int, int], bytes] = {}
-
-    def packed(values: bytearray, offset: int, *given: Any) -> None:
-        pack(values, offset, *given)
-        for place, encode, at in maps:
-            key = (at, given[place])
-            made = known.get(key)
-            if made is None:
-                if len(known) >= MOST_KNOWN:
-                    known.clear()
-                made = known[key] = encode(given[place])
-            values[at : at + SIZE] = made
-
-    return packed
+    return contract.tensors.index(contract.index[name]), encode
