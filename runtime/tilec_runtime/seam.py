@@ -175,6 +175,9 @@ class DeviceDriver(Protocol):
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
 
+    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
+        """Wait for everything on a stream; what its work behind a `position` came to, from a driver that tells works apart."""
+
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested, submit, wait
+from tilec_runtime.ops.execution import refuse_nested, run, submit
 from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import TensorSteps
@@ -109,16 +109,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
     def sync_on(self, stream: StreamLike) -> T_co:
         """Run it on a stream, and wait for it. Everything else as for `sync`."""
-        return wait(submit(self, as_stream(stream)), self)
+        return run(self, as_stream(stream))
 
     def enqueue_on(self, stream: StreamLike) -> T_co:
         """Unchecked: enqueue it on a stream, and give the result at once, which the device may not have made yet.
 
         What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
         """
-        execution = submit(self, as_stream(stream), blocking=True)
-        execution.context._release(execution.mark)  # noqa: SLF001 - the two are one thing
-        return execution.value
+        value, context, mark = submit(self, as_stream(stream))
+        context._release(mark)  # noqa: SLF001 - the two are one thing
+        return value
 
     def future(self) -> DeviceFuture[T_co]:
         """Enqueue it now on a stream that the current policy picks; the future of its result. Does not wait.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, final
 
 from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import unguarded
+from tilec_runtime.ops.execution import executing
 from tilec_runtime.ops.op import DeviceOp, require_function
 from tilec_runtime.ops.site import label
 
@@ -45,7 +45,7 @@ class ThenUnchecked(DeviceOp[U]):
         del source
         ctx.publish()
         try:
-            with unguarded():
+            with executing(None):
                 op = function(value)
             del value, function
             _require_op(op)
