@@ -33,7 +33,6 @@ H200 = DeviceInfo(
     cluster=True,
 )
 
-
 _NO_CONTEXT = "CUDA_ERROR_INVALID_CONTEXT"
 _PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
 

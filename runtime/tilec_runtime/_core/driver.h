@@ -10,7 +10,7 @@
 
 /* The driver's types, as its binary interface has them (CUDA 12 and 13). */
 typedef int CUresult;
-typedef void *CUcontext, *CUfunction, *CUstream;
+typedef void *CUcontext, *CUfunction, *CUgraphExec, *CUstream;
 
 enum { CUDA_SUCCESS = 0 };
 
@@ -46,6 +46,13 @@ struct driver {
     CUresult (*set_context)(CUcontext);
     CUresult (*push_context)(CUcontext);
     CUresult (*pop_context)(CUcontext *);
+    CUresult (*launch_graph)(CUgraphExec, CUstream);
+};
+
+/* Where a launch goes. */
+struct place {
+    CUcontext context; /* the primary context of the device */
+    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
 };
 
 /* One launch, ready but for its context. */
@@ -53,8 +60,7 @@ struct launch {
     struct launch_config config;
     struct launch_attribute attributes[3];
     CUfunction function;
-    CUcontext context; /* the primary context of the device */
-    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
+    struct place place;
     void **parameters;
 };
 
@@ -69,5 +75,8 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
 
 /* Enqueue a launch. Calls nothing of Python: the caller releases the interpreter lock. */
 CUresult driver_launch(const struct driver *driver, const struct launch *launch);
+
+/* Enqueue a graph, likewise. */
+CUresult driver_launch_graph(const struct driver *driver, struct place place, CUgraphExec graph, CUstream stream);
 
 #endif

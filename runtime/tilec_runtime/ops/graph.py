@@ -256,7 +256,7 @@ class _State:
         self._marks: list[Mark] = context.marks
         # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
         # the graph goes after the last of them, as foreign memory's owner does.
-        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept) or None)
+        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None)
         self.uses = (*context.recording.uses.values(), (own, True))
 
     def check_leases(self, graph: CudaGraph[Any]) -> None:

@@ -14,7 +14,7 @@ class Recording:
 
     Attributes:
         uses: memory, and whether it is written, by the memory's id.
-        kept: everything else that has to live as long as the graph: arrays of other libraries, host memory.
+        kept: everything else that has to live as long as the graph: arrays of other libraries, host memory; by the thing's id.
     """
 
     __slots__ = ("__weakref__", "kept", "uses")
@@ -22,7 +22,7 @@ class Recording:
     def __init__(self) -> None:
         """Start with nothing."""
         self.uses: dict[int, tuple[Storage, bool]] = {}
-        self.kept: list[Any] = []
+        self.kept: dict[int, Any] = {}
 
     def touch(self, storage: Storage, *, write: bool) -> None:
         """Note that the graph uses memory. Its order among other uses is the replays' affair."""
@@ -33,7 +33,8 @@ class Recording:
         """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to own or to borrow them."""
         for thing in things:
             storage = getattr(thing, "storage", None)
-            self.kept.append(storage if hasattr(storage, "readers") else thing)
+            kept = storage if hasattr(storage, "readers") else thing
+            self.kept[id(kept)] = kept
 
 
 class ForeignRecording(Recording):

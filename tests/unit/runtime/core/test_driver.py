@@ -45,6 +45,7 @@ class Libcuda:
             "cuCtxSetCurrent": (self.set, ctypes.c_void_p),
             "cuCtxPushCurrent": (self.push, ctypes.c_void_p),
             "cuCtxPopCurrent": (self.pop, ctypes.POINTER(ctypes.c_void_p)),
+            "cuGraphLaunch": (self.launch_graph, ctypes.c_void_p, ctypes.c_void_p),
         }
         self.functions = {name: ctypes.CFUNCTYPE(ctypes.c_int, *types)(call) for name, (call, *types) in kinds.items()}
 
@@ -62,6 +63,10 @@ class Libcuda:
         values = struct.unpack("=q", ctypes.string_at(parameters[0], 8))
         self.launches.append((self.stack[-1], [*of.grid, *of.block, of.shared], of.stream, function, attributes, *values))
         assert extra is None
+        return self.noted("launch")
+
+    def launch_graph(self, graph: int, stream: int | None) -> int:
+        self.launches.append((self.stack[-1], graph, stream))
         return self.noted("launch")
 
     def get(self, place: Any) -> int:
@@ -139,6 +144,10 @@ def test_the_callers_context_stays(libcuda: Libcuda, current: int, adopts: bool,
     assert plans.launch(5, (1,)) == (result or True)
     assert (libcuda.calls, libcuda.stack) == (calls, [left])
     assert libcuda.launches[0][0] == CONTEXT
+    libcuda.stack, libcuda.calls = [current], []
+    assert core.launch_graph(CONTEXT, adopts, 0x99, 2**64 - 1) == result
+    assert (libcuda.calls, libcuda.stack) == (calls, [left])
+    assert libcuda.launches[1] == (CONTEXT, 0x99, 2**64 - 1)
 
 
 @pytest.mark.parametrize(("call", "current"), [("get", CONTEXT), ("set", 0), ("push", OTHER)])
@@ -147,6 +156,8 @@ def test_a_context_that_cannot_be_had_is_told(libcuda: Libcuda, call: str, curre
     libcuda.stack = [current]
     libcuda.results = {call: 201}
     assert plans.launch(5, (1,)) == 201
+    libcuda.stack = [current]
+    assert core.launch_graph(CONTEXT, True, 0x99, 5) == 201
     assert libcuda.launches == []
 
 
