@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
     from tilec_runtime.ops.context import ExecutionContext
     from tilec_runtime.ops.future import DeviceFuture
-    from tilec_runtime.ops.graph import CudaGraph
-    from tilec_runtime.ops.graph_scope import GraphNode, GraphScope
+    from tilec_runtime.ops.graph import CudaGraph, GraphNode, GraphScope
     from tilec_runtime.ops.launch_ops import AsyncKernelLaunch, LaunchConfig
     from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
     from tilec_runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
@@ -117,8 +116,7 @@ _NAMES = {
     "ops.combinators": "as_op empty value with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
-    "ops.graph": "CudaGraph",
-    "ops.graph_scope": "GraphNode GraphScope",
+    "ops.graph": "CudaGraph GraphNode GraphScope",
     "ops.launch_ops": "AsyncKernelLaunch LaunchConfig",
     "ops.lazy": "LazyLaunch LazyLauncher OrOp",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",

@@ -222,9 +222,11 @@ class Driver(GraphCalls):
         """Do what the graph says, in stream order, and behind its launches before."""
         target = self.launch_target(ordinal)
         if CORE is None or target is None:
+            if self.capturing(ordinal, stream):
+                raise self._error("cuGraphLaunch", self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ordinal=ordinal)
             with self.current(ordinal):
                 self._ask("cuGraphLaunch", executable, stream)
-        elif result := CORE.launch_graph(target, ordinal == 0, int(executable), stream):  # device 0: see `adopt`
+        elif result := CORE.launch_graph(target, ordinal == 0, executable, stream):  # device 0: see `adopt`
             raise self._error("cuGraphLaunch", self._known_result(result), ordinal=ordinal)
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:

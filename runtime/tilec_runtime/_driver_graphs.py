@@ -50,7 +50,7 @@ class GraphCalls(MemoryCalls):
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
         """Make a graph ready to be launched."""
         with self.current(ordinal):
-            return self._ask("cuGraphInstantiate", graph, 0)
+            return int(self._ask("cuGraphInstantiate", graph, 0))
 
     def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
         """Let later launches do what another graph says; whether the two are alike enough."""

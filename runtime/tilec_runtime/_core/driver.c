@@ -19,6 +19,7 @@ static const struct {
     {"cuCtxPushCurrent", offsetof(struct driver, push_context)},
     {"cuCtxPopCurrent", offsetof(struct driver, pop_context)},
     {"cuGraphLaunch", offsetof(struct driver, launch_graph)},
+    {"cuStreamIsCapturing", offsetof(struct driver, is_capturing)},
 };
 
 #define ENTRY_POINT_COUNT (sizeof ENTRY_POINTS / sizeof ENTRY_POINTS[0])
@@ -125,6 +126,11 @@ CUresult driver_launch_graph(const struct driver *driver, struct place place, CU
 {
     bool pushed;
     CUresult result = enter(driver, place, &pushed);
+    int capturing = 0;
+    if (result == CUDA_SUCCESS)
+        result = driver->is_capturing(stream, &capturing);
+    if (capturing || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS)
         result = driver->launch_graph(graph, stream);
     leave(driver, pushed);

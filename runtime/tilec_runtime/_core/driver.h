@@ -12,7 +12,7 @@
 typedef int CUresult;
 typedef void *CUcontext, *CUfunction, *CUgraphExec, *CUstream;
 
-enum { CUDA_SUCCESS = 0 };
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906 };
 
 enum launch_attribute_id {
     ATTRIBUTE_COOPERATIVE = 2,
@@ -47,6 +47,7 @@ struct driver {
     CUresult (*push_context)(CUcontext);
     CUresult (*pop_context)(CUcontext *);
     CUresult (*launch_graph)(CUgraphExec, CUstream);
+    CUresult (*is_capturing)(CUstream, int *status);
 };
 
 /* Where a launch goes. */
@@ -76,7 +77,7 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
 /* Enqueue a launch. Calls nothing of Python: the caller releases the interpreter lock. */
 CUresult driver_launch(const struct driver *driver, const struct launch *launch);
 
-/* Enqueue a graph, likewise. */
+/* Enqueue a graph, likewise; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and nothing is done, on a stream that is captured. */
 CUresult driver_launch_graph(const struct driver *driver, struct place place, CUgraphExec graph, CUstream stream);
 
 #endif

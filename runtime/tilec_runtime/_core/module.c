@@ -138,7 +138,8 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
 
 PyDoc_STRVAR(launch_graph_doc,
     "launch_graph(context, adopts, graph, stream, /)\n--\n\n"
-    "Enqueue an executable graph in a device's context; return the driver's result. `adopts`: as for `Table`.");
+    "Enqueue an executable graph in a device's context; return the driver's result. `adopts`: as for `Table`.\n\n"
+    "A stream that is captured is refused (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), which the driver would not do.");
 
 static PyObject *launch_graph(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
