@@ -274,7 +274,7 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _next(self) -> tuple[int, str]:
         """The next argument's place, and its dtype where it is known."""
-        if not self._fresh:
+        if self._is_used:
             raise self._used()
         place, function = len(self._pushed), self._function
         if function.sizes is not None and place >= len(function.sizes):

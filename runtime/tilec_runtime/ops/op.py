@@ -18,10 +18,12 @@ from tilec_runtime.sites import created, hinted, site
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVarTuple, Unpack
 
     from tilec_runtime.ops.future import DeviceFuture
     from tilec_runtime.ops.graph import CudaGraph
+
+    Others = TypeVarTuple("Others")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -42,17 +44,17 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_gone`: what used it up, and where.
+    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where.
     __slots__ = ("_fresh", "_gone", "_site")
     _site: Location | None
-    _fresh: list[None]
+    _fresh: bool
     _gone: tuple[str, Location | None]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
         self = super().__new__(cls)
         _set(self, "_site", site())
-        _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
+        _set(self, "_fresh", True)
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -181,9 +183,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other libraries, are the function's to order.
         """
-        from tilec_runtime.ops.unchecked import ThenUnchecked
-
-        return ThenUnchecked(self, function)
+        require_function("then_unchecked", function)
+        return self._chain("then_unchecked", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
@@ -201,17 +202,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("inspect", look)
 
     @overload
-    def first(self: DeviceOp[tuple[First]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    def first(self: DeviceOp[tuple[First, Unpack[Others]]]) -> DeviceOp[First]: ...
     @overload
     def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
     def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
@@ -219,17 +210,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("first", lambda value: _element(value, 0))
 
     @overload
-    def last(self: DeviceOp[tuple[Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    def last(self: DeviceOp[tuple[Unpack[Others], Last]]) -> DeviceOp[Last]: ...
     @overload
     def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
     def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
@@ -293,10 +274,14 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             UsedOpError: it was used before.
         """
         try:
-            self._fresh.pop()
-        except IndexError:
+            _delete(self, "_fresh")
+        except AttributeError:
             raise self._used() from None
         _set(self, "_gone", (where, place or site()))
+
+    @property
+    def _is_used(self) -> bool:
+        return not hasattr(self, "_fresh")
 
     def _used(self) -> UsedOpError:
         where, place = getattr(self, "_gone", ("used", self._site))
@@ -325,7 +310,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
-_set = object.__setattr__  # a frozen dataclass refuses the other way
+_set, _delete = object.__setattr__, object.__delattr__  # a frozen dataclass refuses the other way
 
 
 def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
@@ -341,7 +326,7 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
             taken.append(op)
     except UsedOpError:
         for op in taken:
-            op._fresh.append(None)  # noqa: SLF001
+            _set(op, "_fresh", True)
         raise
 
 
