@@ -8,10 +8,10 @@ from typing import Any, final
 
 from tilec_runtime.errors import CallError, Location
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import executing
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import RUNS
+from tilec_runtime.running import executing
 from tilec_runtime.sites import created, site
 
 # A step of a chain: verb, function, and call site.

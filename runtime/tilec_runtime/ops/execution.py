@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from tilec_runtime.errors import GraphCaptureError, NestedExecutionError, TilecError
+from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.kept import let_go
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.site import label
-from tilec_runtime.running import RUNNING
+from tilec_runtime.running import RUNNING, refuse_nested
 from tilec_runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
@@ -81,36 +79,3 @@ def run(op: DeviceOp[T], stream: Stream) -> T:
         raise error
     finally:
         del error, value, context  # the error's traceback has this frame: memory would wait for the collector
-
-
-def running() -> str:
-    """The op that this thread enqueues at the moment, with its place; empty for none."""
-    return "" if RUNNING.op is None else RUNNING.op.label
-
-
-@contextlib.contextmanager
-def executing(op: DeviceOp[object] | None) -> Iterator[None]:
-    """While it lasts, this thread enqueues an op; with None, it may execute ops although it enqueues one: that one said so."""
-    if op is not None:
-        refuse_nested(op)
-    outer, RUNNING.op = RUNNING.op, op
-    try:
-        yield
-    finally:
-        RUNNING.op = outer
-
-
-def refuse_nested(op: DeviceOp[object]) -> None:
-    """See that this thread may execute an op.
-
-    Raises:
-        NestedExecutionError: it enqueues another one at the moment.
-    """
-    outer = RUNNING.op
-    if outer is not None:
-        raise NestedExecutionError(
-            f"<DeviceOp {op.label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",
-            cause="sync, await or future inside of a function of `then`, or of an op's _execute: on another stream, it could use memory "
-            "that the outer op has not written yet",
-            fix="return the op from the function of `then`, or run it with the context: ctx.run(op)",
-        )

@@ -17,10 +17,12 @@ from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import let_go, without_frames
 from tilec_runtime.marks import Mark
-from tilec_runtime.ops.execution import Work, refuse_nested, submit
+from tilec_runtime.ops.execution import Work, submit
 from tilec_runtime.ops.op import DeviceOp, require_function
-from tilec_runtime.ops.policy import SchedulingPolicy, current_policy, stream_of
+from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.ops.site import label
+from tilec_runtime.protocols import SchedulingPolicy
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.scalars import is_number, shown
 from tilec_runtime.sites import created
 from tilec_runtime.uncopied import Uncopied

@@ -10,11 +10,11 @@ from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, Grap
 from tilec_runtime.frees import Release
 from tilec_runtime.handles import stream_handle
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.streams import Stream

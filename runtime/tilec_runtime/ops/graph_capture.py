@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import executing
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.running import executing
 from tilec_runtime.seam import DeviceDriver, GraphHandle
 from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.recording import Recording, begin_recording, end_recording, own_recording

@@ -1,110 +1,27 @@
-"""Launches of kernels that come without a bundle: their configuration, and the op that launches them."""
+"""Launches of kernels that come without a bundle."""
 
 from __future__ import annotations
 
 import dataclasses
-import operator
 import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.arguments import UnreadableError, tensor_facts
-from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LaunchLimitError, LayoutError, PlacementError
+from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LayoutError, PlacementError
 from tilec_runtime.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
+from tilec_runtime.ops.launch_config import LaunchConfig
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.packing import Block
-from tilec_runtime.scalars import bare, encoder_of, format_of, is_number, is_whole, numpy_dtype, refusal, shown, whole
-from tilec_runtime.seam import Dim3, LaunchParts, LaunchShape, TensorPart
+from tilec_runtime.scalars import bare, encoder_of, format_of, is_number, numpy_dtype, refusal, shown, whole
+from tilec_runtime.seam import LaunchParts, LaunchShape, TensorPart
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder
-
-_THREADS = 256
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class LaunchConfig:
-    """How a kernel is launched.
-
-    Attributes:
-        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it, nothing is launched.
-        block: threads of a block, likewise.
-        shared: dynamic shared memory of a block in bytes.
-        cluster: blocks of a cluster, likewise; empty for none.
-        cooperative: all blocks are resident at once, so that they may wait for each other.
-        programmatic: it may begin before the launch in front of it in its stream is done (from compute capability 9.0 on).
-    """
-
-    grid: Dim3 | tuple[int, ...] | int = (1, 1, 1)
-    block: Dim3 | tuple[int, ...] | int = (1, 1, 1)
-    shared: int = 0
-    cluster: tuple[int, ...] | int = ()
-    cooperative: bool = False
-    programmatic: bool = False
-    _shape: LaunchShape = dataclasses.field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Give grid and block three extents.
-
-        Raises:
-            LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
-        """
-        (shared,) = _extents("shared", (self.shared,))
-        for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
-            if not isinstance(said, bool):
-                raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
-        grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
-        cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
-        shape = LaunchShape(
-            grid=grid,
-            block=block,
-            shared=shared,
-            cluster=cluster,
-            cooperative=self.cooperative,
-            programmatic=self.programmatic,
-        )
-        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("shared", shared), ("_shape", shape)):
-            object.__setattr__(self, name, made)
-
-    @classmethod
-    def for_num_elems(cls, count: int, block: int = _THREADS, *, shared: int = 0) -> LaunchConfig:
-        """One thread for each element. Of 0 elements, nothing is launched."""
-        return cls.covering((count,), (block,), shared=shared)
-
-    @classmethod
-    def for_2d(cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0) -> LaunchConfig:
-        """One thread for each element of a matrix; x runs along `width`."""
-        return cls.covering((width, height), block, shared=shared)
-
-    @classmethod
-    def for_3d(cls, width: int, height: int, depth: int, block: tuple[int, int, int] = (8, 8, 8), *, shared: int = 0) -> LaunchConfig:
-        """One thread for each element of a volume; x runs along `width`."""
-        return cls.covering((width, height, depth), block, shared=shared)
-
-    @classmethod
-    def covering(cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0) -> LaunchConfig:
-        """So many blocks along each axis that their threads cover it.
-
-        Raises:
-            LaunchLimitError: an extent is no whole number or negative, or a block has none along an axis.
-        """
-        threads = _extents("block", _several(block))
-        elements = _extents("element count", _several(extents))
-        if 0 in threads:
-            raise LaunchLimitError(f"the block is {threads}: it has one thread at least along each axis")
-        if len(threads) != len(elements):
-            raise LaunchLimitError(f"{len(elements)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
-        grid = tuple(-(-extent // most) for extent, most in zip(elements, threads, strict=True))
-        return cls(grid=grid, block=threads, shared=shared)
-
-    @property
-    def shape(self) -> LaunchShape:
-        """As drivers take it."""
-        return self._shape
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -357,22 +274,3 @@ def _held(pushed: Sequence[_Scalar | Argument]) -> list[Argument]:
 def _numpy_name(number: Any) -> str:
     row = BY_NUMPY.get(numpy_dtype(number))
     return row.name if row else "bool" if isinstance(number, bool) else ""
-
-
-def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
-    given = _extents(noun, _several(extents))
-    if len(given) > 3:
-        raise LaunchLimitError(f"the {noun} {given} has {len(given)} extents, and three are possible")
-    x, y, z = (*given, 1, 1, 1)[:3]
-    return x, y, z
-
-
-def _several(extents: Any) -> tuple[Any, ...]:
-    return tuple(extents) if isinstance(extents, (tuple, list)) else (extents,)
-
-
-def _extents(noun: str, extents: tuple[Any, ...]) -> tuple[int, ...]:
-    for extent in extents:
-        if not is_whole(extent) or extent < 0:
-            raise LaunchLimitError(f"the {noun} has {shown(extent)}, and must have whole numbers that are not negative")
-    return tuple([operator.index(extent) for extent in extents])

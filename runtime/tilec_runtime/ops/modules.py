@@ -26,7 +26,7 @@ from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
     from tilec_runtime.occupancy import Residency
-    from tilec_runtime.ops.launch_ops import LaunchConfig
+    from tilec_runtime.ops.launch_config import LaunchConfig
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")

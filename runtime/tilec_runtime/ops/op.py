@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested, run, submit
-from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
+from tilec_runtime.ops.execution import run, submit
+from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import TensorSteps
-from tilec_runtime.protocols import StreamLike
+from tilec_runtime.protocols import SchedulingPolicy, StreamLike
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import created, hinted, site
 from tilec_runtime.uncopied import Uncopied
 

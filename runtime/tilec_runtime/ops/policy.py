@@ -5,28 +5,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tilec_runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device import Device
 from tilec_runtime.errors import ArgumentError, SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.handles import stream_handle
-from tilec_runtime.protocols import DeviceLike, StreamLike
+from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike
 from tilec_runtime.scalars import whole
 from tilec_runtime.streams import Stream
 from tilec_runtime.uncopied import Uncopied
 
 # Streams of the policy that a device has by itself.
 _STREAMS = 4
-
-
-@runtime_checkable
-class SchedulingPolicy(Protocol):
-    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
-
-    def next_stream(self) -> StreamLike:
-        """The stream of the next op; its device is where the op runs."""
 
 
 class StreamPoolRoundRobin(Uncopied):

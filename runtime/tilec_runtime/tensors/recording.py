@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tilec_runtime.seam import DeviceDriver
-    from tilec_runtime.tensors.storage import Storage
+
+
+class Memory(Protocol):
+    """What a capture uses: a `Storage`, which knows its last uses."""
+
+    def sync(self, *, write: bool, stream: tuple[int, int]) -> None:
+        """Wait in the name of a stream until the memory may be read, or written."""
 
 
 class Recording:
@@ -21,10 +27,10 @@ class Recording:
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self.uses: dict[int, tuple[Storage, bool]] = {}
+        self.uses: dict[int, tuple[Any, bool]] = {}
         self.kept: dict[int, Any] = {}
 
-    def touch(self, storage: Storage, *, write: bool) -> None:
+    def touch(self, storage: Memory, *, write: bool) -> None:
         """Note that the graph uses memory. Its order among other uses is the replays' affair."""
         before = self.uses.get(id(storage))
         self.uses[id(storage)] = (storage, write or (before is not None and before[1]))
@@ -50,7 +56,7 @@ class ForeignRecording(Recording):
         self._driver = driver
         self._key = (ordinal, stream)
 
-    def touch(self, storage: Storage, *, write: bool) -> None:
+    def touch(self, storage: Memory, *, write: bool) -> None:
         """Wait for what the work has to come after, on other streams: the graph cannot."""
         with self._driver.outside_captures(self._key[0]):
             storage.sync(write=write, stream=self._key)
