@@ -45,17 +45,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where.
+    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where. `_site`: in debug mode alone.
     __slots__ = ("_fresh", "_gone", "_site")
-    _site: Location | None
     _fresh: bool
     _gone: tuple[str, Location | None]
+    _site: Location
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
-        self = super().__new__(cls)
-        _set(self, "_site", site())
+        self = object.__new__(cls)
         _set(self, "_fresh", True)
+        if (place := site()) is not None:
+            _set(self, "_site", place)
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -81,7 +82,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @property
     def created(self) -> Location | None:
         """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
-        return self._site
+        return getattr(self, "_site", None)
 
     @property
     def name(self) -> str:
@@ -92,7 +93,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @property
     def label(self) -> str:
         """Name and place, as errors show them."""
-        return created(self.name, self._site)
+        return created(self.name, self.created)
 
     def __repr__(self) -> str:
         """`<DeviceOp zip, created at app.py:12>`."""
@@ -285,7 +286,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return not hasattr(self, "_fresh")
 
     def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self._site))
+        where, place = getattr(self, "_gone", ("used", self.created))
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
             cause="an op is single use: it moves into what is made of it, and runs once",

@@ -41,7 +41,6 @@ class StreamPoolRoundRobin(Uncopied):
         self._places = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
         self._lock = ForkLock()
-        self._closed = False
 
     def next_stream(self) -> Stream:
         """The next stream in turn.
@@ -49,19 +48,20 @@ class StreamPoolRoundRobin(Uncopied):
         Raises:
             SchedulingError: the policy is closed.
         """
+        place, streams = next(self._places), self._streams
+        stream = streams[place] if streams else None
+        return stream or self._new_stream(place)
+
+    def _new_stream(self, place: int) -> Stream:
         with self._lock:
-            if self._closed:
+            if not self._streams:
                 raise SchedulingError(f"{self!r} is closed", fix="make a new policy, or close it after its last op")
-            place = next(self._places)
-            stream = self._streams[place]
-            if stream is None:
-                stream = self._streams[place] = self.device.new_stream()
+            stream = self._streams[place] = self._streams[place] or self.device.new_stream()
             return stream
 
     def close(self) -> None:
         """Give the streams back; work on them still finishes. May be called more than once."""
         with self._lock:
-            self._closed = True
             streams, self._streams = self._streams, []
         with contextlib.ExitStack() as stack:  # all of them, whatever one has to tell
             for stream in streams:
