@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
     from tilec_runtime.ops.context import ExecutionContext
     from tilec_runtime.ops.future import DeviceFuture
-    from tilec_runtime.ops.graph import CudaGraph
-    from tilec_runtime.ops.graph_scope import GraphNode, GraphScope
+    from tilec_runtime.ops.graph import CudaGraph, GraphNode, GraphScope
     from tilec_runtime.ops.launch_ops import AsyncKernelLaunch
     from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
     from tilec_runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
     from tilec_runtime.ops.op import DeviceOp
     from tilec_runtime.ops.policy import (
-        SchedulingPolicy,
         SingleStream,
         StreamPoolRoundRobin,
         current_device,
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     )
     from tilec_runtime.ops.sharing import SharedOp, shared
     from tilec_runtime.prepare import Explanation
-    from tilec_runtime.protocols import DeviceLike, StreamLike, StructLike, TensorLike
+    from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike, StructLike, TensorLike
     from tilec_runtime.seam import DeviceInfo
     from tilec_runtime.streams import Stream
     from tilec_runtime.tensors.meta import MetaTensor
@@ -119,17 +117,15 @@ _NAMES = {
     "ops.combinators": "as_op empty value with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
-    "ops.graph": "CudaGraph",
-    "ops.graph_scope": "GraphNode GraphScope",
+    "ops.graph": "CudaGraph GraphNode GraphScope",
     "ops.launch_ops": "AsyncKernelLaunch",
     "ops.lazy": "LazyLaunch LazyLauncher OrOp",
     "ops.modules": "KernelFunction KernelModule load_module_from_bytes load_module_from_file load_module_from_ptx",
     "ops.op": "DeviceOp",
-    "ops.policy": "SchedulingPolicy SingleStream StreamPoolRoundRobin "
-    "current_device current_policy set_default_device use_device use_policy",
+    "ops.policy": "SingleStream StreamPoolRoundRobin current_device current_policy set_default_device use_device use_policy",
     "ops.sharing": "SharedOp shared",
     "prepare": "Explanation",
-    "protocols": "DeviceLike StreamLike StructLike TensorLike",
+    "protocols": "DeviceLike SchedulingPolicy StreamLike StructLike TensorLike",
     "seam": "DeviceInfo",
     "streams": "Stream",
     "tensors.meta": "MetaTensor",

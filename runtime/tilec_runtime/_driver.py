@@ -15,8 +15,19 @@ from tilec_runtime._libcuda import Libcuda
 from tilec_runtime.errors import DriverError
 from tilec_runtime.lost import LaunchRecord
 from tilec_runtime.model.arch import Version
+from tilec_runtime.native import CORE
 from tilec_runtime.once import Once
-from tilec_runtime.seam_types import DeviceInfo, Dim3, FunctionFacts, FunctionHandle, LaunchCall, LaunchParts, LaunchShape, ModuleHandle
+from tilec_runtime.seam_types import (
+    DeviceInfo,
+    Dim3,
+    ExecutableHandle,
+    FunctionFacts,
+    FunctionHandle,
+    LaunchCall,
+    LaunchParts,
+    LaunchShape,
+    ModuleHandle,
+)
 
 if TYPE_CHECKING:
     from tilec_runtime.model.tensormap import TensorMap
@@ -206,6 +217,17 @@ class Driver(GraphCalls):
     def launch_target(self, ordinal: int) -> int | None:
         """The number of the device's context. The launch core calls the driver itself, so a double of the bindings is not for it."""
         return int(self._context(ordinal)) if isinstance(self._api, Libcuda) else None
+
+    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
+        """Do what the graph says, in stream order, and behind its launches before."""
+        target = self.launch_target(ordinal)
+        if CORE is None or target is None:
+            if self.capturing(ordinal, stream):
+                raise self._error("cuGraphLaunch", self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ordinal=ordinal)
+            with self.current(ordinal):
+                self._ask("cuGraphLaunch", executable, stream)
+        elif result := CORE.launch_graph(target, ordinal == 0, executable, stream):  # device 0: see `adopt`
+            raise self._error("cuGraphLaunch", self._known_result(result), ordinal=ordinal)
 
     def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
         """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""

@@ -11,8 +11,6 @@ _NOT_CAPTURED = 0
 # Asked of the legacy default stream while a stream is captured that waits for it.
 _IMPLICIT = 906
 _UPDATE_FAILURE = 910
-# Handles up to this one name default streams, of the current context.
-_LAST_DEFAULT = 2
 # Results of a thread without a context, or with another one: invalid context, invalid handle.
 _CONTEXTS = (201, 400)
 
@@ -52,7 +50,7 @@ class GraphCalls(MemoryCalls):
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
         """Make a graph ready to be launched."""
         with self.current(ordinal):
-            return self._ask("cuGraphInstantiate", graph, 0)
+            return int(self._ask("cuGraphInstantiate", graph, 0))
 
     def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
         """Let later launches do what another graph says; whether the two are alike enough."""
@@ -68,17 +66,6 @@ class GraphCalls(MemoryCalls):
         """Bring it to the device, in stream order, so that its first launch need not."""
         with self.current(ordinal):
             self._ask("cuGraphUpload", executable, stream)
-
-    def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind its launches before."""
-        if self._count == 1 or stream > _LAST_DEFAULT:  # a stream with a handle of its own has its context, whatever the thread has
-            result = self._api.cuGraphLaunch(executable, stream)[0]
-            if result == self._success:
-                return
-            if int(result) not in _CONTEXTS:
-                raise self._error("cuGraphLaunch", result, ordinal=ordinal)
-        with self.current(ordinal):
-            self._ask("cuGraphLaunch", executable, stream)
 
     def graph_nodes(self, graph: GraphHandle) -> int:
         """How many works a graph has."""

@@ -262,8 +262,13 @@ class MemoryCalls(Calls):
 
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
-        with self.current(ordinal):
-            self._ask("cuStreamSynchronize", stream)
+        if not self._at_once(ordinal, "cuStreamSynchronize", stream, stream):
+            with self.current(ordinal):
+                self._ask("cuStreamSynchronize", stream)
+
+    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:  # noqa: ARG002 - as `position`
+        """Wait for everything on a stream."""
+        self.synchronize(ordinal, stream)
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilec_runtime._driver import Driver
 from tilec_runtime.lost import LaunchRecord, Running
-from tilec_runtime.ops.execution import running
+from tilec_runtime.running import running
 from tilec_runtime.seam import ExecutableHandle, FunctionHandle, LaunchCall, LaunchParts, LaunchShape
 from tilec_runtime.sites import site
 

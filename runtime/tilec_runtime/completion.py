@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import os
 import threading
 import time
@@ -30,10 +31,10 @@ class _Entry(NamedTuple):
 
 
 class _Line:
-    """The entries of one stream, whose marks are reached in order."""
+    """The entries of one stream, whose marks are reached in order, and its thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        self.entries: collections.deque[list[_Entry]] = collections.deque()  # a list is empty once its entry is dealt with
+        self.entries: collections.deque[_Entry | None] = collections.deque()  # None once an entry is dealt with
         self.changed = changed
         self.thread: threading.Thread | None = None
 
@@ -68,12 +69,10 @@ class Completions:
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
         """Return the labels of futures that wait for a device whose contexts these are, the first of each stream first."""
         with self._lock:
-            lines = [[entry for held in line.entries for entry in held] for line in self._lines.values()]
-        ours = [
-            line for line in lines if line and line[0].mark.ordinal == ordinal and getattr(line[0].mark.driver, "_losses", None) is losses
-        ]
-        turns = sorted((place, number) for number, line in enumerate(ours) for place in range(len(line)))
-        return [label for place, number in turns if (label := getattr(ours[number][place].callback, "label", ""))]
+            lines = [[entry for entry in line.entries if entry is not None] for line in self._lines.values()]
+        turns = sorted((place, number, entry) for number, line in enumerate(lines) for place, entry in enumerate(line))
+        ours = [entry for _, _, entry in turns if entry.mark.ordinal == ordinal and getattr(entry.mark.driver, "_losses", None) is losses]
+        return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
         """Wait until every mark is reached and every callback has returned, at most this long; return whether that is so."""
@@ -101,49 +100,33 @@ class Completions:
         self.__init__()  # type: ignore[misc]
 
     def _add(self, stream: int, entry: _Entry) -> None:
-        if not self._queued((id(entry.mark.driver), entry.mark.ordinal, stream), entry):
-            _deal_with(entry)
+        key = (id(entry.mark.driver), entry.mark.ordinal, stream)
+        with self._lock, contextlib.suppress(RuntimeError):  # an interpreter that ends starts no threads
+            if not self._closed:
+                line = self._lines.get(key) or self._started(key)
+                line.entries.append(entry)
+                line.changed.notify()
+                return
+        _deal_with(entry)
 
-    def _queued(self, key: _Key, entry: _Entry) -> bool:
-        """Give an entry to the thread of its stream; return whether there is one."""
-        with self._lock:
-            if self._closed:
-                return False
-            line = self._lines.get(key)
-            if line is None:
-                line = self._lines[key] = _Line(threading.Condition(self._lock))
-            line.entries.append([entry])
-            line.changed.notify()
-            if line.thread is not None:
-                return True
-            try:
-                self._start(key, line)
-            except RuntimeError:  # an interpreter that ends starts no threads
-                line.entries.pop()
-                if not line.entries:
-                    del self._lines[key]
-                return False
-            return True
-
-    def _start(self, key: _Key, line: _Line) -> None:
+    def _started(self, key: _Key) -> _Line:
+        """Start the thread of a stream, which waits for the lock at first."""
+        line = _Line(threading.Condition(self._lock))
         # A daemon: a process that ends does not wait for a device that does not stop.
         line.thread = threading.Thread(target=self._run, args=(key, line), name="tilec-completion", daemon=True)
-        try:
-            line.thread.start()
-        except BaseException:
-            if not line.thread.is_alive():
-                line.thread = None  # the next entry tries again
-            raise
+        line.thread.start()
+        self._lines[key] = line
+        return line
 
     def _run(self, key: _Key, line: _Line) -> None:
-        while (held := self._next(key, line)) is not None:
-            _deal_with(held[0])
-            held.clear()  # before it counts as done, and without the lock: what was kept may have a destructor
+        while (entry := self._next(key, line)) is not None:
+            _deal_with(entry)
+            line.entries[0] = entry = None  # before it counts as done, and without the lock: what was kept may have a destructor
             with self._lock:
                 line.entries.popleft()
                 self._idle.notify_all()
 
-    def _next(self, key: _Key, line: _Line) -> list[_Entry] | None:
+    def _next(self, key: _Key, line: _Line) -> _Entry | None:
         with self._lock:
             line.changed.wait_for(lambda: bool(line.entries) or self._closed, _LINGER)
             if line.entries:

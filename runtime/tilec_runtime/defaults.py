@@ -6,8 +6,7 @@ import contextvars
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tilec_runtime.device import Device
-    from tilec_runtime.ops.policy import SchedulingPolicy
+    from tilec_runtime.protocols import DeviceLike, SchedulingPolicy
 
 
 class Defaults:
@@ -15,7 +14,7 @@ class Defaults:
 
     __slots__ = ("device", "policy")
 
-    def __init__(self, *, device: Device | None = None, policy: SchedulingPolicy | None = None) -> None:
+    def __init__(self, *, device: DeviceLike | None = None, policy: SchedulingPolicy | None = None) -> None:
         """Name a device, a policy, or both."""
         self.device: Final = device
         self.policy: Final = policy
@@ -23,15 +22,15 @@ class Defaults:
 
 _NOTHING = Defaults()
 HERE: contextvars.ContextVar[Defaults] = contextvars.ContextVar("tilec_defaults", default=_NOTHING)
-_process: Device | None = None
+_process: DeviceLike | None = None
 
 
-def named_device() -> Device | None:
+def named_device() -> DeviceLike | None:
     """The device of the innermost `use_device`, else of `set_default_device`; None where neither names one: device 0."""
     return HERE.get().device or _process
 
 
-def set_process_device(device: Device | None) -> None:
+def set_process_device(device: DeviceLike | None) -> None:
     """Set what is meant in every thread and task that is in no `use_device`."""
     global _process
     _process = device

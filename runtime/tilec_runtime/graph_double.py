@@ -226,7 +226,8 @@ class GraphDouble(ABC):
     def launch_graph(self, ordinal: int, executable: Executable, stream: int) -> None:
         """Do what the graph says, in stream order, and behind its launches before."""
         self._graph_call("launch_graph", ordinal)
-        self._captures.refuse(stream, "cuGraphLaunch")
+        if self._captures.active(stream):
+            raise refused("cuGraphLaunch", _UNSUPPORTED)
         with executable.lock:
             if executable.nodes is None:
                 raise refused("cuGraphLaunch", "CUDA_ERROR_INVALID_VALUE")

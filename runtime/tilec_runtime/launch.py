@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from tilec_runtime.arguments import is_foreign, is_leased, tensor_facts
@@ -19,7 +20,7 @@ from tilec_runtime.prepare import Explanation, Site, explain, prepare
 from tilec_runtime.scalars import MISFITS, is_number
 from tilec_runtime.seam_types import LaunchCall
 from tilec_runtime.select import narrowed, require_built, require_options
-from tilec_runtime.tensors.recording import Recording, own_recording, recording_of
+from tilec_runtime.tensors.recording import own_recording, recording_of
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -115,14 +116,12 @@ class Launcher(Uncopied, LauncherBase):
         handle = stream_handle(stream, contract.name)
         leased = [place for place in contract.tensors if is_leased(values[place])]
         self._check_leases(contract, values, leased)
-        recording = recording_of(site.driver, site.device.ordinal, handle) if leased else None
-        if recording is not None:
-            self._record(recording, handle, values, leased)
-        elif not (leased and self._launch_in_core(handle, values, leased)):
+        ordered = bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
+        if not (ordered and self._launch_in_core(handle, values, leased)):
             self._launch_in_python(handle, values, leased)
 
     def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
-        """Let the launch core launch tensors whose leases were checked; whether it did."""
+        """Let the launch core make a launch with tensors whose leases were checked, or on a stream that is captured; whether it did."""
         answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
         if answer is None or isinstance(answer, bool):
             return answer is True
@@ -134,14 +133,10 @@ class Launcher(Uncopied, LauncherBase):
         driver, ordinal = self.site.driver, self.site.device.ordinal
         facts = self._facts(values)
         ready = self._known(facts)
-        if not leased:
-            # The driver is asked whether another library captures the stream only before an image is loaded.
-            recording = (recording_of if ready is None else own_recording)(driver, ordinal, handle)
-            if recording is not None:
-                self._record(recording, handle, values, leased)
-                return
         if ready is None or facts is None:
-            ready, facts = self._prepared(values, facts)
+            captured = recording_of(driver, ordinal, handle) is not None
+            with driver.outside_captures(ordinal) if captured else contextlib.nullcontext():  # the first launch loads the image
+                ready, facts = self._prepared(values, facts)
             driver.adopt(ordinal)
             ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
             if ready.plan.native and self._keep(values, facts, ready.plan) and self._launch_in_core(handle, values, leased):
@@ -153,11 +148,17 @@ class Launcher(Uncopied, LauncherBase):
             self._keep(values, facts, ready.plan)
 
     def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
-        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use."""
+        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use.
+
+        Of a stream that is captured, the graph learns of the tensors instead, and keeps what else the launch uses.
+        """
 
         def order() -> None:
             for place in leased:
                 values[place].storage.pass_through(handle, write=self.contract.params[place].out)
+            recording = own_recording(self.site.driver, self.site.device.ordinal, handle)
+            if recording is not None:
+                recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
 
         return order
 
@@ -193,19 +194,6 @@ class Launcher(Uncopied, LauncherBase):
             waited = RUNNING.op is not None and RUNNING.stream == handle
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
-
-    def _record(self, recording: Recording, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
-        """Launch on a stream that is captured: its graph learns of the tensors, and keeps what the launch uses."""
-        contract, site = self.contract, self.site
-        for place in leased:
-            recording.touch(values[place].storage, write=contract.params[place].out)
-        recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
-        facts = self._facts(values)
-        ready = self._known(facts)
-        if ready is None:
-            with site.driver.outside_captures(site.device.ordinal):  # the first launch loads the image
-                ready, _ = self._prepared(values, facts)
-        self._enqueue(ready, ready.plan.call(handle, ready.outputs), self._filled(ready, values), handle, values)
 
     def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
         """Call the driver."""

@@ -75,6 +75,46 @@ class Mark:
             self._pool.append(self.event)
 
 
+class PendingMark(Mark):
+    """The end of work whose stream a thread is synchronizing: an event is recorded only if another one needs it meanwhile."""
+
+    __slots__ = ("_made", "_where")
+
+    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int) -> None:
+        """Record nothing."""
+        self.driver = driver
+        self.ordinal = ordinal
+        self.done = False
+        self._where = (stream, since)
+        self._made: Mark | None = None
+
+    def _mark(self) -> Mark:
+        made = self._made
+        if made is None:  # two threads may make one each: both are behind the work
+            made = self._made = Mark(self.driver, self.ordinal, *self._where)
+        return made
+
+    def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
+        """As for every mark."""
+        if not self.done:
+            self._mark().hold(ordinal, stream, anyway=anyway)
+
+    @property
+    def reached(self) -> bool:
+        """As for every mark."""
+        return self.done or self._mark().reached
+
+    @property
+    def failure(self) -> BaseException | None:
+        """As for every mark."""
+        return None if self.done else self._mark().failure
+
+    def sync(self) -> None:
+        """As for every mark."""
+        if not self.done:
+            self._mark().sync()
+
+
 def _pool(driver: DeviceDriver, key: tuple[int, bool]) -> list[int]:
     """The events that nobody uses. Most marks are of the same kind: to know it again costs less than to look it up."""
     global _last

@@ -297,4 +297,9 @@ def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Consider
 
 def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
     call.check_signature(site.device)
-    return settle(call, axes, site.device)
+    settled = settle(call, axes)
+    if isinstance(settled, Settled):
+        return settled
+    from tilec_runtime.tuned import settle_in_turn  # few kernels have tuning tables or rules
+
+    return settle_in_turn(call, settled, site.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class SupportsDLPack(Protocol):
@@ -48,3 +48,11 @@ StreamLike = SupportsCudaStream | HasStreamHandle | int
 StructLike = bytes | bytearray | memoryview
 # A number, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core.
 DeviceLike = Any
+
+
+@runtime_checkable
+class SchedulingPolicy(Protocol):
+    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
+
+    def next_stream(self) -> StreamLike:
+        """The stream of the next op; its device is where the op runs."""

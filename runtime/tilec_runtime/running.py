@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.errors import NestedExecutionError
+
+
+class Labelled(Protocol):
+    """An op, as far as messages name it."""
+
+    @property
+    def label(self) -> str:
+        """Name and call site."""
 
 
 class _Running(threading.local):
     """The op that this thread enqueues at the moment, and the handle of its stream; None for none."""
 
-    op: DeviceOp[object] | None = None
+    op: Labelled | None = None
     stream: int | None = None
 
 
 RUNNING = _Running()
+
+
+def running() -> str:
+    """The op that this thread enqueues at the moment, with its place; empty for none."""
+    return "" if RUNNING.op is None else RUNNING.op.label
+
+
+@contextlib.contextmanager
+def executing(op: Labelled | None) -> Iterator[None]:
+    """While it lasts, this thread enqueues an op; with None, it may execute ops although it enqueues one: that one said so."""
+    if op is not None:
+        refuse_nested(op)
+    outer, RUNNING.op = RUNNING.op, op
+    try:
+        yield
+    finally:
+        RUNNING.op = outer
+
+
+def refuse_nested(op: Labelled) -> None:
+    """See that this thread may execute an op.
+
+    Raises:
+        NestedExecutionError: it enqueues another one at the moment.
+    """
+    outer = RUNNING.op
+    if outer is not None:
+        raise NestedExecutionError(
+            f"<DeviceOp {op.label}> cannot be executed while this thread executes <DeviceOp {outer.label}>",
+            cause="sync, await or future inside of a function of `then`, or of an op's _execute: on another stream, it could use memory "
+            "that the outer op has not written yet",
+            fix="return the op from the function of `then`, or run it with the context: ctx.run(op)",
+        )

@@ -175,6 +175,9 @@ class DeviceDriver(Protocol):
     def synchronize(self, ordinal: int, stream: int) -> None:
         """Wait for everything on a stream."""
 
+    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
+        """Wait for everything on a stream; what its work behind a `position` came to, from a driver that tells works apart."""
+
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
 
@@ -236,7 +239,9 @@ class DeviceDriver(Protocol):
         """Bring it to the device, in stream order, so that its first launch need not."""
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind all launches of the executable before."""
+        """Do what the graph says, in stream order, and behind all launches of the executable before. A stream that is captured is
+        refused, and its capture goes on.
+        """
 
     def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:
         """Give a graph back; what was made of it stays."""

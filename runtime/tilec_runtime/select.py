@@ -16,7 +16,6 @@ from tilec_runtime.model.expr import Expr
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption
 from tilec_runtime.program import EQ, Demand, binary, divides
-from tilec_runtime.seam_types import DeviceInfo
 from tilec_runtime.values import value_class
 
 if TYPE_CHECKING:
@@ -69,13 +68,14 @@ class Settled:
     trail: tuple[Decision, ...] = ()
 
 
-def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> Settled:
+def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
     """Settle every axis of a call whose signature was checked, check it there, and choose the variant.
+
+    Of a kernel with a tuning table or rules, who says the axes that are settled already: `tuned.settle_in_turn` settles the others.
 
     Args:
         call: the call; its axes are settled in place.
         pinned: axes that the caller chose.
-        device: where it is launched.
 
     Raises:
         LaunchError: no variant takes the call.
@@ -83,13 +83,11 @@ def settle(call: Call, pinned: Mapping[str, AxisValue], device: DeviceInfo) -> S
     contract = call.contract
     origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
     _take_tiles(call, pinned, origins)
-    if not contract.info.dispatched:
-        settle_axes(contract, call.axes, origins)
-        call.check_contract()
-        return Settled(considered=select_variant(call), origins=origins)
-    from tilec_runtime.tuned import settle_in_turn  # few kernels have either
-
-    return settle_in_turn(call, origins, device)
+    if contract.info.dispatched:
+        return origins
+    settle_axes(contract, call.axes, origins)
+    call.check_contract()
+    return Settled(considered=select_variant(call), origins=origins)
 
 
 def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None) -> None:

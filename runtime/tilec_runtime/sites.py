@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from tilec_runtime.debugging import debugging
@@ -39,5 +40,6 @@ def hinted(fix: str) -> str:
     return fix if _recorded() else f"{fix}; {_HINT}"
 
 
+@functools.cache  # each op and each lease asks
 def _recorded() -> bool:
     return sys.flags.dev_mode or bool(debugging())

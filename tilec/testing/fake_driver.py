@@ -33,7 +33,6 @@ H200 = DeviceInfo(
     cluster=True,
 )
 
-
 _NO_CONTEXT = "CUDA_ERROR_INVALID_CONTEXT"
 _PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
 
@@ -381,6 +380,10 @@ class FakeDriver(GraphDouble):
         """Launches have run when they return."""
         self._note("synchronize", ordinal)
         self._captures.refuse(stream, "cuStreamSynchronize")
+
+    def synchronize_since(self, ordinal: int, stream: int, since: int) -> None:
+        """Launches have run when they return."""
+        self.synchronize(ordinal, stream)
 
     def synchronize_device(self, ordinal: int) -> None:
         """Launches have run when they return."""

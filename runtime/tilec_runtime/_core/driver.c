@@ -18,6 +18,8 @@ static const struct {
     {"cuCtxSetCurrent", offsetof(struct driver, set_context)},
     {"cuCtxPushCurrent", offsetof(struct driver, push_context)},
     {"cuCtxPopCurrent", offsetof(struct driver, pop_context)},
+    {"cuGraphLaunch", offsetof(struct driver, launch_graph)},
+    {"cuStreamIsCapturing", offsetof(struct driver, is_capturing)},
 };
 
 #define ENTRY_POINT_COUNT (sizeof ENTRY_POINTS / sizeof ENTRY_POINTS[0])
@@ -87,30 +89,50 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
         add_attribute(launch, ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 }
 
-/* Launch while another context is the thread's. */
-static CUresult launch_elsewhere(const struct driver *driver, const struct launch *launch)
+/* Make the context of a device current. `pushed` says whether `leave` has to undo it. */
+static CUresult enter(const struct driver *driver, struct place place, bool *pushed)
+{
+    CUcontext current = NULL;
+    CUresult result = driver->get_context(&current);
+    *pushed = false;
+    if (result != CUDA_SUCCESS || current == place.context)
+        return result;
+    if (current == NULL && place.adopts)
+        return driver->set_context(place.context);
+    result = driver->push_context(place.context);
+    *pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+static void leave(const struct driver *driver, bool pushed)
 {
     CUcontext popped;
-    CUresult result = driver->push_context(launch->context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver->launch(&launch->config, launch->function, launch->parameters, NULL);
-    driver->pop_context(&popped);
-    return result;
+    if (pushed)
+        driver->pop_context(&popped);
 }
 
 CUresult driver_launch(const struct driver *driver, const struct launch *launch)
 {
-    CUcontext current = NULL;
-    CUresult result = driver->get_context(&current);
-    if (result == CUDA_SUCCESS && current == NULL && launch->adopts) {
-        result = driver->set_context(launch->context);
-        current = launch->context;
-    }
-    if (result != CUDA_SUCCESS)
-        return result;
     /* The legacy default stream is the current context's, so the context matters although the function has one of its own. */
-    if (current != launch->context)
-        return launch_elsewhere(driver, launch);
-    return driver->launch(&launch->config, launch->function, launch->parameters, NULL);
+    bool pushed;
+    CUresult result = enter(driver, launch->place, &pushed);
+    if (result == CUDA_SUCCESS)
+        result = driver->launch(&launch->config, launch->function, launch->parameters, NULL);
+    leave(driver, pushed);
+    return result;
+}
+
+CUresult driver_launch_graph(const struct driver *driver, struct place place, CUgraphExec graph, CUstream stream)
+{
+    bool pushed;
+    CUresult result = enter(driver, place, &pushed);
+    int capturing = 0;
+    if (result == CUDA_SUCCESS)
+        result = driver->is_capturing(stream, &capturing);
+    if (capturing || result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (result == CUDA_SUCCESS)
+        result = driver->launch_graph(graph, stream);
+    leave(driver, pushed);
+    return result;
 }

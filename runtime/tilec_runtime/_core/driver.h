@@ -10,9 +10,9 @@
 
 /* The driver's types, as its binary interface has them (CUDA 12 and 13). */
 typedef int CUresult;
-typedef void *CUcontext, *CUfunction, *CUstream;
+typedef void *CUcontext, *CUfunction, *CUgraphExec, *CUstream;
 
-enum { CUDA_SUCCESS = 0 };
+enum { CUDA_SUCCESS = 0, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906 };
 
 enum launch_attribute_id {
     ATTRIBUTE_COOPERATIVE = 2,
@@ -46,6 +46,14 @@ struct driver {
     CUresult (*set_context)(CUcontext);
     CUresult (*push_context)(CUcontext);
     CUresult (*pop_context)(CUcontext *);
+    CUresult (*launch_graph)(CUgraphExec, CUstream);
+    CUresult (*is_capturing)(CUstream, int *status);
+};
+
+/* Where a launch goes. */
+struct place {
+    CUcontext context; /* the primary context of the device */
+    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
 };
 
 /* One launch, ready but for its context. */
@@ -53,8 +61,7 @@ struct launch {
     struct launch_config config;
     struct launch_attribute attributes[3];
     CUfunction function;
-    CUcontext context; /* the primary context of the device */
-    bool adopts;       /* whether a thread without a context keeps this one: that of device 0, as the CUDA runtime does */
+    struct place place;
     void **parameters;
 };
 
@@ -69,5 +76,8 @@ void launch_attributes(struct launch *launch, const uint32_t cluster[3], bool co
 
 /* Enqueue a launch. Calls nothing of Python: the caller releases the interpreter lock. */
 CUresult driver_launch(const struct driver *driver, const struct launch *launch);
+
+/* Enqueue a graph, likewise; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and nothing is done, on a stream that is captured. */
+CUresult driver_launch_graph(const struct driver *driver, struct place place, CUgraphExec graph, CUstream stream);
 
 #endif

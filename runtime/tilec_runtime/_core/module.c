@@ -136,6 +136,28 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+PyDoc_STRVAR(launch_graph_doc,
+    "launch_graph(context, adopts, graph, stream, /)\n--\n\n"
+    "Enqueue an executable graph in a device's context; return the driver's result. `adopts`: as for `Table`.\n\n"
+    "A stream that is captured is refused (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED), which the driver would not do.");
+
+static PyObject *launch_graph(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    const struct driver *driver = &core_of(module)->driver;
+    if (count != 4 || !driver_open(&core_of(module)->driver))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "launch_graph takes four arguments");
+    struct place place = {.context = PyLong_AsVoidPtr(args[0]), .adopts = args[1] == Py_True};
+    CUgraphExec graph = PyLong_AsVoidPtr(args[2]);
+    CUstream stream = PyLong_AsVoidPtr(args[3]);
+    if (PyErr_Occurred())
+        return NULL;
+    CUresult result;
+    Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
+    result = driver_launch_graph(driver, place, graph, stream);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(result);
+}
+
 PyDoc_STRVAR(replace_doc,
     "replace_driver(addresses, /)\n--\n\n"
     "For tests: call these entry points in place of libcuda's, {name: address}.");
@@ -149,6 +171,7 @@ static PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS, configure_doc},
     {"facts", facts, METH_VARARGS, facts_doc},
     {"run", run, METH_VARARGS, run_doc},
+    {"launch_graph", (PyCFunction)(void (*)(void))launch_graph, METH_FASTCALL, launch_graph_doc},
     {"replace_driver", replace_driver, METH_O, replace_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -10,8 +10,7 @@ struct table {
     PyObject *read;       /* Python's reader of arrays: (array) -> TensorFacts */
     PyObject *recordings; /* a dict that is empty while tilec captures no stream */
     PyObject *launcher;   /* a driver's double: called in place of the driver; NULL for the driver itself */
-    CUcontext context;    /* the device's primary context */
-    bool adopts;          /* whether threads without a context get this one */
+    struct place place;
     struct signature signature;
     struct cache cache;
 };
@@ -33,7 +32,7 @@ static void shape_launch(const struct plan *plan, const int64_t *outputs, CUstre
 static PyObject *launch_natively(const struct table *table, const struct plan *plan, CUstream stream, struct prepared *prepared)
 {
     struct launch launch = {
-        .function = plan->function, .context = table->context, .adopts = table->adopts, .parameters = prepared->parameters};
+        .function = plan->function, .place = table->place, .parameters = prepared->parameters};
     shape_launch(plan, prepared->outputs, stream, &launch);
     CUresult result;
     Py_BEGIN_ALLOW_THREADS /* a full queue of the device makes the driver wait */
@@ -97,7 +96,9 @@ static PyObject *launch_call(const struct table *table, const struct call *call,
 PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values, size_t count, PyObject *order)
 {
     struct table *table = (struct table *)object;
-    if (PyDict_GET_SIZE(table->recordings) != 0 || count != table->signature.parameters) /* a graph may have to learn of the tensors */
+    /* While a stream is captured, Python's `order` tells the graph what a launch uses. */
+    bool noted = order != NULL || PyDict_GET_SIZE(table->recordings) == 0;
+    if (!noted || count != table->signature.parameters)
         return outcome_value(DECLINED);
     CUstream handle;
     struct call call;
@@ -189,7 +190,7 @@ static bool read_target(struct table *table, PyObject *target)
         table->launcher = Py_NewRef(target);
         return true;
     }
-    table->context = PyLong_AsVoidPtr(target);
+    table->place.context = PyLong_AsVoidPtr(target);
     return !PyErr_Occurred() && driver_open(&table->core->driver);
 }
 
@@ -204,7 +205,7 @@ static bool table_read(struct table *table, PyObject *args, PyObject *kwargs)
         return false;
     table->read = Py_NewRef(read);
     table->recordings = Py_NewRef(recordings);
-    table->adopts = adopts != 0;
+    table->place.adopts = adopts != 0;
     return signature_read(&table->signature, parameters, tensors, others, keyed) && read_target(table, target);
 }
 

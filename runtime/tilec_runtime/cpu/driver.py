@@ -329,6 +329,13 @@ class CpuDriver(GraphDouble):
         self._captures.refuse(stream, "cuStreamSynchronize")
         self._queue(stream).wait()
 
+    def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
+        """Wait for everything on a stream; what its work behind a position came to, of which the caller takes care."""
+        self._captures.refuse(stream, "cuStreamSynchronize")
+        mark = Mark(self._queue(stream), since)
+        mark.wait(_never)
+        return mark.told()
+
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for all streams; raise the first error that nobody was told of."""
         self.device(ordinal)

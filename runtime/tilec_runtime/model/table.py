@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilec_runtime.model.arch import Version
-from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.values import value_class
 
+AxisValue = str | int | float | bool  # as in `model.kernel`, whose rows have tables
 Point = tuple[tuple[str, AxisValue], ...]
 Range = tuple[int, int]
 

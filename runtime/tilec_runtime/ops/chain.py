@@ -11,23 +11,27 @@ from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import RUNS
+from tilec_runtime.running import executing
 from tilec_runtime.sites import created, site
 
 # A step of a chain: verb, function, and call site.
 Step = tuple[str, Callable[[Any], Any], Location | None]
 # Steps of a chain that its repr shows.
 _SHOWN = 4
+# The step whose function may execute ops itself.
+_UNCHECKED = "then_unchecked"
 
 
 class _Line:
     """What all ops of a chain share: the op that it begins with, and the steps behind that."""
 
-    __slots__ = ("name", "source", "steps")
+    __slots__ = ("name", "source", "steps", "unchecked")
 
     def __init__(self, source: DeviceOp[Any]) -> None:
         self.name = ""  # of all of it, once it has run
         self.source = source
         self.steps: list[Step] = []
+        self.unchecked = False  # whether a step is `then_unchecked`
 
 
 @final
@@ -40,6 +44,7 @@ class Chain(DeviceOp[Any]):
         """Add a step; made by the methods of ops."""
         self._line = line
         line.steps.append(step)
+        line.unchecked |= step[0] == _UNCHECKED
 
     @property
     def name(self) -> str:
@@ -61,9 +66,16 @@ class Chain(DeviceOp[Any]):
         self._line.source._discard()
 
     def _require_here(self, ctx: ExecutionContext) -> None:
+        self._require_now(ctx)
         self._line.source._require_here(ctx)
 
+    def _require_now(self, ctx: ExecutionContext) -> None:
+        if self._line.unchecked:
+            cause = "its function may execute ops, which is done now and not at each replay"
+            ctx.refuse_capture(_UNCHECKED, cause=cause, fix="use `then`, or capture the ops step by step: CudaGraph.scope")
+
     def _execute(self, ctx: ExecutionContext) -> Any:
+        self._require_now(ctx)
         source, steps = self._opened()
         value = source._run_in(ctx)
         del source
@@ -78,10 +90,15 @@ class Chain(DeviceOp[Any]):
                 continue
             number, (verb, function, place) = numbered
             try:
-                value = function(value)
-                if verb not in RUNS:
-                    continue
-                _require_op(value)
+                if verb == _UNCHECKED:
+                    ctx.publish()
+                    with executing(None):
+                        value = function(value)
+                else:
+                    value = function(value)
+                    if verb not in RUNS:
+                        continue
+                _require_op(value, verb)
                 value._take("executed as a part of another op")
                 if type(value) is Chain:
                     outer.append(steps)
@@ -105,10 +122,10 @@ def begun(source: DeviceOp[Any], step: Step) -> Chain:
     return Chain(_Line(source), step)
 
 
-def _require_op(value: Any) -> None:
+def _require_op(value: Any, verb: str) -> None:
     if isinstance(value, DeviceOp):
         return
-    what = f"the function of `then` gave a {type(value).__qualname__}, and not a DeviceOp"
+    what = f"the function of `{verb}` gave a {type(value).__qualname__}, and not a DeviceOp"
     raise CallError(what, fix="return an op, value(x) for one that is only a value, or use `map`")
 
 

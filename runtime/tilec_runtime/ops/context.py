@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
-from tilec_runtime.marks import Mark
+from tilec_runtime.marks import Mark, PendingMark
 from tilec_runtime.scalars import bare, byte_count, whole
 from tilec_runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.streams import Stream
@@ -252,13 +252,19 @@ class ExecutionContext:
             return False
         return storage.sole == self.stream if write else self.stream in storage.readers
 
-    def _finish(self, *, failed: bool = False) -> Mark:
-        """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached."""
+    def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark:
+        """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached.
+
+        Args:
+            failed: give back what was allocated.
+            waited: the caller synchronizes the stream next: no event is needed, unless the stream is another one in each thread.
+        """
         self._over = True
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
-        mark = self.mark()
+        pending = waited and self.stream != _PER_THREAD
+        mark = PendingMark(self.driver, self.device, self.stream, self._since) if pending else self.mark()
         for storage, write in self._touched.values():
             storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
         for storage, notes in self._noted.values():

@@ -10,8 +10,8 @@ from tilec_runtime.errors import AliasError, PlacementError, TensorError
 from tilec_runtime.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.seam import CopyKind
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, cast, final
 
-from tilec_runtime.errors import CallError, GraphCaptureError, GraphError, Location
+from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, GraphError, Location
 from tilec_runtime.frees import Release
 from tilec_runtime.handles import stream_handle
-from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested
-from tilec_runtime.ops.graph_capture import Capture, begun_for, give_line, take_line
+from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.lease import holder
-from tilec_runtime.tensors.recording import recording_of
+from tilec_runtime.tensors.recording import RECORDINGS, own_recording
 from tilec_runtime.tensors.storage import Storage
 from tilec_runtime.uncopied import Uncopied
 
-if TYPE_CHECKING:
-    from tilec_runtime.ops.graph_scope import GraphScope
-
 T = TypeVar("T")
 U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @final
@@ -59,8 +56,6 @@ class CudaGraph(Uncopied, Generic[T]):
     @staticmethod
     def scope(stream: StreamLike) -> GraphScope:
         """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`."""
-        from tilec_runtime.ops.graph_scope import GraphScope
-
         return GraphScope(as_stream(stream))
 
     # Replays
@@ -97,7 +92,7 @@ class CudaGraph(Uncopied, Generic[T]):
             GraphError: the graph is closed. CallError: it is no op. BaseException: what the op raises.
         """
         self._open("updated")
-        _require_op(op, "update")
+        _require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
         return op.enqueue_on(self.stream)
 
     def recapture(self, op: DeviceOp[T]) -> bool:
@@ -179,23 +174,34 @@ class CudaGraph(Uncopied, Generic[T]):
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
         with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
-            state = self._require_place(driver, ordinal, stream)
-            state.check_leases(self)
-            state.order(stream)
-            driver.launch_graph(ordinal, state.executable.handle, stream)
+            state = self._state
+            if state is None or state.driver is not driver or state.ordinal != ordinal or RECORDINGS:
+                state = self._require_place(driver, ordinal, stream)
+            if not state.ready(self, stream):
+                if driver.capturing(ordinal, stream):
+                    self._refuse_captured()
+                state.order(stream)
+            try:
+                driver.launch_graph(ordinal, state.executable.handle, stream)
+            except DriverError as error:
+                if error.result != "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED":
+                    raise
+                self._refuse_captured()
 
     def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
-        """What a replay needs, on a stream where there may be one."""
-        with self._lock:
-            state = self._open("replayed")
-            if (driver, ordinal) != (state.driver, state.ordinal):
-                what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
-                raise GraphError(what, cause="kernels and memory of a graph are one device's", fix="pass a stream of that device")
-            if recording_of(driver, ordinal, stream) is not None:
-                what = f"{self!r} cannot be replayed on a stream that is captured"
-                fix = "replay both graphs one after the other, or capture the work of both in one"
-                raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix)
-            return state
+        """What a replay needs, on a stream where there may be one, as far as that can be told without the driver."""
+        state = self._open("replayed")
+        if driver is not state.driver or ordinal != state.ordinal:
+            what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
+            raise GraphError(what, cause="kernels and memory of a graph are one device's", fix="pass a stream of that device")
+        if own_recording(driver, ordinal, stream) is not None:
+            self._refuse_captured()
+        return state
+
+    def _refuse_captured(self) -> NoReturn:
+        what = f"{self!r} cannot be replayed on a stream that is captured"
+        fix = "replay both graphs one after the other, or capture the work of both in one"
+        raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix) from None
 
 
 class Executable:
@@ -216,12 +222,9 @@ class Executable:
     def of(cls, driver: DeviceDriver, ordinal: int, graph: GraphHandle) -> Executable:
         """Make a graph ready, and bring it to the device: the first replay need not."""
         made = cls(driver, ordinal, driver.instantiate_graph(ordinal, graph))
-        line = take_line(driver, ordinal)
-        try:
-            driver.upload_graph(ordinal, made.handle, line.handle)
-            driver.synchronize(ordinal, line.handle)  # no other work is ever there
-        finally:
-            give_line(line)
+        with capture_stream(driver, ordinal) as line:
+            driver.upload_graph(ordinal, made.handle, line)
+            driver.synchronize(ordinal, line)
         return made
 
 
@@ -246,43 +249,45 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 class _State:
     """One capture of a graph, and what it owns."""
 
-    __slots__ = ("_marks", "driver", "executable", "ordinal", "uses")
+    __slots__ = ("_elsewhere", "_marks", "driver", "executable", "ordinal", "uses")
 
     def __init__(self, executable: Executable, capture: Capture) -> None:
         context = capture.context
         self.driver = capture.driver
         self.ordinal = capture.ordinal
         self.executable = executable
-        self._marks: list[Mark] = context.marks
+        self._marks = context.marks
         # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
         # the graph goes after the last of them, as foreign memory's owner does.
-        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept) or None)
+        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None)
         self.uses = (*context.recording.uses.values(), (own, True))
+        self._elsewhere = any(storage.ordinal != self.ordinal for storage, _ in self.uses)  # whose streams have other names
 
-    def check_leases(self, graph: CudaGraph[Any]) -> None:
-        """See that nobody borrows what a replay uses otherwise.
+    def ready(self, graph: CudaGraph[Any], stream: int) -> bool:
+        """Whether a replay has nothing to wait for, and is in order with what comes after it: the last uses were on the same stream.
 
         Raises:
-            BorrowError: somebody does; it names both.
+            BorrowError: somebody borrows what a replay uses otherwise; it names both.
         """
+        ready = not self._marks and not self._elsewhere
         for storage, write in self.uses:
             if storage.lease.taken:
                 who = holder(f"the replay of {graph!r}")
                 (storage.lease.write(who) if write else storage.lease.read(who)).release()
+            if storage.sole != stream if write else stream not in storage.readers:
+                ready = False
+        return ready
 
     def order(self, stream: int) -> None:
         """Let a stream wait for what a replay has to come after; the replay is the next use."""
         ordinal = self.ordinal
-        if self._marks:
-            self._marks = [mark for mark in self._marks if not mark.reached]
-            for mark in self._marks:
-                mark.hold(ordinal, stream)
+        self._marks = [mark for mark in self._marks if not mark.reached]
+        for mark in self._marks:
+            mark.hold(ordinal, stream)
         for storage, write in self.uses:
-            ready = storage.sole == stream if write else stream in storage.readers
-            if not ready or storage.ordinal != ordinal:
-                with storage.lock:
-                    storage.enter(stream, write=write, ordinal=ordinal)
-                    storage.leave(stream, write=write, ordinal=ordinal)
+            with storage.lock:
+                storage.enter(stream, write=write, ordinal=ordinal)
+                storage.leave(stream, write=write, ordinal=ordinal)
 
 
 @final
@@ -308,17 +313,104 @@ class GraphLaunch(DeviceOp[None]):
         graph._enqueue(ctx.driver, ctx.device, ctx.stream)  # noqa: SLF001 - its own module
 
 
+class GraphNode(Protocol[T_co]):
+    """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors that are there, a value.
+
+    This is for type checkers: an op of one's own that allocates nothing says so by the attribute.
+    """
+
+    _graph_node_: ClassVar[Literal[True]]
+
+    def _execute(self, ctx: ExecutionContext) -> T_co:
+        """As for `DeviceOp`."""
+
+
+@final
+class GraphScope(Uncopied):
+    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block, `s.graph` is the graph."""
+
+    def __init__(self, stream: Stream) -> None:
+        """Use `CudaGraph.scope`."""
+        self._stream = stream
+        self._capture: Capture | None = None
+        self._graph: CudaGraph[None] | None = None
+        self._failed = ""
+
+    def record(self, op: GraphNode[T]) -> T:
+        """Capture an op that allocates nothing. Its result is there at once for later records, and replays make its contents.
+
+        Claims on what it borrowed end.
+
+        Raises:
+            GraphCaptureError: something in it cannot be captured, such as an allocation; the capture is given up then.
+            GraphError: the block has not begun, or is over.
+        """
+        given = _require_op(op, "record", "record launches and copies; a value needs no graph")
+        if self._failed:
+            raise self._given_up()
+        if self._capture is None:
+            raise GraphError("record is called outside of the scope's block", fix="with CudaGraph.scope(stream) as s: s.record(op)")
+        try:
+            result: T = self._capture.run(given)
+            return result
+        except BaseException as error:
+            self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
+            raise
+
+    @property
+    def graph(self) -> CudaGraph[None]:
+        """The graph.
+
+        Raises:
+            GraphError: the block is not over, or failed.
+        """
+        if self._graph is None:
+            raise GraphError("there is no graph", cause="the scope's block is not over, or has failed", fix="take it after the block")
+        return self._graph
+
+    def __enter__(self) -> GraphScope:
+        """Begin.
+
+        Raises:
+            GraphError: it has begun before. SchedulingError: the stream is closed.
+        """
+        if self._capture is not None or self._graph is not None or self._failed:
+            raise GraphError("a scope is used once", fix="make a new one: CudaGraph.scope(stream)")
+        self._capture = Capture.of(self._stream)
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Make the graph; a block that fails makes none.
+
+        Raises:
+            GraphCaptureError: a record failed, and the block went on.
+        """
+        capture, self._capture = cast("Capture", self._capture), None
+        if error is None and not self._failed:
+            self._graph = CudaGraph(self._stream, capture, None)
+            return
+        capture.abandon()
+        self._failed = self._failed or type(error).__name__
+        if error is None:
+            raise self._given_up()
+
+    def _given_up(self) -> GraphCaptureError:
+        what = f"the capture was given up: {self._failed}"
+        return GraphCaptureError(what, cause="a record of this scope failed", fix="leave that op out, and capture again in a new scope")
+
+
 def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:
     """What `DeviceOp.graph_on` does."""
     refuse_nested(op)
-    found = begun_for(stream)
+    found = Capture.of(stream)
     return CudaGraph(stream, found, found.run(op))
 
 
-def _require_op(given: object, method: str) -> None:
+def _require_op(given: object, method: str, fix: str = "") -> DeviceOp[Any]:
+    """Any op: what allocates in a capture is refused when it does."""
     if not isinstance(given, DeviceOp):
-        what = f"{method} takes an op, and this is a {type(given).__qualname__}"
-        raise CallError(what, fix="pass an op that copies to what the graph reads: api.memcpy(t, x)" if method == "update" else "")
+        raise CallError(f"{method} takes an op, and this is a {type(given).__qualname__}", fix=fix)
+    return given
 
 
 def _at(verb: str, site: Location | None) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import executing
 from tilec_runtime.ops.op import DeviceOp
+from tilec_runtime.running import executing
 from tilec_runtime.seam import DeviceDriver, GraphHandle
 from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.recording import Recording, begin_recording, end_recording, own_recording
@@ -136,16 +137,6 @@ class CapturedMark(Mark):
         raise _outside()
 
 
-def begun_for(stream: Stream) -> Capture:
-    """A capture of work that a stream will replay: one that takes no work is refused now, and not at the first replay.
-
-    Raises:
-        SchedulingError: it is closed, or none of the device, where that is known.
-    """
-    stream.driver.position(stream.device, stream.handle)
-    return Capture(stream.driver, stream.device)
-
-
 class Capture:
     """A capture that is going on. It ends with `end` or with `abandon`.
 
@@ -155,17 +146,25 @@ class Capture:
 
     def __init__(self, driver: DeviceDriver, ordinal: int) -> None:
         """Begin."""
-        self._line: Stream | None = None
         self.driver = driver
         self.ordinal = ordinal
-        line = take_line(driver, ordinal)
-        try:
-            driver.begin_capture(ordinal, line.handle)
-        except BaseException:
-            give_line(line)
-            raise
-        self._line = line
-        self.context = CaptureContext(line, begin_recording(driver, ordinal, line.handle))
+        self._exit: contextlib.ExitStack | None = None
+        with contextlib.ExitStack() as stack:
+            line = stack.enter_context(capture_stream(driver, ordinal))
+            driver.begin_capture(ordinal, line)
+            recording = begin_recording(driver, ordinal, line)
+            self._exit = stack.pop_all()
+        self.context = CaptureContext(Stream.borrow_raw(line, ordinal, driver=driver), recording)
+
+    @classmethod
+    def of(cls, stream: Stream) -> Capture:
+        """Begin a capture of work that a stream will replay: one that takes no work is refused now, and not at the first replay.
+
+        Raises:
+            SchedulingError: it is closed, or none of the device, where that is known.
+        """
+        stream.driver.position(stream.device, stream.handle)
+        return cls(stream.driver, stream.device)
 
     def run(self, op: DeviceOp[T]) -> T:
         """Capture an op; its result, which replays make. Where it fails, the capture is given up.
@@ -188,51 +187,33 @@ class Capture:
         Raises:
             DriverError: a call that cannot be captured broke the capture.
         """
-        line, self._line = self._line, None
-        assert line is not None
-        return self._end(line)
+        stack, self._exit = self._exit, None
+        assert stack is not None
+        self.context._over = True  # noqa: SLF001 - the two are one thing
+        end_recording(self.driver, self.ordinal, self.context.stream)
+        with stack:
+            return self.driver.end_capture(self.ordinal, self.context.stream)
 
     def abandon(self) -> None:
         """End it without a graph; nothing is raised, and a second time is nothing."""
-        line, self._line = self._line, None
-        if line is not None:
+        if self._exit is not None:
             with contextlib.suppress(TilecError):  # the error that led here is what matters
-                self.driver.destroy_graph(self.ordinal, self._end(line))
+                self.driver.destroy_graph(self.ordinal, self.end())
 
     def __del__(self) -> None:
         """A capture that nobody ended is given up."""
         self.abandon()
 
-    def _end(self, line: Stream) -> GraphHandle:
-        self.context._over = True  # noqa: SLF001 - the two are one thing
-        end_recording(self.driver, self.ordinal, line.handle)
-        try:
-            return self.driver.end_capture(self.ordinal, line.handle)
-        finally:
-            if self.driver.capturing(self.ordinal, line.handle):  # nothing can be done about it: it is used no more
-                with contextlib.suppress(TilecError):
-                    self.driver.destroy_stream(self.ordinal, line.handle)
-            else:
-                give_line(line)
 
-
-# Streams that captures have in turn: no work is ever waiting there, so that a capture begins clean, and none is ever closed.
-_LINES: weakref.WeakKeyDictionary[DeviceDriver, dict[int, list[int]]] = weakref.WeakKeyDictionary()
-
-
-def take_line(driver: DeviceDriver, ordinal: int) -> Stream:
-    """A stream for a capture, which nobody else has until it is given back."""
-    idle = _LINES.setdefault(driver, {}).setdefault(ordinal, [])
+@contextlib.contextmanager
+def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
+    """A stream that nobody else has, so that whatever becomes of a capture, all streams stay usable."""
+    stream = driver.create_stream(ordinal)
     try:
-        handle = idle.pop()
-    except IndexError:
-        handle = driver.create_stream(ordinal)
-    return Stream.borrow_raw(handle, ordinal, driver=driver)
-
-
-def give_line(line: Stream) -> None:
-    """Let another capture have it."""
-    _LINES.setdefault(line.driver, {}).setdefault(line.device, []).append(line.handle)
+        yield stream
+    finally:
+        with contextlib.suppress(TilecError):
+            driver.destroy_stream(ordinal, stream)
 
 
 def _no_memory(nbytes: int) -> GraphCaptureError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
@@ -16,10 +17,9 @@ from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.modules import KernelFunction, size_of
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.ops.ways import Way, enqueue
-from tilec_runtime.plans import MOST_PLANS
-from tilec_runtime.scalars import bare, encoder_of, is_number, numpy_dtype, refusal, shown, whole
-from tilec_runtime.seam import LaunchShape, TensorPart
+from tilec_runtime.packing import Block
+from tilec_runtime.scalars import bare, encoder_of, format_of, is_number, numpy_dtype, refusal, shown, whole
+from tilec_runtime.seam import LaunchParts, LaunchShape, TensorPart
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder
 
@@ -142,56 +142,48 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Argument]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
-        shape, ways = self._shape(ctx)
+        shape = self._shape(ctx)
         if function.sizes is not None and len(pushed) != len(function.sizes):
             fix = ""
             if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
                 fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
             raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", fix=fix, kernel=name)
         used = [argument if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
-        kinds: list[str | TensorPart] = []
-        packed: list[Any] = []
+        packed: list[tuple[str | TensorPart, Any]] = []
         for place, taken in enumerate(used):
             if isinstance(taken, _Scalar):
-                kinds.append(taken.dtype)
-                packed.append(taken.packed)
+                packed.append((taken.dtype, taken.packed))
             else:
                 facts = self._facts(place, taken)
                 if facts.ptr % function.aligned.get(place, 1):
                     what = f"{self._at(place)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[place]}"
                     raise LayoutError(what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name)
-                kinds.append(TensorPart.of(f"argument {place}", facts))
-                packed.append(facts.ptr)
+                packed.append((TensorPart.of(f"argument {place}", facts), facts.ptr))
             if isinstance(taken, Described):
                 (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
         if 0 not in shape.grid:
-            enqueue(ctx, function, shape, ways, tuple(kinds), packed, used)
+            _enqueue(ctx, function, shape, packed, used)
         ctx.used(used)
         return tuple(each.number if isinstance(each, _Scalar) else each for each in used)
 
-    def _shape(self, ctx: ExecutionContext) -> tuple[LaunchShape, dict[tuple[Any, ...], Way]]:
-        """The launch's shape, checked against device and image, and what enqueued launches of it before."""
+    def _shape(self, ctx: ExecutionContext) -> LaunchShape:
+        """The launch's shape, checked against device and image."""
         function, config = self._function, self._config
         name, device = function.symbol, function.device
         self._require_here(ctx)
         if config is None:
             raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
         shape = config.shape
-        ways = function.ways.get(shape)
-        if ways is not None:
-            return shape, ways
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
             check_compiled(name, shape, function.image)
             admit(name, shape, device.info, function.image, function.loaded, device.driver)
             check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
-        if len(function.ways) >= MOST_PLANS:
-            function.ways.clear()
-        return shape, function.ways.setdefault(shape, {})
+        return shape
 
     def _next(self) -> tuple[int, str]:
         """The next argument's place, and its dtype where it is known."""
-        if not self._fresh:
+        if self._is_used:
             raise self._used()
         place, function = len(self._pushed), self._function
         if function.sizes is not None and place >= len(function.sizes):
@@ -235,6 +227,44 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
     def _at(self, place: int) -> str:
         return f"{self._function.symbol}: argument {place}"
+
+
+def _enqueue(
+    ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape, packed: list[tuple[str | TensorPart, Any]], keep: object
+) -> None:
+    """Enqueue a launch.
+
+    Args:
+        ctx: where.
+        function: what, of a shape that it has on this device.
+        shape: its shape.
+        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed, or facts of a tensor and its address.
+        keep: what has to live until the launch is done, for drivers that see to that.
+
+    Raises:
+        TilecError: the driver refuses it.
+    """
+    driver = ctx.driver
+    sizes, offsets, data = list[int](), list[int](), bytearray()
+    for kind, value in packed:
+        size, code = (size_of(kind), format_of(kind)) if isinstance(kind, str) else (8, "Q")
+        data += bytes(-len(data) % size)
+        sizes.append(size)
+        offsets.append(len(data))
+        data += struct.pack(f"={code}", value)
+    parts = LaunchParts(
+        kernel=function.symbol,
+        sizes=tuple(sizes),
+        addresses=tuple((place, f"argument {place}") for place, (kind, _) in enumerate(packed) if kind == "ptr"),
+        tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
+    )
+    block = Block(bytes(data), tuple(offsets))
+    held = (tuple(value for kind, value in packed if not isinstance(kind, str)), keep) if driver.holds_arguments else 0
+    driver.adopt(ctx.device)  # the launches of other threads are refused without a context, and get it then
+    call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
+    result = call(block.address, held)[0]
+    if result:
+        driver.launch_failed(ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol)
 
 
 def _held(pushed: Sequence[_Scalar | Argument]) -> list[Argument]:

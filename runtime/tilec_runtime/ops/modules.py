@@ -22,7 +22,6 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.ops.policy import current_device
 from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.scalars import bare, is_whole, shown
-from tilec_runtime.seam import LaunchShape
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
@@ -152,7 +151,6 @@ class KernelFunction(Uncopied):
         handle: the driver's. device: where it is. symbol: its name.
         params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
         aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so (`.ptr .align 16`).
-        ways: what enqueues launches, by their shapes, which were checked; and of each by its stream and by what its arguments are.
     """
 
     def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, entry: Entry | None) -> None:
@@ -168,7 +166,6 @@ class KernelFunction(Uncopied):
             self.sizes = tuple(size_of(name) for name in params)
         self.aligned = {place: p.target_align for place, p in enumerate(entry.params)} if isinstance(entry, PtxEntry) else {}
         self._entry = entry
-        self.ways: dict[LaunchShape, dict[tuple[Any, ...], Any]] = {}
 
     @classmethod
     def borrow_raw(

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import refuse_nested, submit, wait
-from tilec_runtime.ops.policy import SchedulingPolicy, as_stream, current_policy, require_policy, stream_of
+from tilec_runtime.ops.execution import run, submit
+from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import TensorSteps
-from tilec_runtime.protocols import StreamLike
+from tilec_runtime.protocols import SchedulingPolicy, StreamLike
+from tilec_runtime.running import refuse_nested
 from tilec_runtime.sites import created, hinted, site
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVarTuple, Unpack
 
     from tilec_runtime.ops.future import DeviceFuture
     from tilec_runtime.ops.graph import CudaGraph
+
+    Others = TypeVarTuple("Others")
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -42,17 +45,18 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_gone`: what used it up, and where.
+    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where. `_site`: in debug mode alone.
     __slots__ = ("_fresh", "_gone", "_site")
-    _site: Location | None
-    _fresh: list[None]
+    _fresh: bool
     _gone: tuple[str, Location | None]
+    _site: Location
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # noqa: ARG004 - they are __init__'s
         """Note where it is made; subclasses need not call `super().__init__()`."""
-        self = super().__new__(cls)
-        _set(self, "_site", site())
-        _set(self, "_fresh", [None])  # who takes what is in it, in one step, has the op
+        self = object.__new__(cls)
+        _set(self, "_fresh", True)
+        if (place := site()) is not None:
+            _set(self, "_site", place)
         return self
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -78,7 +82,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @property
     def created(self) -> Location | None:
         """Where it was made; None outside of debug mode (`TILEC_DEBUG=1`, or `python -X dev`)."""
-        return self._site
+        return getattr(self, "_site", None)
 
     @property
     def name(self) -> str:
@@ -89,7 +93,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @property
     def label(self) -> str:
         """Name and place, as errors show them."""
-        return created(self.name, self._site)
+        return created(self.name, self.created)
 
     def __repr__(self) -> str:
         """`<DeviceOp zip, created at app.py:12>`."""
@@ -109,16 +113,16 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
     def sync_on(self, stream: StreamLike) -> T_co:
         """Run it on a stream, and wait for it. Everything else as for `sync`."""
-        return wait(submit(self, as_stream(stream)), self)
+        return run(self, as_stream(stream))
 
     def enqueue_on(self, stream: StreamLike) -> T_co:
         """Unchecked: enqueue it on a stream, and give the result at once, which the device may not have made yet.
 
         What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
         """
-        execution = submit(self, as_stream(stream), blocking=True)
-        execution.context._release(execution.mark)  # noqa: SLF001 - the two are one thing
-        return execution.value
+        value, context, mark = submit(self, as_stream(stream))
+        context._release(mark)  # noqa: SLF001 - the two are one thing
+        return value
 
     def future(self) -> DeviceFuture[T_co]:
         """Enqueue it now on a stream that the current policy picks; the future of its result. Does not wait.
@@ -181,9 +185,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
 
         Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other libraries, are the function's to order.
         """
-        from tilec_runtime.ops.unchecked import ThenUnchecked
-
-        return ThenUnchecked(self, function)
+        require_function("then_unchecked", function)
+        return self._chain("then_unchecked", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
         """Make something else of the result on the host. The device may not have made it yet: do not read it."""
@@ -201,17 +204,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("inspect", look)
 
     @overload
-    def first(self: DeviceOp[tuple[First]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
-    @overload
-    def first(self: DeviceOp[tuple[First, Any, Any, Any, Any, Any]]) -> DeviceOp[First]: ...
+    def first(self: DeviceOp[tuple[First, Unpack[Others]]]) -> DeviceOp[First]: ...
     @overload
     def first(self: DeviceOp[tuple[First, ...]]) -> DeviceOp[First]: ...
     def first(self: DeviceOp[Any]) -> DeviceOp[Any]:
@@ -219,17 +212,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("first", lambda value: _element(value, 0))
 
     @overload
-    def last(self: DeviceOp[tuple[Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
-    @overload
-    def last(self: DeviceOp[tuple[Any, Any, Any, Any, Any, Last]]) -> DeviceOp[Last]: ...
+    def last(self: DeviceOp[tuple[Unpack[Others], Last]]) -> DeviceOp[Last]: ...
     @overload
     def last(self: DeviceOp[tuple[Last, ...]]) -> DeviceOp[Last]: ...
     def last(self: DeviceOp[Any]) -> DeviceOp[Any]:
@@ -293,13 +276,17 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             UsedOpError: it was used before.
         """
         try:
-            self._fresh.pop()
-        except IndexError:
+            _delete(self, "_fresh")
+        except AttributeError:
             raise self._used() from None
         _set(self, "_gone", (where, place or site()))
 
+    @property
+    def _is_used(self) -> bool:
+        return not hasattr(self, "_fresh")
+
     def _used(self) -> UsedOpError:
-        where, place = getattr(self, "_gone", ("used", self._site))
+        where, place = getattr(self, "_gone", ("used", self.created))
         return UsedOpError(
             f"<DeviceOp {self.label}> was used before: {where}{f' at {place}' if place else ''}",
             cause="an op is single use: it moves into what is made of it, and runs once",
@@ -325,7 +312,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
 
 
-_set = object.__setattr__  # a frozen dataclass refuses the other way
+_set, _delete = object.__setattr__, object.__delattr__  # a frozen dataclass refuses the other way
 
 
 def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
@@ -341,7 +328,7 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
             taken.append(op)
     except UsedOpError:
         for op in taken:
-            op._fresh.append(None)  # noqa: SLF001
+            _set(op, "_fresh", True)
         raise
 
 

@@ -5,28 +5,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from tilec_runtime.defaults import HERE, Defaults, named_device, set_process_device
 from tilec_runtime.device import Device
 from tilec_runtime.errors import ArgumentError, SchedulingError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.handles import stream_handle
-from tilec_runtime.protocols import DeviceLike, StreamLike
+from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike
 from tilec_runtime.scalars import whole
 from tilec_runtime.streams import Stream
 from tilec_runtime.uncopied import Uncopied
 
 # Streams of the policy that a device has by itself.
 _STREAMS = 4
-
-
-@runtime_checkable
-class SchedulingPolicy(Protocol):
-    """Picks the stream of an op, and nothing else. It may be asked from any thread."""
-
-    def next_stream(self) -> StreamLike:
-        """The stream of the next op; its device is where the op runs."""
 
 
 class StreamPoolRoundRobin(Uncopied):
@@ -49,7 +41,6 @@ class StreamPoolRoundRobin(Uncopied):
         self._places = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
         self._lock = ForkLock()
-        self._closed = False
 
     def next_stream(self) -> Stream:
         """The next stream in turn.
@@ -57,19 +48,20 @@ class StreamPoolRoundRobin(Uncopied):
         Raises:
             SchedulingError: the policy is closed.
         """
+        place, streams = next(self._places), self._streams
+        stream = streams[place] if streams else None
+        return stream or self._new_stream(place)
+
+    def _new_stream(self, place: int) -> Stream:
         with self._lock:
-            if self._closed:
+            if not self._streams:
                 raise SchedulingError(f"{self!r} is closed", fix="make a new policy, or close it after its last op")
-            place = next(self._places)
-            stream = self._streams[place]
-            if stream is None:
-                stream = self._streams[place] = self.device.new_stream()
+            stream = self._streams[place] = self._streams[place] or self.device.new_stream()
             return stream
 
     def close(self) -> None:
         """Give the streams back; work on them still finishes. May be called more than once."""
         with self._lock:
-            self._closed = True
             streams, self._streams = self._streams, []
         with contextlib.ExitStack() as stack:  # all of them, whatever one has to tell
             for stream in streams:

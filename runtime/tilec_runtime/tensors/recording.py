@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tilec_runtime.seam import DeviceDriver
-    from tilec_runtime.tensors.storage import Storage
+
+
+class Memory(Protocol):
+    """What a capture uses: a `Storage`, which knows its last uses."""
+
+    def sync(self, *, write: bool, stream: tuple[int, int]) -> None:
+        """Wait in the name of a stream until the memory may be read, or written."""
 
 
 class Recording:
@@ -14,17 +20,17 @@ class Recording:
 
     Attributes:
         uses: memory, and whether it is written, by the memory's id.
-        kept: everything else that has to live as long as the graph: arrays of other libraries, host memory.
+        kept: everything else that has to live as long as the graph: arrays of other libraries, host memory; by the thing's id.
     """
 
     __slots__ = ("__weakref__", "kept", "uses")
 
     def __init__(self) -> None:
         """Start with nothing."""
-        self.uses: dict[int, tuple[Storage, bool]] = {}
-        self.kept: list[Any] = []
+        self.uses: dict[int, tuple[Any, bool]] = {}
+        self.kept: dict[int, Any] = {}
 
-    def touch(self, storage: Storage, *, write: bool) -> None:
+    def touch(self, storage: Memory, *, write: bool) -> None:
         """Note that the graph uses memory. Its order among other uses is the replays' affair."""
         before = self.uses.get(id(storage))
         self.uses[id(storage)] = (storage, write or (before is not None and before[1]))
@@ -33,7 +39,8 @@ class Recording:
         """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to own or to borrow them."""
         for thing in things:
             storage = getattr(thing, "storage", None)
-            self.kept.append(storage if hasattr(storage, "readers") else thing)
+            kept = storage if hasattr(storage, "readers") else thing
+            self.kept[id(kept)] = kept
 
 
 class ForeignRecording(Recording):
@@ -49,7 +56,7 @@ class ForeignRecording(Recording):
         self._driver = driver
         self._key = (ordinal, stream)
 
-    def touch(self, storage: Storage, *, write: bool) -> None:
+    def touch(self, storage: Memory, *, write: bool) -> None:
         """Wait for what the work has to come after, on other streams: the graph cannot."""
         with self._driver.outside_captures(self._key[0]):
             storage.sync(write=write, stream=self._key)

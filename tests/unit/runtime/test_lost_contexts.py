@@ -389,7 +389,7 @@ def test_ops_that_were_not_done_are_named_with_their_place() -> None:
 
 def test_the_op_is_named_that_was_told_at_its_end() -> None:
     driver = fake_driver(ADD)
-    driver.fail["record_event"] = ILLEGAL
+    driver.fail["synchronize"] = ILLEGAL
     with use_device(Device(0, driver=driver)), pytest.raises(ContextLostError, match=r"\n  op: value, created at "):
         value(1).sync()
 

@@ -15,7 +15,7 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import DeviceBuffer, MetaTensor, Tensor, api, use_device
 from tilec_runtime.errors import AliasError, ArgumentError, DriverError, TensorError
 from tilec_runtime.ops.graph import Executable
-from tilec_runtime.ops.graph_capture import give_line, take_line
+from tilec_runtime.ops.graph_capture import capture_stream
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -90,10 +90,9 @@ def test_a_copy_to_itself_is_one_where_there_is_nothing_to_copy_too() -> None:
 
 def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
-    line = take_line(driver, 0)
-    driver.begin_capture(0, line.handle)
-    graph = driver.end_capture(0, line.handle)
-    give_line(line)
+    with capture_stream(driver, 0) as line:
+        driver.begin_capture(0, line)
+        graph = driver.end_capture(0, line)
 
     def refuse(*_: object) -> None:
         raise DriverError("no memory", result="CUDA_ERROR_OUT_OF_MEMORY", code=2)
@@ -101,7 +100,7 @@ def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: 
     monkeypatch.setattr(driver, "upload_graph", refuse)
     with pytest.raises(DriverError, match="no memory"):
         Executable.of(driver, 0, graph)
-    assert take_line(driver, 0).handle == line.handle
+    assert driver.calls.count("create_stream") == driver.calls.count("destroy_stream")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.unit.runtime.core.samples import Plan, core, table
 from tests.waiting import joined
 
 CONTEXT, OTHER = 0x100, 0x200
+CAPTURED = 0x300
 
 
 class RawAttribute(ctypes.Structure):
@@ -45,6 +46,8 @@ class Libcuda:
             "cuCtxSetCurrent": (self.set, ctypes.c_void_p),
             "cuCtxPushCurrent": (self.push, ctypes.c_void_p),
             "cuCtxPopCurrent": (self.pop, ctypes.POINTER(ctypes.c_void_p)),
+            "cuStreamIsCapturing": (self.is_capturing, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)),
+            "cuGraphLaunch": (self.launch_graph, ctypes.c_void_p, ctypes.c_void_p),
         }
         self.functions = {name: ctypes.CFUNCTYPE(ctypes.c_int, *types)(call) for name, (call, *types) in kinds.items()}
 
@@ -63,6 +66,14 @@ class Libcuda:
         self.launches.append((self.stack[-1], [*of.grid, *of.block, of.shared], of.stream, function, attributes, *values))
         assert extra is None
         return self.noted("launch")
+
+    def launch_graph(self, graph: int, stream: int | None) -> int:
+        self.launches.append((self.stack[-1], graph, stream))
+        return self.noted("launch")
+
+    def is_capturing(self, stream: int | None, place: Any) -> int:
+        place[0] = stream == CAPTURED
+        return 906 if stream is None else 0
 
     def get(self, place: Any) -> int:
         place[0] = self.stack[-1]
@@ -139,6 +150,10 @@ def test_the_callers_context_stays(libcuda: Libcuda, current: int, adopts: bool,
     assert plans.launch(5, (1,)) == (result or True)
     assert (libcuda.calls, libcuda.stack) == (calls, [left])
     assert libcuda.launches[0][0] == CONTEXT
+    libcuda.stack, libcuda.calls = [current], []
+    assert core.launch_graph(CONTEXT, adopts, 0x99, 2**64 - 1) == result
+    assert (libcuda.calls, libcuda.stack) == (calls, [left])
+    assert libcuda.launches[1] == (CONTEXT, 0x99, 2**64 - 1)
 
 
 @pytest.mark.parametrize(("call", "current"), [("get", CONTEXT), ("set", 0), ("push", OTHER)])
@@ -147,6 +162,15 @@ def test_a_context_that_cannot_be_had_is_told(libcuda: Libcuda, call: str, curre
     libcuda.stack = [current]
     libcuda.results = {call: 201}
     assert plans.launch(5, (1,)) == 201
+    libcuda.stack = [current]
+    assert core.launch_graph(CONTEXT, True, 0x99, 5) == 201
+    assert libcuda.launches == []
+
+
+@pytest.mark.parametrize("stream", [CAPTURED, 0])
+def test_a_graph_is_not_launched_on_a_stream_that_is_captured(libcuda: Libcuda, stream: int) -> None:
+    """The default stream answers so while another one is captured that waits for it."""
+    assert core.launch_graph(CONTEXT, True, 0x99, stream) == 900
     assert libcuda.launches == []
 
 

@@ -241,13 +241,15 @@ def test_independent_uses_overlap(held: Held) -> None:
     first.result()
 
 
-def test_one_execution_records_one_mark(held: Held) -> None:
+def test_one_execution_records_one_mark_and_one_that_is_waited_for_none(held: Held) -> None:
     driver = FakeDriver()
     storages = [Storage(driver, 0, 0x1000 + i, 1) for i in range(3)]
     with Stream(0, driver=driver) as stream:
         with_context(lambda ctx: [ctx.writes(s) for s in storages]).sync_on(stream)
         driver.calls.clear()
-        with_context(lambda ctx: [ctx.writes(s) for s in storages for _ in range(2)]).sync_on(stream)
+        with_context(lambda ctx: [ctx.writes(s) for s in storages for _ in range(2)]).enqueue_on(stream)
+        assert driver.calls.count("record_event") == 1
+        with_context(lambda ctx: [ctx.writes(s) for s in storages]).sync_on(stream)
         assert driver.calls.count("record_event") == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from tests.cpu_samples import PythonKernels, ones
 from tests.cubin_samples import build_cubin
 from tests.runtime_samples import Array, slot
-from tests.waiting import PATIENCE, becomes
+from tests.waiting import becomes
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import (
     AsyncKernelLaunch,
@@ -44,7 +43,6 @@ from tilec_runtime.errors import (
     UseAfterMoveError,
     UsedOpError,
 )
-from tilec_runtime.launch import MOST_PLANS
 from tilec_runtime.tensors.tensor import Tensor
 
 CPU = -1
@@ -346,65 +344,6 @@ def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
         gpu.full().sync()
 
 
-def test_what_was_checked_and_bound_once_is_not_again(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound: list[Any] = []
-    bind = gpu.driver.bind_launch
-    monkeypatch.setattr(gpu.driver, "bind_launch", lambda *args: bound.append(args) or bind(*args))
-    function, stream = gpu.module.function("scale", PARAMS), gpu.device.new_stream()
-
-    def launch(factor: float, blocks: int = 4) -> AsyncKernelLaunch:
-        made = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(factor)
-        return made.set_launch_config(LaunchConfig(grid=blocks))
-
-    for factor in (1.0, 2.0, 3.0):
-        launch(factor).sync_on(stream)
-    assert len(bound) == 1
-    assert [found.arguments[3] for found in gpu.driver.launches] == [1.0, 2.0, 3.0]
-    launch(1.0, blocks=5).sync_on(stream)
-    launch(1.0).sync_on(gpu.device.new_stream())
-    assert len(bound) == 3
-
-
-def test_what_is_remembered_of_launches_is_bounded(gpu: Gpu) -> None:
-    function, streams = gpu.module.function("scale", PARAMS), [gpu.device.new_stream() for _ in range(3)]
-    for number in range(2 * MOST_PLANS):
-        launch = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(number).push_arg(1.0)
-        launch.set_launch_config(LaunchConfig(grid=1 + number // 2)).sync_on(streams[number % 3])
-        assert 0 < sum(map(len, function.ways.values())) <= MOST_PLANS
-        assert len(function.ways) <= MOST_PLANS
-    assert [found.arguments[2] for found in gpu.driver.launches] == list(range(2 * MOST_PLANS))
-
-
-def test_launches_at_the_same_time_have_arguments_of_their_own(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their memory is used again, but not while the driver reads it."""
-    function, stream = gpu.module.function("scale", PARAMS), gpu.device.new_stream()
-    bind, places = gpu.driver.bind_launch, []
-
-    def launch(number: int) -> None:
-        made = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(number).push_arg(1.0)
-        made.set_launch_config(LaunchConfig(grid=4)).sync_on(stream)
-
-    def bound(*arguments: Any) -> Any:
-        call = bind(*arguments)
-
-        def at_once(parameters: int, extra: Any) -> Any:
-            places.append(parameters)
-            if len(places) == 1:  # another thread launches while this one does
-                other = threading.Thread(target=launch, args=(2,))
-                other.start()
-                other.join(PATIENCE)
-            return call(parameters, extra)
-
-        return at_once
-
-    monkeypatch.setattr(gpu.driver, "bind_launch", bound)
-    for number in (1, 3, 4):
-        launch(number)
-    assert sorted(found.arguments[2] for found in gpu.driver.launches) == [1, 2, 3, 4]
-    assert places[0] != places[1]
-    assert set(places[2:]) <= set(places[:2])
-
-
 def test_arguments_lie_where_their_sizes_let_them(gpu: Gpu) -> None:
     abi = (slot("i8", "a"), slot("f64", "b"), slot("i16", "c"), slot("i32", "d"), slot("ptr", "e"))
     gpu.driver.kernels["mixed"] = FakeKernel(abi=abi)
@@ -412,9 +351,6 @@ def test_arguments_lie_where_their_sizes_let_them(gpu: Gpu) -> None:
     launch = AsyncKernelLaunch(function).push_arg(-7).push_arg(0.1).push_arg(-300).push_arg(70000).push_device_ptr(0x1000)
     launch.set_launch_config(LaunchConfig(grid=1)).sync()
     assert gpu.driver.launches[-1].arguments == (-7, 0.1, -300, 70000, 0x1000)
-    ((_, ways),) = function.ways.items()
-    ((way),) = ways.values()
-    assert way._offsets == (0, 8, 16, 20, 24)
 
 
 def test_a_function_runs_on_its_own_device_only(gpu: Gpu) -> None:

@@ -171,7 +171,7 @@ go = threading.Event()
 future = with_context(lambda ctx: driver._put(ctx.stream, "waits", lambda _: go.wait(60))).future()
 thread = threading.Thread(target=future.result, args=(60,))
 thread.start()
-while future._changed is None:
+while not future._condition._waiters:
     pass
 child = os.fork()
 if not child:
