@@ -11,8 +11,8 @@ import os
 from setuptools import Extension, setup
 
 CORE = "tilec_runtime/_core"
-SOURCES = ("array", "cache", "call", "driver", "expr", "launcher", "module", "plan", "scalar", "table")
-HEADERS = ("array", "cache", "call", "core", "driver", "expr", "launcher", "plan", "scalar", "table", "dlpack/dlpack")
+SOURCES = ("array", "cache", "call", "driver", "expr", "launcher", "module", "plan", "scalar", "table", "tensor")
+HEADERS = ("array", "cache", "call", "core", "driver", "expr", "launcher", "plan", "scalar", "table", "tensor", "dlpack/dlpack")
 # Designated and {0} initializers are meant as they are.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-missing-field-initializers")
 

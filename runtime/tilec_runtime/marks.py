@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from typing import Any
 
 from tilec_runtime.errors import ContextLostError
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.seam import DeviceDriver
+from tilec_runtime.tensors.uses import Line
 
 # By device, and whether waits block.
 _Pools = dict[tuple[int, bool], list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
-_FOLLOWED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], weakref.WeakSet[Any]]] = weakref.WeakKeyDictionary()
+# By device and handle: the lines that memory was used on, and those of the open streams of tilec.
+_LINES: weakref.WeakKeyDictionary[DeviceDriver, weakref.WeakValueDictionary[tuple[int, int], Line]] = weakref.WeakKeyDictionary()
+_OPENED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], Line]] = weakref.WeakKeyDictionary()
 _LOCK = ForkLock()
 # The pool that was asked for last: driver, key and pool, in one object for the sake of threads.
 _last: tuple[weakref.ref[DeviceDriver] | None, tuple[int, bool], list[int]] = (None, (0, False), [])
@@ -125,35 +128,43 @@ def _pool(driver: DeviceDriver, key: tuple[int, bool]) -> list[int]:
     return pool
 
 
+def line_of(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
+    """The line of a stream; one that another library made has one as long as memory was used there."""
+    key = (ordinal, stream)
+    lines = _LINES.get(driver)
+    found = None if lines is None else lines.get(key)
+    if found is None:
+        with _LOCK:
+            lines = _LINES.setdefault(driver, weakref.WeakValueDictionary())
+            found = lines.get(key)
+            if found is None:
+                found = lines[key] = Line(ordinal, stream)
+    return found
+
+
 def opened(driver: DeviceDriver, ordinal: int, stream: int) -> None:
     """A stream was made that may be closed."""
+    line = Line(ordinal, stream)
     with _LOCK:
-        _FOLLOWED.setdefault(driver, {})[ordinal, stream] = weakref.WeakSet()
-
-
-def follow(driver: DeviceDriver, ordinal: int, stream: int, follower: Any) -> None:
-    """Let `follower.settle((ordinal, stream), mark)` be called before a stream goes; streams of others never say so."""
-    followers = _FOLLOWED.get(driver, {}).get((ordinal, stream))
-    if followers is not None:
-        with _LOCK:
-            followers.add(follower)
-
-
-def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
-    """Marks behind all that the open streams of a device have to do, but for those that are captured."""
-    with _LOCK:  # so that none is closed meanwhile
-        streams = [stream for where, stream in list(_FOLLOWED.get(driver, {})) if where == ordinal]
-        return [Mark(driver, ordinal, stream) for stream in streams if not driver.capturing(ordinal, stream)]
+        _LINES.setdefault(driver, weakref.WeakValueDictionary())[ordinal, stream] = line
+        _OPENED.setdefault(driver, {})[ordinal, stream] = line
 
 
 def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
     """A stream is about to go: who counts on it gets a mark instead."""
     with _LOCK:
-        followers = list(_FOLLOWED.get(driver, {}).pop((ordinal, stream), ()))
-    if followers:
-        try:
-            mark = Mark(driver, ordinal, stream)
-        except ContextLostError:  # what waits for anything there is told so
-            return
-        for follower in followers:
-            follower.settle((ordinal, stream), mark)
+        line = _OPENED.get(driver, {}).pop((ordinal, stream), None)
+        if line is not None:
+            del _LINES[driver][ordinal, stream]
+    if line is not None:
+        if line.used:
+            with contextlib.suppress(ContextLostError):  # what waits for anything there is told so
+                line.end = Mark(driver, ordinal, stream)
+        line.open = False
+
+
+def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
+    """Marks behind all that the open streams of a device have to do, but for those that are captured."""
+    with _LOCK:  # so that none is closed meanwhile
+        streams = [stream for where, stream in list(_OPENED.get(driver, {})) if where == ordinal]
+        return [Mark(driver, ordinal, stream) for stream in streams if not driver.capturing(ordinal, stream)]

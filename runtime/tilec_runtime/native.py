@@ -96,6 +96,7 @@ def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | 
             recordings=RECORDINGS,
             target=target,
             adopts=ordinal == 0,  # see `Driver.adopt`
+            outs=contract.outs,
         )
     except (OSError, ValueError):  # an old driver; a kernel of more parameters than the core takes
         return None

@@ -71,7 +71,7 @@ def test_programs_give_what_they_give_one_step_at_a_time(site: CpuSite, program:
 
 def test_the_programs_would_see_unordered_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, where storages forget to let streams wait."""
-    monkeypatch.setattr("tilec_runtime.tensors.storage.hold", lambda *_, **__: None)
+    monkeypatch.setattr("tilec_runtime.tensors.uses.Uses.before", lambda *_, **__: [])
     site = CpuSite()
     launches: Program = [("tensor_steps.launch", n * 73 % 4096 | 512) for n in range(40)]
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dlpack/dlpack.h"
+#include "tensor.h"
 
 /* Layouts ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -322,7 +323,7 @@ void array_clear(struct core *core)
     }
 }
 
-static enum outcome read_by(const struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, bool minded,
+static enum outcome read_by(struct core *core, const struct reader *reader, PyObject *value, PyObject *fallback, bool minded,
     int64_t *room, size_t count, struct facts *facts)
 {
     switch (reader->kind) {
@@ -333,7 +334,7 @@ static enum outcome read_by(const struct core *core, const struct reader *reader
     case BY_LAUNCHER:
         return DECLINED;
     case BY_OWNER:
-        return minded ? read_python(core, fallback, value, room, count, facts) : DECLINED;
+        return minded ? tensor_read(core, value, room, count, facts) : DECLINED;
     default:
         return read_python(core, fallback, value, room, count, facts);
     }

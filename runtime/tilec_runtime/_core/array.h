@@ -10,7 +10,7 @@ enum reading_kind {
     BY_TORCH_EXCHANGE = 1, /* through DLPack's exchange API, and asked whether it is lazily negated */
     BY_EXCHANGE = 2,       /* through DLPack's exchange API, flags included */
     BY_LAUNCHER = 3,       /* what Python's path alone launches, such as partitions */
-    BY_OWNER = 4,          /* a tensor of tilec's own: read by Python, once the caller minds its lease */
+    BY_OWNER = 4,          /* a tensor of tilec's own: its fields are read */
 };
 
 /* Facts of one array. Extents and strides are in elements; strides of dimensions of one element are those of a contiguous array. */

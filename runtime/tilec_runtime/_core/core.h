@@ -64,6 +64,7 @@ struct core {
     struct reader readers[MOST_READERS];
     size_t reader_count;
     PyTypeObject *plan_type, *table_type, *launcher_type;
+    PyTypeObject *line_type, *uses_type, *lease_type, *described_type; /* of tensor.c */
     PyObject *name_ptr, *name_shape, *name_stride, *name_dtype, *name_device, *name_readonly;
     struct driver driver;
 };

@@ -3,6 +3,7 @@
 #include "launcher.h"
 #include "plan.h"
 #include "table.h"
+#include "tensor.h"
 
 /* State ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -201,7 +202,7 @@ static int module_exec(PyObject *module)
     core->plan_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &plan_spec, NULL);
     core->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
     core->launcher_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &launcher_spec, NULL);
-    if (core->plan_type == NULL || core->table_type == NULL || core->launcher_type == NULL)
+    if (!tensor_types(module, core) || core->plan_type == NULL || core->table_type == NULL || core->launcher_type == NULL)
         return -1;
     return PyModule_AddType(module, core->table_type) < 0 ? -1 : PyModule_AddType(module, core->launcher_type);
 }
@@ -211,7 +212,8 @@ static int module_exec(PyObject *module)
     { \
         (PyObject **)&(core)->plan_type, (PyObject **)&(core)->table_type, (PyObject **)&(core)->launcher_type, &(core)->classify, \
             &(core)->encode, &(core)->stream_attribute, &(core)->stream_handle, &(core)->current_stream, \
-            (PyObject **)&(core)->stream_type, &(core)->stream_name, &(core)->dtype_numbers \
+            (PyObject **)&(core)->stream_type, &(core)->stream_name, &(core)->dtype_numbers, (PyObject **)&(core)->line_type, \
+            (PyObject **)&(core)->uses_type, (PyObject **)&(core)->lease_type, (PyObject **)&(core)->described_type \
     }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)

@@ -1,6 +1,7 @@
 #include "table.h"
 
 #include "cache.h"
+#include "tensor.h"
 
 /* What one launcher launches with. */
 struct table {
@@ -12,6 +13,7 @@ struct table {
     PyObject *launcher;   /* a driver's double: called in place of the driver; NULL for the driver itself */
     struct place place;
     struct signature signature;
+    bool written[MOST_TENSORS]; /* of each of the signature's tensors */
     struct cache cache;
 };
 
@@ -77,6 +79,22 @@ static enum outcome order_stream(PyObject *order)
     return done == NULL ? RAISED : DONE;
 }
 
+/* Whether all tensors of tilec's own may be used on the stream as they are; their use is counted then. Nothing of Python runs here. */
+static enum outcome use_tensors(const struct table *table, const struct call *call, CUstream stream)
+{
+    const struct signature *signature = &table->signature;
+    PyTypeObject *own = table->core->described_type;
+    for (size_t i = 0; i < signature->tensor_count; i++) {
+        PyObject *value = call->values[signature->tensors[i]];
+        if (PyObject_TypeCheck(value, own) && !tensor_is_ready(table->core, value, table->written[i], stream))
+            return DECLINED;
+    }
+    for (size_t i = 0; i < signature->tensor_count; i++)
+        if (PyObject_TypeCheck(call->values[signature->tensors[i]], own))
+            tensor_note(call->values[signature->tensors[i]]);
+    return DONE;
+}
+
 /* Launch a call that was read. */
 static PyObject *launch_call(const struct table *table, const struct call *call, CUstream stream, PyObject *order)
 {
@@ -87,7 +105,7 @@ static PyObject *launch_call(const struct table *table, const struct call *call,
     /* From here on the plan is this call's own: another thread may evict it while Python runs or the driver waits. */
     enum outcome outcome = plan_fill(plan, table->core, call, &prepared);
     if (outcome == DONE)
-        outcome = order_stream(order);
+        outcome = order == NULL ? use_tensors(table, call, stream) : order_stream(order);
     PyObject *result = outcome == DONE ? launch_prepared(table, plan, stream, &prepared) : outcome_value(outcome);
     Py_DECREF(plan);
     return result;
@@ -104,7 +122,7 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
     struct call call;
     enum outcome outcome = stream == Py_None ? DONE : stream_handle(table->core, stream, &handle);
     if (outcome == DONE)
-        outcome = call_read(table->core, &table->signature, values, &(struct reading){table->read, NULL, order != NULL}, &call);
+        outcome = call_read(table->core, &table->signature, values, &(struct reading){table->read, NULL, true}, &call);
     if (outcome == DONE && stream == Py_None)
         outcome = call_stream(table->core, &table->signature, &call, &handle);
     return outcome == DONE ? launch_call(table, &call, handle, order) : outcome_value(outcome);
@@ -113,7 +131,8 @@ PyObject *table_try(PyObject *object, PyObject *stream, PyObject *const *values,
 PyDoc_STRVAR(launch_doc,
     "launch(stream, values, order=None, /)\n--\n\n"
     "Enqueue a call whose plan is cached.\n\n"
-    "Calls with tensors of tilec's own need `order`: it is called last before the driver, when the caller has checked their leases.\n\n"
+    "Tensors of tilec's own that are unclaimed and were last used on the stream need nothing else. For others the caller checks their\n"
+    "leases, and gives `order`, which is called last before the driver.\n\n"
     "Returns True for a launch, False for a miss, None for a call that only Python's path launches, and what the driver returned where it\n"
     "refused the launch. Nothing is enqueued unless it is True.");
 
@@ -194,19 +213,33 @@ static bool read_target(struct table *table, PyObject *target)
     return !PyErr_Occurred() && driver_open(&table->core->driver);
 }
 
+/* Take which parameters the kernel writes. */
+static bool read_outs(struct table *table, PyObject *outs)
+{
+    for (size_t i = 0; i < table->signature.tensor_count; i++) {
+        PyObject *place = PyLong_FromSize_t(table->signature.tensors[i]);
+        int written = place == NULL ? -1 : PySequence_Contains(outs, place);
+        Py_XDECREF(place);
+        if (written < 0)
+            return false;
+        table->written[i] = written != 0;
+    }
+    return true;
+}
+
 static bool table_read(struct table *table, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"parameters", "tensors", "others", "keyed", "read", "recordings", "target", "adopts", NULL};
-    PyObject *tensors, *others, *keyed, *read, *recordings, *target;
+    static char *names[] = {"parameters", "tensors", "others", "keyed", "read", "recordings", "target", "adopts", "outs", NULL};
+    PyObject *tensors, *others, *keyed, *read, *recordings, *target, *outs;
     Py_ssize_t parameters;
     int adopts;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$nOOOOO!Op:Table", names, &parameters, &tensors, &others, &keyed, &read, &PyDict_Type,
-            &recordings, &target, &adopts))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$nOOOOO!OpO:Table", names, &parameters, &tensors, &others, &keyed, &read, &PyDict_Type,
+            &recordings, &target, &adopts, &outs))
         return false;
     table->read = Py_NewRef(read);
     table->recordings = Py_NewRef(recordings);
     table->place.adopts = adopts != 0;
-    return signature_read(&table->signature, parameters, tensors, others, keyed) && read_target(table, target);
+    return signature_read(&table->signature, parameters, tensors, others, keyed) && read_outs(table, outs) && read_target(table, target);
 }
 
 static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -85,7 +85,6 @@ class FillIn(DeviceOp[Any]):
             tensor = held[0].ready(ctx)
             ctx.writes(tensor.storage)
             recipes.enqueue(self._recipe, ctx, _place(tensor))
-            ctx.used([tensor])
         finally:
             end_all(held)
         return tensor

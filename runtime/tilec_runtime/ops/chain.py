@@ -91,7 +91,6 @@ class Chain(DeviceOp[Any]):
             number, (verb, function, place) = numbered
             try:
                 if verb == _UNCHECKED:
-                    ctx.publish()
                     with executing(None):
                         value = function(value)
                 else:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import CallError, SchedulingError, TensorError, TilecError
-from tilec_runtime.marks import Mark, PendingMark
+from tilec_runtime.marks import Mark, PendingMark, line_of
 from tilec_runtime.scalars import bare, byte_count, whole
 from tilec_runtime.seam import CopyKind, DeviceDriver, PoolHandle
 from tilec_runtime.streams import Stream
-from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.pool import pool_here
 from tilec_runtime.tensors.storage import Storage, allocate_bytes
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from tilec_runtime.ops.op import DeviceOp
 
 T = TypeVar("T")
-_PER_THREAD = 2
 
 
 class ExecutionContext:
@@ -35,7 +32,7 @@ class ExecutionContext:
     """
 
     __slots__ = (
-        *("_allocated", "_blocking", "_kept", "_noted", "_over", "_owner", "_since", "_touched"),
+        *("_allocated", "_blocking", "_kept", "_over", "_owner", "_since", "_touched"),
         *("device", "driver", "stream"),
     )
 
@@ -55,7 +52,6 @@ class ExecutionContext:
         self._owner = stream
         self._since = self.driver.position(self.device, self.stream)
         self._touched: dict[int, tuple[Storage, bool]] = {}
-        self._noted: dict[int, tuple[Storage, int]] = {}
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._over = False
@@ -106,27 +102,10 @@ class ExecutionContext:
         """Use memory alone: the stream waits for its last write and for all reads since then, wherever they were."""
         self._touch(storage, write=True)
 
-    def done_with(self, storage: Storage) -> None:
-        """Let later uses come after this one from now on, and not from the end of the execution on: what keeps others away is given up."""
-        found = self._touched.pop(id(storage), None)
-        if found is None or self._in_order(storage, write=found[1]):
-            return
-        mark = self.mark() if self.stream == _PER_THREAD else None
-        with storage.lock:
-            storage.leave(self.stream, write=found[1], mark=mark, ordinal=self.device)
-            self._noted[id(storage)] = (storage, storage.uses.notes)
-
-    def used(self, values: Iterable[Any]) -> None:
-        """Note what a launch here used: of tensors of tilec, the end of the execution marks the memory."""
-        for value in values:
-            if isinstance(value, Described):
-                self.done_with(value.storage)
-                self._noted[id(value.storage)] = (value.storage, value.storage.uses.notes)
-
-    def publish(self) -> None:
-        """As `done_with`, for all memory that was used here: whoever comes next to it waits for what was enqueued by now."""
-        for storage, _ in list(self._touched.values()):
-            self.done_with(storage)
+    def used(self, storage: Storage, *, write: bool) -> None:
+        """Mark a use that was noted here, at the end of the execution."""
+        before = self._touched.get(id(storage))
+        self._touched[id(storage)] = (storage, write or (before is not None and before[1]))
 
     def wait_for(self, mark: Mark) -> None:
         """Let the stream wait for a place in another one."""
@@ -226,17 +205,13 @@ class ExecutionContext:
             self.driver.copy_async(self.device, target, source, array.nbytes, self.stream, kind)
 
     def _touch(self, storage: Storage, *, write: bool) -> None:
-        before = self._touched.get(id(storage))
-        if before is not None and (before[1] or not write):
-            return  # this execution uses it in this way already, and a stream waits for itself
         self._require_running("writes" if write else "reads")
         given: object = storage
         if not isinstance(given, Storage):
             fix = "pass the storage of a tensor: ctx.reads(t.storage)"
             raise CallError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
-        if not self._noted or not self._in_order(storage, write=write):
-            storage.enter(self.stream, write=write, ordinal=self.device)
-        self._touched[id(storage)] = (storage, write)
+        storage.use(storage.line(self.stream, self.device), write=write)
+        self.used(storage, write=write)
 
     def _require_running(self, what: str) -> None:
         if self._over:
@@ -246,30 +221,26 @@ class ExecutionContext:
                 fix="call it inside of _execute or of with_context's function, and keep no context",
             )
 
-    def _in_order(self, storage: Storage, *, write: bool) -> bool:
-        """Whether an earlier use here was noted that stands for all that this stream has, and nobody has come between."""
-        if id(storage) not in self._noted or storage.ordinal != self.device:
-            return False
-        return storage.sole == self.stream if write else self.stream in storage.readers
-
     def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark:
-        """End: every memory that was used learns of it. What was kept is in `_kept`, and has to live until the mark is reached.
+        """End: the uses here have the mark of it. What was kept is in `_kept`, and has to live until the mark is reached.
 
         Args:
             failed: give back what was allocated.
-            waited: the caller synchronizes the stream next: no event is needed, unless the stream is another one in each thread.
+            waited: the caller synchronizes the stream next: no event is needed.
         """
         self._over = True
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
-        pending = waited and self.stream != _PER_THREAD
-        mark = PendingMark(self.driver, self.device, self.stream, self._since) if pending else self.mark()
-        for storage, write in self._touched.values():
-            storage.leave(self.stream, write=write, mark=mark, ordinal=self.device)
-        for storage, notes in self._noted.values():
-            storage.mark_use(self.stream, mark, notes, ordinal=self.device)
-        self._touched, self._noted = {}, {}
+        uses = [(storage.uses, storage.uses.count, write) for storage, write in self._touched.values()]
+        mark = PendingMark(self.driver, self.device, self.stream, self._since) if waited else self.mark()
+        # Elsewhere the stream itself stands for its uses, until another one waits for them. One of another library may go, and the cpu
+        # device tells by the mark whose work failed.
+        if uses and (self._owner.borrowed or self.driver.holds_arguments):
+            line = line_of(self.driver, self.device, self.stream)
+            for each, count, write in uses:
+                each.remember(line, mark, count, write=write)
+        self._touched = {}
         return mark
 
     def _abandon(self) -> None:

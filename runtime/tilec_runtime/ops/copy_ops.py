@@ -40,7 +40,7 @@ class End:
         facts, storage: of the tensor.
     """
 
-    __slots__ = ("_ctx", "_lease", "_who", "_write", "facts", "storage")
+    __slots__ = ("_lease", "_who", "_write", "facts", "storage")
 
     def __init__(self, tensor: Described, who: Holder, *, write: bool = False) -> None:
         """See that the tensor is there, and can be written where it is to be.
@@ -54,7 +54,6 @@ class End:
         self._who = who
         self._write = write
         self._lease: Lease = tensor.lease  # of the copy once that is taken
-        self._ctx: ExecutionContext | None = None
         self.storage: Storage = tensor.storage
         self.facts: TensorFacts = tensor._facts  # noqa: SLF001 - used with a lease
 
@@ -75,7 +74,6 @@ class End:
             BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another device.
         """
         self._lease.require(self._who)
-        self._ctx = ctx
         self.require_here(ctx)
         if self._write:
             ctx.writes(self.storage)
@@ -97,9 +95,6 @@ class End:
 
     def __exit__(self, *_: object) -> None:
         """Give the claim up, however that ended: what comes later is ordered behind this."""
-        if self._ctx is not None:
-            self._ctx.done_with(self.storage)
-            self._ctx = None
         if self._lease.parent is not None:
             self._lease.release()
             self._lease.parent.let_go()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar,
 from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, GraphError, Location
 from tilec_runtime.frees import Release
 from tilec_runtime.handles import stream_handle
+from tilec_runtime.marks import line_of
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.ops.op import DeviceOp
@@ -249,7 +250,7 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 class _State:
     """One capture of a graph, and what it owns."""
 
-    __slots__ = ("_elsewhere", "_marks", "driver", "executable", "ordinal", "uses")
+    __slots__ = ("_marks", "driver", "executable", "ordinal", "uses")
 
     def __init__(self, executable: Executable, capture: Capture) -> None:
         context = capture.context
@@ -261,7 +262,6 @@ class _State:
         # the graph goes after the last of them, as foreign memory's owner does.
         own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None)
         self.uses = (*context.recording.uses.values(), (own, True))
-        self._elsewhere = any(storage.ordinal != self.ordinal for storage, _ in self.uses)  # whose streams have other names
 
     def ready(self, graph: CudaGraph[Any], stream: int) -> bool:
         """Whether a replay has nothing to wait for, and is in order with what comes after it: the last uses were on the same stream.
@@ -269,13 +269,12 @@ class _State:
         Raises:
             BorrowError: somebody borrows what a replay uses otherwise; it names both.
         """
-        ready = not self._marks and not self._elsewhere
+        ready, line = not self._marks, line_of(self.driver, self.ordinal, stream)
         for storage, write in self.uses:
             if storage.lease.taken:
                 who = holder(f"the replay of {graph!r}")
                 (storage.lease.write(who) if write else storage.lease.read(who)).release()
-            if storage.sole != stream if write else stream not in storage.readers:
-                ready = False
+            ready = ready and storage.uses.ready(line, write=write)
         return ready
 
     def order(self, stream: int) -> None:
@@ -285,9 +284,7 @@ class _State:
         for mark in self._marks:
             mark.hold(ordinal, stream)
         for storage, write in self.uses:
-            with storage.lock:
-                storage.enter(stream, write=write, ordinal=ordinal)
-                storage.leave(stream, write=write, ordinal=ordinal)
+            storage.use(storage.line(stream, ordinal), write=write)
 
 
 @final

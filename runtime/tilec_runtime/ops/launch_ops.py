@@ -163,7 +163,6 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
         if 0 not in shape.grid:
             _enqueue(ctx, function, shape, packed, used)
-        ctx.used(used)
         return tuple(each.number if isinstance(each, _Scalar) else each for each in used)
 
     def _shape(self, ctx: ExecutionContext) -> LaunchShape:

@@ -21,6 +21,7 @@ from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.plans import MOST_PLANS
 from tilec_runtime.seam import Dim3
 from tilec_runtime.select import require_built, require_options
+from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder
 
 if TYPE_CHECKING:
@@ -150,7 +151,9 @@ class LazyLaunch(DeviceOp[R_co]):
             for argument in held:
                 argument.release()  # it is a launch like any other from here on
             launcher.launch(ctx.stream, values)
-            ctx.used(values)
+            for value, param in zip(values, self._origin.contract.params, strict=True):
+                if isinstance(value, Described):
+                    ctx.used(value.storage, write=param.out)
         finally:
             end_all(held)
         return cast("R_co", values)

@@ -10,6 +10,7 @@ from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.scalars import is_whole
+from tilec_runtime.tensors.fields import DescribedFields
 from tilec_runtime.tensors.lease import Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted
 from tilec_runtime.tensors.storage import Storage
@@ -35,7 +36,7 @@ def dtype_name(dtype: Any) -> str:
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
-class Described:
+class Described(DescribedFields):
     """Memory with a shape. Nothing here waits for a device.
 
     Attributes:
@@ -44,7 +45,7 @@ class Described:
         noun: what messages call it.
     """
 
-    __slots__ = ("__weakref__", "_facts", "lease", "storage", "usable")
+    __slots__ = ("__weakref__", "storage")
 
     noun = "the tensor"
     _tilec_leased_ = True
@@ -52,9 +53,10 @@ class Described:
     def __init__(self, storage: Storage, facts: TensorFacts, lease: Lease) -> None:
         """Describe memory; made by the kinds of tensors alone."""
         self.storage = storage
-        self.lease = lease
+        self.uses = storage.uses
+        self.lease: Lease = lease
         self.usable = True
-        self._facts = facts
+        self._facts: TensorFacts = facts
 
     # Metadata
 

@@ -93,8 +93,10 @@ class Exchanged(Described):
             raise AttributeError(self._packed())
         self.require_readable(Holder(what="__cuda_array_interface__"))
         storage = self.storage
-        stream = storage.sole
-        if stream is None:
+        line = storage.uses.sole
+        if line is not None and line.open and line.ordinal == storage.ordinal:
+            stream = line.handle
+        else:
             stream = freeing_stream(storage.driver, storage.ordinal)
             storage.pass_through(stream, write=not self.readonly)
         return {**self._interface(), "stream": stream or _LEGACY}

@@ -10,6 +10,7 @@ from tilec_runtime.forks import ForkLock
 from tilec_runtime.layout import TensorFacts, may_overlap
 from tilec_runtime.sites import hinted, site
 from tilec_runtime.tensors.debug import leases
+from tilec_runtime.tensors.fields import LeaseFields
 
 _NUMBERS = itertools.count()
 # Held while claims are taken and tensors move; never while they are given up, which the collector does on any thread.
@@ -54,7 +55,7 @@ class Claim(NamedTuple):
 
 
 @final
-class Lease:
+class Lease(LeaseFields):
     """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which others are taken in turn.
 
     A lease holds its claim until `release`, or its end as an object. A borrow that an op was done with holds its claim only while
@@ -67,12 +68,12 @@ class Lease:
         moves: how often the tensor moved.
     """
 
-    __slots__ = ("__weakref__", "_claim", "_ended", "_into", "_kept", "_moves", "_number", "about", "held", "moves", "parent", "taken")
+    __slots__ = ("__weakref__", "_claim", "_ended", "_into", "_kept", "_moves", "_number", "about", "moves")
 
     def __init__(self, about: str = "", parent: Lease | None = None, claim: Claim | None = None) -> None:
         """The lease of memory, which the log calls `about`; others are made by `read`, `write` and `hold`."""
         self.held = False
-        self.parent = parent
+        self.parent: Lease | None = parent
         self.about: str = about if parent is None else parent.about
         self.taken: dict[int, Claim] = {}
         self.moves = 0

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 class Memory(Protocol):
     """What a capture uses: a `Storage`, which knows its last uses."""
 
-    def sync(self, *, write: bool, stream: tuple[int, int]) -> None:
+    def line(self, stream: int, ordinal: int) -> Any:
+        """The line of a stream."""
+
+    def sync(self, *, write: bool, line: Any) -> None:
         """Wait in the name of a stream until the memory may be read, or written."""
 
 
@@ -39,7 +42,7 @@ class Recording:
         """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to own or to borrow them."""
         for thing in things:
             storage = getattr(thing, "storage", None)
-            kept = storage if hasattr(storage, "readers") else thing
+            kept = storage if hasattr(storage, "lease") else thing
             self.kept[id(kept)] = kept
 
 
@@ -59,7 +62,7 @@ class ForeignRecording(Recording):
     def touch(self, storage: Memory, *, write: bool) -> None:
         """Wait for what the work has to come after, on other streams: the graph cannot."""
         with self._driver.outside_captures(self._key[0]):
-            storage.sync(write=write, stream=self._key)
+            storage.sync(write=write, line=storage.line(self._key[1], self._key[0]))
 
     def keep(self, *things: Any) -> None:
         """Who captures keeps what the graph uses."""

@@ -10,16 +10,16 @@ from typing import Any
 from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import DriverError, GraphCaptureError, OutOfMemoryError, SchedulingError
 from tilec_runtime.frees import FREES, Release
-from tilec_runtime.marks import Mark, follow, places
+from tilec_runtime.marks import Mark, line_of, places
 from tilec_runtime.seam import DeviceDriver, PoolHandle
 from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.lease import Lease
 from tilec_runtime.tensors.pool import trim_all
 from tilec_runtime.tensors.recording import recording_of
-from tilec_runtime.tensors.uses import StreamKey, Use, Uses
+from tilec_runtime.tensors.uses import Line, Use, Uses
 
 # No stream: the host itself.
-_HOST = (-9, 0)
+_HOST = Line(-9, 0)
 _PER_THREAD = 2
 _NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 # Cause and fix where memory runs out: of the device, and of a pool while the device has as much.
@@ -36,36 +36,16 @@ _POOL_FULL = (
 class Storage:
     """Memory of one device. When the object goes, the memory follows in stream order, after its last use on whatever stream.
 
-    How an execution uses it: `enter` before it enqueues (the stream then waits for conflicting uses on other streams), `leave` after it
-    has (the use is remembered). A launch whose stream its caller chose does both at once, with `pass_through`.
-
     Attributes:
         driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
-        lease: claims on all of it, by what was made and not yet run, and by borrows.
+        lease: of all of it, for what was made and not yet run, and for borrows.
         uses: the last ones.
         owner: whom memory of somebody else belongs to; None for tilec's own.
         readonly: whether it must never be written.
-        sole: handle of the stream that all uses since the last write are on, where there is but one and it needs no mark; else None.
-        lock: held while ownership or last uses change.
-        readers: handles of streams whose reads need no mark, and wait for nothing more.
+        lock: held while the last uses change.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_followed",
-        "_release",
-        "address",
-        "driver",
-        "lease",
-        "lock",
-        "nbytes",
-        "ordinal",
-        "owner",
-        "readers",
-        "readonly",
-        "sole",
-        "uses",
-    )
+    __slots__ = ("__weakref__", "_release", "address", "driver", "lease", "lock", "nbytes", "ordinal", "owner", "readonly", "uses")
 
     def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None, readonly: bool = False) -> None:
         """Describe memory of somebody else, which stays there as long as `owner` does; `allocate` makes memory of tilec's own.
@@ -86,9 +66,6 @@ class Storage:
         self.readonly = readonly
         self.lease = Lease(about=f"{nbytes} bytes at {address:#x}")
         self.uses = Uses()
-        self.sole: int | None = None
-        self.readers: set[int] = set()
-        self._followed: set[StreamKey] = set()
         self.lock = threading.RLock()
         self._release: Release | None = None
         if owner is not None:
@@ -112,113 +89,58 @@ class Storage:
         made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
         if nbytes:
             made._release = Release(functools.partial(_free, driver, ordinal, made.address, made.uses))
-            with made.lock:
-                made.leave(stream, write=True)  # nobody has used it before
-        else:
-            made.pass_through(stream, write=True)
+        made.uses.note(made.line(stream), write=True)  # nobody has used it before
         return made
 
-    def enter(self, stream: int, *, write: bool, ordinal: int | None = None) -> None:
-        """Let a stream wait until it may use the memory: for the last write, and for reads too where it is going to write.
-
-        Args:
-            stream: handle.
-            write: whether the use writes.
-            ordinal: the stream's device; None for the memory's.
-        """
-        key = self._key(stream, ordinal)
-        with self.lock:
-            for use in self.uses.before(key, write=write):
-                if use.mark is not None and use.mark.done:
-                    continue
-                hold(self.driver, use, key, anyway=write)
-                if (log := leases()) is not None:
-                    log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, key, use.stream, "write" if write else "read")
-
-    def leave(self, stream: int, *, write: bool, mark: Mark | None = None, ordinal: int | None = None) -> None:
-        """Remember a use that was enqueued.
-
-        Args:
-            stream: handle.
-            write: whether it wrote.
-            mark: behind the use; one can serve many storages. None counts all that the stream is given until somebody has to wait: that
-                costs nothing now, and may let others wait for more than they need.
-            ordinal: the stream's device; None for the memory's.
+    def line(self, stream: int, ordinal: int | None = None) -> Line:
+        """The line of a stream, of the memory's device where no other is named.
 
         Raises:
             SchedulingError: the handle names another stream in each thread.
         """
-        key = self._key(stream, ordinal)
-        if stream == _PER_THREAD and mark is None:
+        if stream == _PER_THREAD:
             what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
             raise SchedulingError(what, fix="use a stream with a handle of its own, or the legacy default stream")
-        with self.lock:
-            self.uses.note(key, mark, write=write)
-            if key not in self._followed:
-                self._followed.add(key)
-                follow(self.driver, *key, self)
-                follow(self.driver, *key, self.uses)
-            plain = mark is None and key[0] == self.ordinal
-            behind = self.readers - {stream} if write else set()
-            self._order(stream if plain and (write or self.sole == stream) else None, behind if plain else behind | {stream})
-            if plain:
-                self.readers.add(stream)
+        return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
-    def mark_use(self, stream: int, mark: Mark, notes: int, *, ordinal: int) -> None:
-        """Let a use that `leave` noted without a mark have this one, which is behind it: nobody has to ask the stream any more.
-
-        Args:
-            stream: handle.
-            mark: behind the use; behind later ones of the same stream it need not be, so nothing is done where there are any.
-            notes: how many uses there were with this one.
-            ordinal: the stream's device.
-        """
+    def use(self, line: Line, *, write: bool) -> None:
+        """Let what a stream is given next use the memory: it waits for the last write, and for reads too where it is going to write."""
         with self.lock:
-            if self.uses.notes == notes:
-                self.uses.mark(self._key(stream, ordinal), mark)
-                self._order(None if self.sole == stream else self.sole, {stream})
+            for use in self.uses.before(line, write=write):
+                mark = mark_of(self.driver, self.uses, use)
+                mark.hold(line.ordinal, line.handle, anyway=write)  # failed work left nothing that a writer needs
+                if (log := leases()) is not None:
+                    log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, line, use.line, "write" if write else "read")
+            self.uses.note(line, write=write)
 
     def pass_through(self, stream: int, *, write: bool) -> None:
-        """`enter` and `leave` at once, for a use that follows immediately on a stream of the memory's device.
+        """`use`, by the handle of a stream of the memory's device.
 
         Where that is captured, the use comes with each replay of the graph: it is the graph that learns of it.
         """
         recording = recording_of(self.driver, self.ordinal, stream)
         if recording is not None:
             recording.touch(self, write=write)
-            return
-        with self.lock:
-            self.enter(stream, write=write)
-            self.leave(stream, write=write)
+        else:
+            self.use(self.line(stream), write=write)
 
-    def settle(self, stream: StreamKey, mark: Mark) -> None:  # noqa: ARG002 - what `uses` needs, which is told too
-        """A stream is about to go: nothing is known of a later one with the same handle."""
-        with self.lock:
-            self._followed.discard(stream)
-            self._order(None if self.sole == stream[1] else self.sole, {stream[1]})
-
-    def sync(self, *, write: bool, stream: StreamKey = _HOST) -> None:
+    def sync(self, *, write: bool, line: Line | None = None) -> None:
         """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised.
 
         Args:
             write: whether it is going to write.
-            stream: in whose name it waits: for uses on that stream it need not.
+            line: in whose name it waits: for uses there it need not.
         """
         with self.lock:
-            uses, written = self.uses.before(stream, write=write), self.uses.written
-            marks = [mark_of(self.driver, use) for use in uses]
+            uses = self.uses.before(line or _HOST, write=write)
+            marks = [mark_of(self.driver, self.uses, use) for use in uses]
+            # Reads that failed left the contents as they were.
+            makers = marks if not (write and self.uses.reads) else [] if self.uses.mark is None else [self.uses.mark]
         for mark in marks:
             mark.sync()
-        # Reads that failed left the contents as they were.
-        makers = marks if uses == [written] else [written.mark] if written is not None and written.mark is not None else []
         for mark in makers:
             if (failure := mark.failure) is not None:
                 raise failure
-
-    def _order(self, sole: int | None, behind: set[int]) -> None:
-        """Note which stream may write without waiting, and whose reads have to wait from now on."""
-        self.sole = sole
-        self.readers -= behind
 
     @property
     def foreign(self) -> bool:
@@ -234,9 +156,6 @@ class Storage:
     def freed(self) -> bool:
         """Whether the memory was given back."""
         return self._release is not None and not self._release.due
-
-    def _key(self, stream: int, ordinal: int | None) -> StreamKey:
-        return (self.ordinal if ordinal is None else ordinal, stream)
 
 
 def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:
@@ -267,14 +186,14 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int 
         raise _out_of_memory(driver, ordinal, nbytes, pool) from error
 
 
-def hold(driver: DeviceDriver, use: Use, stream: StreamKey, *, anyway: bool) -> None:
-    """Let a stream wait for a use on another one. Who is going to write goes on `anyway`: failed work left nothing that it needs."""
-    mark_of(driver, use).hold(*stream, anyway=anyway)
-
-
-def mark_of(driver: DeviceDriver, use: Use) -> Mark:
-    """The mark behind a use: its own, or one behind all that its stream has to do now."""
-    return Mark(driver, *use.stream) if use.mark is None else use.mark
+def mark_of(driver: DeviceDriver, uses: Uses, use: Use) -> Mark:
+    """The mark behind a use: its own, or one behind all that its stream has to do now, which it has from now on."""
+    mark: Mark | None = use.mark or use.line.end
+    if mark is None:
+        count = uses.count
+        mark = Mark(driver, use.line.ordinal, use.line.handle)
+        uses.remember(use.line, mark, count)
+    return mark
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
@@ -289,15 +208,15 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
 def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     last = uses.last
     if (log := leases()) is not None:
-        log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.stream) for use in last))
-    if len(last) == 1 and last[0].stream[0] == ordinal and last[0].stream not in uses.gone:
-        driver.free(ordinal, address, last[0].stream[1])  # the stream's own order is enough
+        log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.line) for use in last))
+    if len(last) == 1 and last[0].line.ordinal == ordinal and last[0].line.open:
+        driver.free(ordinal, address, last[0].line.handle)  # the stream's own order is enough
         return
     # A stream that nobody can close, and that nobody uses: what waits there holds up nothing else.
-    home = (ordinal, freeing_stream(driver, ordinal))
+    home = freeing_stream(driver, ordinal)
     for use in last:
-        mark_of(driver, use).hold(*home, anyway=True)
-    driver.free(ordinal, address, home[1])
+        mark_of(driver, uses, use).hold(ordinal, home, anyway=True)
+    driver.free(ordinal, address, home)
 
 
 def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
@@ -306,14 +225,14 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
     for use in uses.last:
-        mark = use.mark or Mark(driver, *use.stream, blocking=True)
+        mark = use.mark or use.line.end or Mark(driver, use.line.ordinal, use.line.handle, blocking=True)
         if not mark.done:
-            COMPLETIONS.keep(mark, use.stream[1], owner)
+            COMPLETIONS.keep(mark, use.line.handle, owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
     """Whether a stream that used memory last is captured now."""
-    return any(use.stream not in uses.gone and driver.capturing(*use.stream) for use in uses.last)
+    return any(use.line.open and driver.capturing(use.line.ordinal, use.line.handle) for use in uses.last)
 
 
 _STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.WeakKeyDictionary()

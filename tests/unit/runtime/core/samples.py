@@ -72,5 +72,5 @@ def arguments(plan: Any, parameters: int) -> bytes:
 
 def table(target: Any, *, tensors: Sequence[int] = (), others: Sequence[int] = (0,), keyed: Sequence[int] = (), **changed: Any) -> Any:
     """A table for launches of one scalar, unless told otherwise."""
-    facts = {"parameters": len(tensors) + len(others), "read": by_python, "recordings": {}, "adopts": True}
+    facts = {"parameters": len(tensors) + len(others), "read": by_python, "recordings": {}, "adopts": True, "outs": ()}
     return core.Table(tensors=tensors, others=others, keyed=keyed, target=target, **(facts | changed))

@@ -61,7 +61,7 @@ def test_what_is_a_miss_and_what_is_pythons() -> None:
     assert plans.launch(5, (z, x, Torch((512,), ptr=9 << 40), 1.0)) is False
     assert plans.launch(5, (z, x, None, 1.0)) is False
     assert plans.launch(5, (z, z, y, 1.0)) is False, "they overlap"
-    assert plans.launch(5, (z, x, own, 1.0)) is None
+    assert plans.launch(6, (z, x, own, 1.0)) is None, "it was last used on another stream"
     assert plans.launch(5, (z, x, Torch((1024,), negative=True), 1.0)) is None
     assert plans.launch(5, (z, x, y)) is None
     assert plans.launch(5, (z, x, y, 1e39)) is None, "it does not fit: Python says so"
@@ -77,7 +77,7 @@ def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(monkeypat
         module.add(*tensors, stream=5)
     steps: list[int] = []
     values = (*tensors, 1.0)
-    assert plans.launch(5, values) is None
+    assert plans.launch(6, values) is None
     assert plans.launch(5, values, lambda: steps.append(len(driver.launches))) is True
     assert (steps, len(driver.launches)) == ([2], 3), "the stream is ordered first"
 

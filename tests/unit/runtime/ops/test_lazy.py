@@ -11,7 +11,7 @@ import pytest
 from tests.runtime_samples import ADD, GEMM, TENSOR, Array, image, kernel, loaded, slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, DeviceOp, LazyLauncher, Module, SingleStream, use_device, value, zip_ops
+from tilec_runtime import Device, DeviceOp, LazyLauncher, Module, use_device, value, zip_ops
 from tilec_runtime.errors import (
     ArgumentError,
     BorrowError,
@@ -164,24 +164,18 @@ def test_launches_on_different_streams_are_ordered(held: Held) -> None:
     assert (np.asarray(z).tolist(), np.asarray(x).tolist()) == ([4.0] * 8, [3.0] * 8)
 
 
-def test_nothing_waits_for_what_is_known_to_be_done(gpu: tuple[Module, FakeDriver]) -> None:
-    """Whoever waited for an op knows that its memory is free to use, on whatever stream; an op that was only enqueued is waited for."""
+def test_ops_on_one_stream_record_and_wait_for_nothing(gpu: tuple[Module, FakeDriver]) -> None:
+    """An event is made when another stream comes."""
     module, driver = gpu
     device = Device(0, driver=driver)
-    streams = [device.new_stream() for _ in range(4)]
-    found: tuple[Any, ...] = tuple(on(driver, 512) for _ in range(3))
-    for _ in found:  # each of them is written once
-        x, y, z, _ = module.lazy.add(*found).sync_on(streams[0])
-        found = z, x, y
+    one, two = device.new_stream(), device.new_stream()
+    tensors = tuple(Tensor.uninitialized((512,), "f32", driver=driver, ordinal=0, stream=one.handle) for _ in range(3))
     driver.steps.clear()
-    driver.launches.clear()
-    found = module.lazy.add(*found).sync_on(streams[1])[:3]
-    found = module.lazy.add(*found).schedule(SingleStream(device)).result()[:3]
-    assert [step for step in driver.steps if step.call == "wait"] == []
-    found = module.lazy.add(*found).enqueue_on(streams[2])[:3]
-    module.lazy.add(*found).sync_on(streams[3])
-    assert [step.stream for step in driver.steps if step.call == "wait"] == [streams[3].handle]
-    assert len({launch.arguments for launch in driver.launches}) == 1
+    for _ in range(3):
+        module.lazy.add(*tensors).sync_on(one)
+    assert {step.call for step in driver.steps} == {"launch"}
+    module.lazy.add(*tensors).sync_on(two)
+    assert [step.call for step in driver.steps[3:]] == ["record", "wait"] * 3 + ["launch"]
 
 
 def test_independent_launches_overlap(held: Held) -> None:

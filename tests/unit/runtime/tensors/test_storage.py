@@ -55,8 +55,8 @@ def test_memory_of_one_stream_is_freed_there_without_an_event(driver: FakeDriver
 
 def test_memory_is_freed_after_its_last_uses_on_all_streams(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    storage.enter(6, write=False)
-    storage.leave(6, write=False, mark=Mark(driver, 0, 6))
+    storage.pass_through(6, write=False)
+    storage.uses.remember(storage.line(6), Mark(driver, 0, 6), storage.uses.count)
     storage.pass_through(7, write=False)
     steps(driver)
     del storage
@@ -78,12 +78,14 @@ def test_a_new_stream_of_an_old_name_starts_from_nothing(driver: FakeDriver) -> 
     driver._streams = itertools.repeat(0x50)
     first = Stream(driver=driver)
     storage = Storage.allocate(driver, 0, 64, 0x50)
-    assert storage.sole == 0x50
+    assert storage.uses.sole is storage.line(0x50)
     first.close()
-    assert (storage.sole, storage.readers) == (None, set())
     second = Stream(driver=driver)
+    assert storage.uses.sole is not storage.line(0x50)
+    steps(driver)
     storage.pass_through(second.handle, write=True)
-    assert storage.sole == second.handle
+    assert steps(driver) == [("wait", 0x50)]
+    assert storage.uses.sole is storage.line(0x50)
 
 
 def test_a_free_that_fails_is_logged_and_raises_nowhere(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:
@@ -205,13 +207,13 @@ def test_the_process_ends_with_memory_in_use() -> None:
 
 def test_conflicting_uses_wait_and_others_do_not(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    storage.enter(5, write=True)
-    storage.leave(5, write=True, mark=Mark(driver, 0, 5))
     steps(driver)
+    storage.pass_through(5, write=True)
+    assert steps(driver) == []
     storage.pass_through(6, write=False)
-    assert steps(driver) == [("wait", 6)]
+    assert steps(driver) == [("record", 5), ("wait", 6)]
     storage.pass_through(7, write=False)
-    assert steps(driver) == [("wait", 7)]
+    assert steps(driver) == [("wait", 7)], "one event for all who wait for a use"
     storage.pass_through(6, write=False)
     assert steps(driver) == []
     storage.pass_through(7, write=True)
@@ -220,26 +222,19 @@ def test_conflicting_uses_wait_and_others_do_not(driver: FakeDriver) -> None:
     assert steps(driver) == []
 
 
-def test_what_launches_look_at_first(driver: FakeDriver) -> None:
+def test_a_use_behind_its_mark_is_waited_for(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    assert (storage.sole, storage.readers) == (5, {5})
     storage.pass_through(6, write=False)
-    assert (storage.sole, storage.readers) == (None, {5, 6})
+    storage.pass_through(5, write=False)  # behind the mark that 6 waits for
+    steps(driver)
     storage.pass_through(6, write=True)
-    assert (storage.sole, storage.readers) == (6, {6})
-    storage.leave(6, write=False, mark=Mark(driver, 0, 6))
-    assert (storage.sole, storage.readers) == (None, set()), "a later use there is not covered by the mark"
-    storage.leave(6, write=True, mark=Mark(driver, 0, 6))
-    assert storage.sole is None
-    storage.leave(5, write=False, ordinal=1)
-    assert (storage.sole, storage.readers) == (None, set()), "a stream of another device may have the same handle"
+    assert steps(driver) == [("record", 5), ("wait", 6)]
 
 
 def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
     with pytest.raises(SchedulingError, match=r"^the per-thread default stream \(handle 2\) cannot use tensors of tilec"):
         storage.pass_through(2, write=False)
-    storage.leave(2, write=False, mark=Mark(driver, 0, 2))
 
 
 def test_events_are_used_again(driver: FakeDriver) -> None:
@@ -253,13 +248,11 @@ def test_events_are_used_again(driver: FakeDriver) -> None:
 def test_streams_of_two_devices_are_told_apart() -> None:
     driver = FakeDriver(devices=(H200, dataclasses.replace(H200, ordinal=1)))
     storage = Storage.allocate(driver, 0, 64, 5)
-    storage.enter(5, write=False, ordinal=1)
-    storage.leave(5, write=False, mark=Mark(driver, 1, 5), ordinal=1)
-    assert steps(driver) == [("allocate", 5), ("record", 5), ("wait", 5), ("record", 5)]
+    storage.use(storage.line(5, 1), write=False)
+    assert steps(driver) == [("allocate", 5), ("record", 5), ("wait", 5)]
     storage.pass_through(5, write=True)
-    assert steps(driver) == [("wait", 5)], "the stream of the same handle on the other device is another stream"
-    storage.enter(5, write=False, ordinal=1)
-    storage.leave(5, write=False, ordinal=1)
+    assert steps(driver) == [("record", 5), ("wait", 5)], "the stream of the same handle on the other device is another stream"
+    storage.use(storage.line(5, 1), write=False)
     steps(driver)
     del storage
     home = freeing_stream(driver, 0)
