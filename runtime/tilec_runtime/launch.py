@@ -88,9 +88,11 @@ class Launcher(Uncopied, LauncherBase):
         if "config" in kwargs and "config" not in self.contract.index and "config" not in self.contract.axes:
             config = kwargs.pop("config")
             (self if config is None else self.configured(config))(*args, stream=stream, **kwargs)
-        elif kwargs or len(args) != len(self.contract.params):
+        elif kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
             values, chosen = bind(self.contract, args, kwargs)
             self._restrict(chosen).launch(stream, values)
+        elif defaults := self.contract.defaults[len(args) :]:
+            self.launch(stream, args + defaults)
         else:
             self._launch(stream, args)
 
