@@ -352,10 +352,10 @@ class GraphScope(Uncopied):
             raise GraphError("record is called outside of the scope's block", fix="with CudaGraph.scope(stream) as s: s.record(op)")
         try:
             result: T = self._capture.run(given)
-            return result
         except BaseException as error:
             self._failed = f"{type(error).__name__}: {getattr(error, 'what', error)}"
             raise
+        return result
 
     @property
     def graph(self) -> CudaGraph[None]:
