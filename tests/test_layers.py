@@ -178,7 +178,7 @@ def named_in(path: Path) -> set[str]:
     return {module for name in names if name != "tilec_runtime._core" and (module := resolve(name))}  # `_core` is in C
 
 
-@pytest.mark.xfail(strict=True, reason="ops name futures, graphs and tensors, which name ops; so do parts of the Tile IR interpreter")
+@pytest.mark.xfail(strict=True, reason="ops name chains, graphs and tensors, which name ops")
 def test_no_import_cycles_of_any_kind_in_the_runtime() -> None:
     edges = {name: named_in(path) - {name} for name, path in MODULES.items() if name.startswith("tilec_runtime")}
     graphlib.TopologicalSorter(edges).prepare()  # raises CycleError

@@ -5,17 +5,35 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from tilec_runtime.errors import NestedExecutionError
+from tilec_runtime.errors import Location, NestedExecutionError
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Labelled(Protocol):
     """An op, as far as messages name it."""
 
     @property
+    def name(self) -> str:
+        """What it is."""
+
+    @property
+    def created(self) -> Location | None:
+        """Its call site."""
+
+    @property
     def label(self) -> str:
         """Name and call site."""
+
+
+class Runnable(Labelled, Protocol[T_co]):
+    """An op, as far as what runs it needs: `DeviceOp`, whose methods name futures and graphs."""
+
+    def _take(self, where: str, place: Location | None = None) -> None: ...
+
+    def _run_in(self, ctx: Any) -> T_co: ...
 
 
 class _Running(threading.local):

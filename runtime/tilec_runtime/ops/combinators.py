@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal, TypeVar, cast, final, overload
 
 from tilec_runtime.errors import CallError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.op import DeviceOp, require_function, take_all
+from tilec_runtime.ops.execution import require_function
+from tilec_runtime.ops.op import DeviceOp, take_all
 
 T = TypeVar("T")
 A = TypeVar("A")

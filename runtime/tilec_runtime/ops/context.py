@@ -17,7 +17,7 @@ from tilec_runtime.tensors.storage import Storage, allocate_bytes
 if TYPE_CHECKING:
     import numpy as np
 
-    from tilec_runtime.ops.op import DeviceOp
+    from tilec_runtime.running import Runnable
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class ExecutionContext:
             GraphCaptureError: what is enqueued is captured; not for 0 bytes.
         """
 
-    def run(self, op: DeviceOp[T]) -> T:
+    def run(self, op: Runnable[T]) -> T:
         """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
 
         Raises:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilec_runtime.errors import GraphCaptureError, TilecError
+from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
 from tilec_runtime.kept import let_go
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.site import label
-from tilec_runtime.running import RUNNING, refuse_nested
+from tilec_runtime.running import RUNNING, Runnable, refuse_nested
 from tilec_runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
-    from tilec_runtime.ops.op import DeviceOp
     from tilec_runtime.streams import Stream
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Work = tuple[T, ExecutionContext, Mark]
 
 
-def submit(op: DeviceOp[T], stream: Stream, *, waited: bool = False) -> Work[T]:
+def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
     """Enqueue an op.
 
     Args:
@@ -57,7 +57,7 @@ def submit(op: DeviceOp[T], stream: Stream, *, waited: bool = False) -> Work[T]:
         RUNNING.op = None
 
 
-def run(op: DeviceOp[T], stream: Stream) -> T:
+def run(op: Runnable[T], stream: Stream) -> T:
     """Enqueue an op and synchronize its stream; return its result.
 
     Raises:
@@ -79,3 +79,17 @@ def run(op: DeviceOp[T], stream: Stream) -> T:
         raise error
     finally:
         del error, value, context  # the error's traceback has this frame: memory would wait for the collector
+
+
+def require_function(verb: str, given: Any) -> None:
+    """See that a step is a function, and one that gives its result itself.
+
+    Raises:
+        CallError: it is none.
+    """
+    if not callable(given):
+        raise CallError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+    if inspect.iscoroutinefunction(given):
+        name = getattr(given, "__qualname__", repr(given))
+        what = f"{verb} takes a function, and {name} is a coroutine function"
+        raise CallError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")

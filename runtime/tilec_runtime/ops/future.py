@@ -17,12 +17,11 @@ from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import let_go, without_frames
 from tilec_runtime.marks import Mark
-from tilec_runtime.ops.execution import Work, submit
-from tilec_runtime.ops.op import DeviceOp, require_function
+from tilec_runtime.ops.execution import Work, require_function, submit
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
-from tilec_runtime.running import refuse_nested
+from tilec_runtime.running import Runnable, refuse_nested
 from tilec_runtime.scalars import is_number, shown
 from tilec_runtime.sites import created
 from tilec_runtime.uncopied import Uncopied
@@ -67,7 +66,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
     logged (`tilec_runtime`), unless a task that awaited it was cancelled.
     """
 
-    def __init__(self, op: DeviceOp[T]) -> None:
+    def __init__(self, op: Runnable[T]) -> None:
         """Made by `DeviceOp.future` and `DeviceOp.schedule`."""
         super().__init__()
         self.set_running_or_notify_cancel()
@@ -183,7 +182,7 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         self.set_exception(error)
 
 
-def awaited(op: DeviceOp[T]) -> Generator[Any, None, T]:
+def awaited(op: Runnable[T]) -> Generator[Any, None, T]:
     """What `await op` does. Small ops are done before a completion thread need know of them."""
     refuse_nested(op)
     stream = stream_of(current_policy())
@@ -210,7 +209,7 @@ def awaited(op: DeviceOp[T]) -> Generator[Any, None, T]:
     return (yield from future.__await__())
 
 
-def start(op: DeviceOp[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
+def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFuture[T]:
     """Enqueue an op on a stream of a policy; its future, which has the error where that failed.
 
     Args:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from tilec_runtime.errors import GraphCaptureError, TilecError
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.running import executing
+from tilec_runtime.running import Runnable, executing
 from tilec_runtime.seam import DeviceDriver, GraphHandle
 from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.recording import Recording, begin_recording, end_recording, own_recording
@@ -166,7 +165,7 @@ class Capture:
         stream.driver.position(stream.device, stream.handle)
         return cls(stream.driver, stream.device)
 
-    def run(self, op: DeviceOp[T]) -> T:
+    def run(self, op: Runnable[T]) -> T:
         """Capture an op; its result, which replays make. Where it fails, the capture is given up.
 
         Raises:

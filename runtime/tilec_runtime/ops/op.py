@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from tilec_runtime.errors import CallError, Location, UsedOpError
 from tilec_runtime.ops.context import ExecutionContext
-from tilec_runtime.ops.execution import run, submit
+from tilec_runtime.ops.execution import require_function, run, submit
 from tilec_runtime.ops.policy import as_stream, current_policy, require_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.tensor_steps import TensorSteps
@@ -330,20 +330,6 @@ def take_all(ops: Sequence[DeviceOp[Any]], where: str) -> None:
         for op in taken:
             _set(op, "_fresh", True)
         raise
-
-
-def require_function(verb: str, given: Any) -> None:
-    """See that a step is a function, and one that gives its result itself.
-
-    Raises:
-        CallError: it is none.
-    """
-    if not callable(given):
-        raise CallError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
-    if inspect.iscoroutinefunction(given):
-        name = getattr(given, "__qualname__", repr(given))
-        what = f"{verb} takes a function, and {name} is a coroutine function"
-        raise CallError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
 
 
 def _element(value: Any, place: int) -> Any:
