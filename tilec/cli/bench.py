@@ -118,7 +118,7 @@ class Given:
 @click.option("--html", callback=named_or_empty, metavar="FILE", help="Write plots and tables as one HTML file too.")
 @click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
 @click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
-@click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, its resources, occupancy and intensity.")
+@click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, and its work.")
 @bundle_options("as `tilec run`")
 @json_option
 @click.pass_obj

@@ -13,6 +13,7 @@ from typing import Any
 
 from tilec.compile.blob import Blob
 from tilec.compile.codec import decode, encode
+from tilec.compile.events import Done
 from tilec_runtime.bundle import store
 from tilec_runtime.bundle.place import exposed_folders, private_root
 from tilec_runtime.bundle.store import DamagedError, ExposedError
@@ -24,17 +25,6 @@ from tilec_runtime.model.signature import AbiSlot
 DEFAULT_MAX_BYTES = 2 << 30
 _IMAGES, _RECORDS = store.KINDS[:2]
 _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """A compiled image in the cache, its bytes left where they are; `row` is the SHA-256 of its index row, which a lock may pin."""
-
-    row: str
-    info: ImageInfo
-    abi: tuple[AbiSlot, ...]
-    warnings: tuple[Diagnostic, ...]
-    blob: Blob
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +79,7 @@ class Cache:
         self._written = 0
         self._abis: dict[str, tuple[AbiSlot, ...]] = {}
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> Done | None:
         """Return the image of `key`, or None.
 
         The index row is verified by its digest, the image's bytes by a checksum; `Blob.read` verifies them by their digest too.
@@ -101,7 +91,7 @@ class Cache:
             return own
         return self._shared(key) or own
 
-    def _own(self, key: str) -> Entry | None:
+    def _own(self, key: str) -> Done | None:
         assert self.root is not None
         path = store.path_of(self.root, _IMAGES, key)
         try:
@@ -114,7 +104,7 @@ class Cache:
             self.drop(key)
         return None
 
-    def _shared(self, key: str) -> Entry | None:
+    def _shared(self, key: str) -> Done | None:
         """Copy the pinned image into the private cache, where its bytes stay what they are, and return it from there."""
         assert self.root is not None
         assert self.shared is not None
@@ -235,7 +225,7 @@ class Cache:
     def _files(self) -> list[tuple[float, int, str]]:
         return [] if self.place is None else list(store.files(self.place))
 
-    def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Entry:
+    def _entry(self, key: str, path: str, meta: Any, row: str, offset: int, size: int) -> Done:
         if meta["key"] != key:
             raise DamagedError("it belongs to another key")
         info = decode(ImageInfo, meta["info"])
@@ -247,7 +237,9 @@ class Cache:
         if abi is None:
             abi = self._abis[text] = decode(tuple[AbiSlot, ...], json.loads(text))
         blob = Blob(path=path, offset=offset, size=size, digest=info.digest)
-        return Entry(row=row, info=info, abi=abi, warnings=decode(tuple[Diagnostic, ...], meta["warnings"]), blob=blob)
+        return Done(
+            cached=True, seconds=0.0, row=row, info=info, abi=abi, warnings=decode(tuple[Diagnostic, ...], meta["warnings"]), blob=blob
+        )
 
     def _unreadable(self, exc: OSError) -> None:
         self._unusable(exc, f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")

@@ -115,8 +115,6 @@ class Pool:
         Raises:
             ToolchainError: no worker process can be started.
         """
-        from tilec.compile.wire import Compiled
-
         results: dict[int, tuple[KernelDecl, ...] | TilecError] = {}
         places: dict[int, int] = {}
         tasks = []
@@ -128,7 +126,7 @@ class Pool:
         def ended(task: Task, reply: wire.Reply, printed: str) -> None:
             self._tell(reply.notes)
             result = reply.result
-            assert not isinstance(result, Compiled)
+            assert not isinstance(result, Done)
             if isinstance(result, CompileError) and not result.log:
                 result.log = printed
             results[places[id(task)]] = result
@@ -153,7 +151,7 @@ class Pool:
             if keyed.key in missing:
                 missing[keyed.key].append(keyed)
             elif keyed.key not in outcomes:
-                found = None if fresh or not keyed.job.cacheable else self._lookup(keyed.key)
+                found = None if fresh or not keyed.job.cacheable else self._cache.get(keyed.key)
                 if found is None:
                     missing[keyed.key] = [keyed]
                 else:
@@ -175,15 +173,13 @@ class Pool:
         except CacheError as exc:
             self._cache.drop(keyed.key)
             self._tell((f"{keyed.job.id} is compiled again: {exc.what}",))
-        from tilec.compile.wire import Compiled
-
         replies: list[wire.Reply] = []
         again = _compile_task(keyed, fresh=True, spooled=True)
         self._crew.run([again], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
         result = replies[0].result
         if isinstance(result, TilecError):
             raise result
-        assert isinstance(result, Compiled)
+        assert isinstance(result, Done)
         if result.info.digest != done.info.digest:
             raise CacheError(
                 f"{keyed.job.id}: the cache lost its image, and compiling it again gave other bytes",
@@ -208,12 +204,6 @@ class Pool:
                 grace=self._grace,
             )
         return self._hired
-
-    def _lookup(self, key: str) -> Done | None:
-        entry = self._cache.get(key)
-        if entry is None:
-            return None
-        return Done(info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0, row=entry.row)
 
     def _compile(
         self,
@@ -261,22 +251,13 @@ class Pool:
 
     def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
         from tilec.compile import kept as keeping
-        from tilec.compile.wire import Compiled
 
-        if isinstance(result, Compiled):
+        if isinstance(result, Done):
             keeping.forget(self._kept, job)
             if not result.cached:
                 self._timings.measured(job, result.seconds)
                 self._cache.wrote(result.blob.size)
-            return Done(
-                info=result.info,
-                abi=result.abi,
-                warnings=result.warnings,
-                blob=result.blob,
-                cached=result.cached,
-                seconds=result.seconds,
-                row=result.row,
-            )
+            return result
         assert isinstance(result, TilecError)
         result.kernel = result.kernel or job.variant.id
         result.target = result.target or str(job.target)

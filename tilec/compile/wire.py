@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import queue
+import signal
 import struct
+import threading
 from collections.abc import Mapping
 
-from tilec.compile.blob import Blob
+from tilec.compile.events import Done
 from tilec.frontends.base import ToolSearch
-from tilec_runtime.errors import Diagnostic, TilecError
-from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.errors import TilecError
 from tilec_runtime.model.job import Job, Source
 from tilec_runtime.model.kernel import KernelDecl
-from tilec_runtime.model.signature import AbiSlot
 
 _LENGTH = struct.Struct("<Q")
 
@@ -71,21 +72,8 @@ class Compile:
     more: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Compiled:
-    """A job's image, its bytes in the cache or in the spool directory; `row` is the digest of its index row."""
-
-    row: str
-    info: ImageInfo
-    abi: tuple[AbiSlot, ...]
-    warnings: tuple[Diagnostic, ...]
-    blob: Blob
-    cached: bool
-    seconds: float
-
-
 Request = Declare | Compile
-Result = Compiled | tuple[KernelDecl, ...] | TilecError
+Result = Done | tuple[KernelDecl, ...] | TilecError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,3 +117,30 @@ def write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def serve() -> tuple[queue.SimpleQueue[bytes], int]:
+    """Return the messages that come on standard input, and the descriptor that replies go to.
+
+    Both are private from now on: children inherit neither, and whatever is printed goes to standard error.
+    """
+    requests, replies = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
+    return inbox, replies
+
+
+def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
+    """Hand messages to the main thread. The end of the stream means that who asks is gone: then kill the whole process group."""
+    frames = Frames()
+    while data := os.read(requests, 1 << 20):
+        frames.feed(data)
+        while (message := frames.next()) is not None:
+            inbox.put(message)
+    if os.getpgrp() == os.getpid():  # not where somebody runs this module by hand: the group is the shell's then
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)  # nothing else ends a thread that waits for a kernel

@@ -6,13 +6,9 @@ import dataclasses
 import faulthandler
 import hashlib
 import importlib
-import os
 import pickle
-import queue
 import resource
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -21,7 +17,8 @@ from typing import Any
 
 from tilec.compile import wire
 from tilec.compile.blob import Blob
-from tilec.compile.cache import Cache, Entry, index_row
+from tilec.compile.cache import Cache, index_row
+from tilec.compile.events import Done
 from tilec.compile.keylock import KeyLock
 from tilec.compile.keys import inputs_digest
 from tilec.frontends.base import Frontend
@@ -37,11 +34,9 @@ _BUG = "this is a bug in tilec or in the frontend: please report it with the log
 
 def main() -> None:
     """Serve requests from standard input until it ends; replies go to what standard output was."""
-    requests, replies = _take_streams()
+    inbox, replies = wire.serve()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable()
-    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
     setup = pickle.loads(inbox.get())  # noqa: S301  (from the build that started this process)
     worker = _Worker(setup, waiting=lambda: wire.write_all(replies, wire.pack(wire.Waiting())))
     wire.write_all(replies, wire.pack(wire.Ready()))
@@ -85,17 +80,17 @@ class _Worker:
                 raise TypeError(f"declare gave a {type(decl).__name__} where a KernelDecl was due")
         return found
 
-    def _compile(self, request: wire.Compile) -> wire.Compiled:
+    def _compile(self, request: wire.Compile) -> Done:
         # Another build may have compiled it since ours looked, or do so now.
         stored = not request.fresh and request.job.cacheable
         entry = (self._cache.get(request.key) or self._awaited(request)) if stored else None
         try:
-            return self._made(request) if entry is None else _of_entry(entry)
+            return self._made(request) if entry is None else entry
         finally:
             if not request.more:
                 self._lock.release()
 
-    def _awaited(self, request: wire.Compile) -> Entry | None:
+    def _awaited(self, request: wire.Compile) -> Done | None:
         """Wait for a process that compiles the same, and return what it gave; None where it gave nothing, or took too long."""
         if not request.lock:
             return None
@@ -113,7 +108,7 @@ class _Worker:
                 return entry
         return self._cache.get(request.key)
 
-    def _made(self, request: wire.Compile) -> wire.Compiled:
+    def _made(self, request: wire.Compile) -> Done:
         frontend = self._frontend(request.job.spec.language)
         start = time.perf_counter()
         image = frontend.compile(dataclasses.replace(request.job, group=()) if request.apart else request.job)
@@ -122,7 +117,7 @@ class _Worker:
         if request.inputs and inputs_digest(tuple(frontend.inputs(request.job.spec.source))) != request.inputs:
             raise _changed(request.job)
         blob = None if request.apart or request.spooled or not request.job.cacheable else self._cache.put(request.key, image)
-        return wire.Compiled(
+        return Done(
             row=_row(request.key, image),
             info=image.info,
             abi=image.abi,
@@ -148,10 +143,6 @@ class _Worker:
                 fix="make room, or set another cache and output directory",
             ) from exc
         return Blob(path=str(path), offset=0, size=len(image.data), digest=image.info.digest)
-
-
-def _of_entry(entry: Entry) -> wire.Compiled:
-    return wire.Compiled(row=entry.row, info=entry.info, abi=entry.abi, warnings=entry.warnings, blob=entry.blob, cached=True, seconds=0.0)
 
 
 def _row(key: str, image: Image) -> str:
@@ -210,28 +201,6 @@ def _pack(reply: wire.Reply, request: wire.Request) -> bytes:
         if isinstance(reply.result, TilecError):  # its words still help
             return wire.pack(wire.Reply(result=_bug(request, str(reply.result), log), notes=reply.notes))
         return wire.pack(wire.Reply(result=_bug(request, f"its result cannot be sent: {exc}", log), notes=reply.notes))
-
-
-def _take_streams() -> tuple[int, int]:
-    """Move the protocol to private descriptors, which children do not inherit; whatever is printed from now on goes to the log."""
-    requests, replies = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return requests, replies
-
-
-def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Hand messages to the main thread. The end of the stream means that the build is gone: then kill the whole process group."""
-    frames = wire.Frames()
-    while data := os.read(requests, 1 << 16):
-        frames.feed(data)
-        while (message := frames.next()) is not None:
-            inbox.put(message)
-    if os.getpgrp() == os.getpid():  # not where somebody runs this module by hand: the group is the shell's then
-        os.killpg(0, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import os
 import pickle
-import queue
 import resource
-import signal
 import sys
-import threading
 import traceback
 import zipfile
 import zlib
@@ -42,11 +38,9 @@ _UNALIKE = "it was checked with the extents of small, which take another variant
 
 def main() -> None:
     """Serve requests from standard input until it ends; replies go to what standard output was."""
-    requests, replies = _take_streams()
+    inbox, replies = frames.serve()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     faulthandler.enable()
-    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, inbox), daemon=True).start()
     try:
         worker = Worker(pickle.loads(inbox.get()))  # noqa: S301 - from the process that started this one
     except TilecError as error:
@@ -192,22 +186,3 @@ def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) ->
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(file, **rows)  # type: ignore[arg-type]
-
-
-def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Hand messages to the main thread. The end of the stream means that the tuning is gone: then go too, whatever a kernel does."""
-    cut = frames.Frames()
-    while data := os.read(requests, 1 << 20):
-        cut.feed(data)
-        while (message := cut.next()) is not None:
-            inbox.put(message)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _take_streams() -> tuple[int, int]:
-    """Standard input and output for the protocol alone; whatever else prints goes to standard error."""
-    requests, replies = os.dup(0), os.dup(1)
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a device, not a path of the project
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    return requests, replies

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
-from tilec.compile.cache import Cache, Entry, index_row
+from tilec.compile.cache import Cache, index_row
+from tilec.compile.events import Done
 from tilec_runtime.bundle import place as places
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, Diagnostic, Location
@@ -304,7 +305,7 @@ class Team:
         assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(KEY, make_image())
         self.path = Path(store.path_of(self.shared, "images", KEY))
 
-    def get(self, pins: dict[str, str]) -> Entry | None:
+    def get(self, pins: dict[str, str]) -> Done | None:
         return Cache(self._root, note=self.notes.append, shared=self.shared, pins=pins).get(KEY)
 
 
