@@ -209,6 +209,7 @@ def test_hints_that_do_not_fit(root: Path, hints: dict[str, int], target: str, w
 def test_ptx_newer_than_the_oldest_driver(root: Path) -> None:
     error = refused(job(root, target="compute_90a", max_isa=(7, 4)))
     assert "min-driver reads PTX up to ISA 7.4, compute_90a needs ISA 8.0" in error.what
+    assert error.diagnostics[0].location == job(root).spec.decl.location
 
 
 def test_a_module_that_cannot_be_executed(tmp_path: Path) -> None:

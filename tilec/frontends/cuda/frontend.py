@@ -17,6 +17,7 @@ from tilec.frontends.tools.cpp.declare import find, kernels, together
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
+from tilec.frontends.tools.kernels import naming
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
@@ -100,7 +101,7 @@ class CudaFrontend:
             UsageError: an option is wrong.
         """
         options = read_options(job.spec.source.options)
-        try:
+        with naming(job):
             self._check_include(job, options)
             linked = options.link or job.target.kind is TargetKind.LTOIR
             names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if linked else ()))
@@ -109,11 +110,6 @@ class CudaFrontend:
             found = find(job, candidates)
             asked = Asked(job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path)
             return Compiler(asked, self._files, self._programs).run()
-        except CompileError as exc:
-            place = job.spec.decl.location
-            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
-            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
-            raise
 
     # --- parts --------------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from tilec.frontends.base import ToolSearch
@@ -11,7 +10,7 @@ from tilec.frontends.prebuilt.declare import declarations
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import compiled_files
 from tilec.frontends.tools import search as search_tools
-from tilec_runtime.errors import CompileError
+from tilec.frontends.tools.kernels import naming
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
@@ -73,10 +72,5 @@ class PrebuiltFrontend:
             CompileError: a file is damaged, has another digest than stated, does not serve the target, or takes other arguments.
             ToolchainError: a tool is missing.
         """
-        try:
+        with naming(job):
             return compile_job(job, self._opener)
-        except CompileError as exc:
-            place = job.spec.decl.location
-            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
-            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
-            raise

@@ -12,7 +12,7 @@ from tilec.frontends.simt.declare import declared
 from tilec.frontends.simt.link import Library, linked_inputs
 from tilec.frontends.simt.toolchain import TOOLS, toolchain
 from tilec.frontends.tools.inputs import closure
-from tilec.frontends.tools.kernels import Kernels
+from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import Tool, require
 from tilec_runtime.errors import CompileError, Diagnostic
@@ -82,7 +82,8 @@ class SimtFrontend:
             raise CompileError(refused)
         module, kernel = self._kernels.find(job)
         self._tools = self._tools or require(TOOLS, self._search, digest=False)
-        return JobCompiler(job, module, kernel, self._tools, self._library).run()
+        with naming(job):
+            return JobCompiler(job, module, kernel, self._tools, self._library).run()
 
 
 def _loaded(source: Source, *, again: bool) -> LoadedModule:

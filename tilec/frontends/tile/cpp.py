@@ -22,6 +22,7 @@ from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_option
 from tilec.frontends.tools.cpp.parse import TILE, Found
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.digests import DigestTable
+from tilec.frontends.tools.kernels import naming
 from tilec.frontends.tools.run import Completed, command_line, run_tool
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
@@ -77,15 +78,10 @@ class CppCompiler:
             ToolchainError: a tool is missing.
             UsageError: an option is wrong.
         """
-        try:
+        with naming(job):
             candidates = _kernels(job.spec.source)
             found = declare_module.find(job, candidates)
             return _Maker(job, found, candidates, self._tools(digest=False), self._search.path).image()
-        except CompileError as exc:
-            place = job.spec.decl.location
-            exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
-            exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
-            raise
 
     def _tools(self, *, digest: bool) -> dict[str, search_tools.Tool]:
         if digest not in self._found:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
@@ -68,6 +69,18 @@ class Kernels(Generic[K]):
         if known is None or known[0] is not module:
             known = self._known[key] = (module, self._declared(module))
         return known
+
+
+@contextlib.contextmanager
+def naming(job: Job) -> Iterator[None]:
+    """Give errors that are raised meanwhile the job's name, and those without a place that of its kernel."""
+    try:
+        yield
+    except CompileError as exc:
+        place = job.spec.decl.location
+        exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+        exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
+        raise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -119,7 +119,8 @@ def shipped_isa(job: Job, own: Version) -> Version:
     if bound < need:
         what = f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(need)}"
         fix = f"raise min-driver to {driver_of_ptx_isa(need)}, or take {job.target} out of the targets"
-        raise CompileError(what, cause=f"{job.target} came with CUDA {dotted(cuda_of_ptx_isa(need))}", fix=fix)
+        cause = f"{job.target} came with CUDA {dotted(cuda_of_ptx_isa(need))}"
+        raise CompileError(what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix)
     return bound
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from tilec.frontends.tools.environment import is_environment, is_installed
 from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
 from tilec.frontends.tools.python_errors import ImportFailure, import_error
-from tilec_runtime.errors import CompileError, Diagnostic, Location, UsageError
+from tilec_runtime.errors import UsageError
 from tilec_runtime.model.job import InputFile, Source
 
 _lock = threading.RLock()
@@ -102,7 +102,6 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
             raise
         except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
             raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
-        _check_known(source, inputs, texts)
     return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names)
 
 
@@ -129,8 +128,10 @@ def _on_open(event: str, args: tuple[Any, ...]) -> None:
     root, known = _executing[-1]
     path = Path(os.path.realpath(os.fsdecode(args[0])))
     if path.is_relative_to(root) and not is_installed(str(path)) and not is_environment(str(path)):
+        if path.suffix == ".pyc" and path.parent.name == "__pycache__":
+            path = Path(importlib.util.source_from_cache(str(path)))
         name = path.relative_to(root).as_posix()
-        if name not in known and not any(part.startswith((".", "__pycache__")) for part in name.split("/")) and not name.endswith(".py"):
+        if name not in known and not any(part.startswith(".") for part in name.split("/")):
             what = f"the module reads {name} when it is executed, and the manifest does not say so"
             raise UsageError(what, fix=f'inputs = ["{name}"] beside the kernel\'s source')
 
@@ -143,33 +144,6 @@ def _module_name(path: str) -> str:
     if parts[0] in sys.stdlib_module_names or parts[0] in KEPT:
         parts[0] = f"_project_{parts[0]}"
     return ".".join(parts)
-
-
-def _check_known(source: Source, inputs: Sequence[InputFile], texts: dict[str, str]) -> None:
-    """What was executed must be among the inputs, or an edit of it would go unseen."""
-    unseen = sorted(set(texts) - {i.name for i in inputs})
-    if unseen:
-        what = f"{source.path} imports {unseen[0]} by a name that is computed"
-        raise CompileError(
-            what,
-            diagnostics=(Diagnostic(message=what, location=Location(file=source.path)),),
-            cause="what a build depends on is read from import statements, without executing them",
-            fix="import it with an import statement (an unused one under `if False:` is enough)",
-        )
-    root = Path(source.root).resolve()
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if not _is_new(name) or not isinstance(file, str) or isinstance(getattr(module, "__loader__", None), _Finder):
-            continue
-        if Path(file).is_relative_to(root) and name.partition(".")[0] not in KEPT and not is_installed(file):
-            inner = Path(file).resolve().relative_to(root).as_posix()
-            what = f"{source.path} imports {name} from {inner} through a changed sys.path"
-            raise CompileError(
-                what,
-                diagnostics=(Diagnostic(message=what, location=Location(file=source.path)),),
-                cause="project modules are found next to the source and in the project's directory only",
-                fix=f"import it as {inner.removesuffix('.py').replace('/', '.')}",
-            )
 
 
 _before: list[set[str]] = []

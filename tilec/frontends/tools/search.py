@@ -181,8 +181,6 @@ def survey(search: ToolSearch) -> list[ToolReport]:
 
 # --- versions ---------------------------------------------------------------------------------------------------------------------
 
-_CLAUSE = re.compile(r"\s*(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?\s*")
-
 
 def check_range(version: str, wanted: str) -> bool:
     """Whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`; an empty range takes any.
@@ -190,26 +188,18 @@ def check_range(version: str, wanted: str) -> bool:
     Raises:
         UsageError: `wanted` is no range.
     """
-    have = _numbers(version)
+    from packaging.specifiers import InvalidSpecifier, Specifier  # few manifests have a range
+
+    have = ".".join(map(str, _numbers(version)))
     for clause in filter(None, (c.strip() for c in wanted.split(","))):
-        match = _CLAUSE.fullmatch(clause)
-        if match is None or (match[3] and match[1] not in ("==", "!=")):
-            raise UsageError(f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"')
-        bound = _numbers(match[2])
-        width = max(len(have), len(bound))
-        left, right = have + (0,) * (width - len(have)), bound + (0,) * (width - len(bound))
-        prefix = have[: len(bound)] == bound
-        holds = {
-            ">=": left >= right,
-            "<=": left <= right or prefix,
-            ">": left > right,
-            "<": left < right,
-            # A toolkit has three numbers; `==13.4` means the release.
-            "==": prefix,
-            "!=": not prefix,
-            "~=": left >= right and have[: len(bound) - 1] == bound[:-1],
-        }[match[1]]
-        if not holds:
+        try:
+            bound = Specifier(clause)
+        except InvalidSpecifier as exc:
+            raise UsageError(f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"') from exc
+        # A toolkit has three numbers: a bound of two means all of a release.
+        means_release = bound.operator in ("==", "!=", "<=") and not bound.version.endswith(".*")
+        parts = have.split(".")[: bound.version.count(".") + 1] if means_release else [have]
+        if not bound.contains(".".join(parts)):
             return False
     return True
 

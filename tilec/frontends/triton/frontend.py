@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.inputs import closure
-from tilec.frontends.tools.kernels import Kernels
+from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import require
 from tilec.frontends.triton import api
@@ -85,7 +85,8 @@ class TritonFrontend:
             raise CompileError(refused)
         module, kernel = self._kernels.find(job)
         ptxas = require(("ptxas",), self._search, digest=False)["ptxas"]
-        return JobCompiler(job, module, kernel, ptxas).run()
+        with naming(job):
+            return JobCompiler(job, module, kernel, ptxas).run()
 
 
 def _loaded(source: Source, *, again: bool) -> LoadedModule:

@@ -63,6 +63,20 @@ def test_declared_files_are_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import importlib\nimportlib.import_module('help' + 'er')\n", "helper.py"),
+        ("import sys\nsys.path.insert(0, str(HERE / 'more'))\nimport inner_module\n", "kernels/more/inner_module.py"),
+    ],
+)
+def test_a_module_that_no_import_statement_names_is_declared(tmp_path: Path, code: str, name: str) -> None:
+    write(tmp_path, {name: "VALUE = 1\n"})
+    with pytest.raises(CompileError, match=f"the module reads {name} when it is executed"):
+        loaded(tmp_path, OPEN + code)
+    assert name in [item.name for item in loaded(tmp_path, OPEN + code, name).inputs]
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "open(__file__).close()",
