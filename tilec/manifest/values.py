@@ -147,18 +147,10 @@ def one_line(text: str) -> str:
     return text
 
 
-def identifier(text: str) -> str:
-    """A Python identifier that is no keyword."""
-    if not text.isidentifier():
-        raise ValueError(f"{text!r} is no identifier of Python")
-    if keyword.iskeyword(text):
-        raise ValueError(f"{text!r} is a keyword of Python")
-    return text
-
-
 def module_name(text: str) -> str:
     """A name that a top-level Python module can have without hiding another."""
-    identifier(text)
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise ValueError(f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python")
     if text.startswith("__"):
         raise ValueError(f"{text!r} cannot be a module: names with two underscores are Python's own")
     if text in sys.stdlib_module_names or text in ("tilec", "tilec_runtime", "cuda", "numpy"):

@@ -10,6 +10,7 @@ from tilec.manifest.types import Input, Kernel
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
+from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
@@ -41,6 +42,9 @@ def check_kernel(
     _check_used(kernel, params, report)
     _check_bound(kernel, params, report)
     _check_default(kernel, params, variants, report)
+    for number, text in enumerate(kernel.sizes):
+        if why := misread(text, params):
+            report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
         path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")

@@ -50,13 +50,12 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
     if not points:
         report("the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix"))
     named = any(isinstance(divisor, str) for assume in kernel.assume for _, divisors in assume.divisible for divisor in divisors)
-    once = _Once(report)
-    first = assumption_sets(kernel, params, once, unresolved=unresolved, point=points[0] if points else ())
+    first = assumption_sets(kernel, params, report, unresolved=unresolved, point=points[0] if points else ())
     variants = tuple(
         Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
         for point in points
         for label, facts in with_absent(
-            assumption_sets(kernel, params, once, unresolved=unresolved, point=point) if named else first, optional
+            assumption_sets(kernel, params, report, unresolved=unresolved, point=point) if named else first, optional
         )
     )
     seen: dict[str, Variant] = {}
@@ -66,18 +65,6 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
             report(f"two variants get the id {variant.id!r}: give the axis values distinct names", ("kernel", kernel.name, "matrix"))
             return ()
     return variants
-
-
-class _Once:
-    """Tells a problem that every point has a single time."""
-
-    def __init__(self, report: Report) -> None:
-        self._report, self._told = report, set[tuple[str, tuple[str | int, ...]]]()
-
-    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        if (what, path) not in self._told:
-            self._told.add((what, path))
-            self._report(what, path, column)
 
 
 def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
