@@ -9,7 +9,6 @@ import sys
 
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.driver import BRANCHES
-from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.link import LinkEntry
 from tilec_runtime.model.suggest import nearest
 
@@ -49,11 +48,6 @@ def target_names() -> tuple[str, ...]:
             forms = (("", arch.ptx), ("f", arch.ptx_f), ("a", arch.ptx_a))
             names.extend(f"{kind}_{major}{minor}{suffix}" for suffix, isa in forms if isa)
     return (*names, "tileir")
-
-
-def dtype_names() -> tuple[str, ...]:
-    """Every dtype there is."""
-    return tuple(DTYPES)
 
 
 def target(text: str) -> Target:
