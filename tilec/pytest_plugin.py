@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pytest
 
+from tilec.case.cases import BoundCase, unbuilt_cases
+from tilec.case.chains import chain_cases, device_of
+from tilec.case.device import ModuleDevice
+from tilec.case.reference import References
+from tilec.case.run import CaseResult, run_case
 from tilec.cli.app import MANIFEST, App
+from tilec.cli.cases import Opened, Wish, absence, chosen_cases, open_bundle, open_project
 from tilec.cli.failures import render
+from tilec.cli.run_device import CpuWish, find_device
+from tilec.cli.run_results import difference, difference_lines
 from tilec.cli.settings import read_settings
+from tilec.compile.project import Project
 from tilec_runtime.bundle.choose import LANGUAGES
 from tilec_runtime.errors import TilecError
-
-if TYPE_CHECKING:
-    from tilec.case.cases import BoundCase
-    from tilec.case.device import ModuleDevice
-    from tilec.case.reference import References
-    from tilec.case.run import CaseResult
-    from tilec.cli.cases import Opened
-    from tilec.compile.project import Project
+from tilec_runtime.load import load
 
 MARKS = {
     "tilec": "a case of a tilec.toml",
@@ -58,9 +61,6 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cases, in the manifest's order."""
-        from tilec.case.cases import unbuilt_cases
-        from tilec.case.chains import chain_cases
-
         run = Run(self.path, self.config.getoption("--tilec-device"))
         manifest = run.project.manifest
         languages = {kernel.name: kernel.language for kernel in manifest.kernels}
@@ -124,8 +124,6 @@ class Run:
         Raises:
             ManifestError: it has problems.
         """
-        from tilec.cli.cases import open_project
-
         self.path = manifest
         self._app = App(settings=read_settings(), manifest=str(manifest), quiet=True)
         self._device = device
@@ -143,12 +141,6 @@ class Run:
         Raises:
             TilecError: the project cannot be built, or there is no such device; the same for every case.
         """
-        import time
-
-        from tilec.case.chains import device_of
-        from tilec.case.run import CaseResult, run_case
-        from tilec.cli.cases import absence
-
         if self._error is not None:
             raise self._error
         if self._cases is None:
@@ -176,11 +168,6 @@ class Run:
         return f"{error.what} (see the first case of {self.path.name})"
 
     def _open(self) -> tuple[BoundCase, ...]:
-        from tilec.case.device import ModuleDevice
-        from tilec.case.reference import References
-        from tilec.cli.cases import Wish, chosen_cases, open_bundle
-        from tilec.cli.run_device import CpuWish, find_device
-        from tilec_runtime.load import load
 
         manifest = self.project.manifest
         wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="", chains=True)
@@ -200,7 +187,6 @@ def _text(error: TilecError) -> str:
 
 
 def _told(result: CaseResult) -> Iterator[str]:
-    from tilec.cli.run_results import difference, difference_lines
 
     yield result.case.name
     for output in result.outputs:

@@ -121,16 +121,16 @@ def test_every_path_is_located(text: str) -> None:
     assert locator.twice() is None
     lines = text.split("\n")
     for path, value in walk(data):
-        assert path in locator._places, path
+        assert path in locator._scan.places, path
         key, place = locator(path), locator.value(path)
         rest = lines[key.line - 1][key.column - 1 :]
         name = path[-1]
         if isinstance(name, str):
-            offset = locator._places[path][0]
+            offset = locator._scan.places[path][0]
             written = "".join(c for c, _ in decode(text, offset)) if rest[:1] in ("'", '"') else rest[: len(name)]
             assert written == name
         if isinstance(value, str):
-            offset = locator._places[path][1]
+            offset = locator._scan.places[path][1]
             pairs = list(decode(text, offset))
             assert "".join(c for c, _ in pairs) == value
             for index, (_, at) in enumerate(pairs):

@@ -292,28 +292,26 @@ def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
 
 
 def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
-    read: dict[str, Any] = {}
+    source = found.get("source", ("", ""))[0]
+    owners: dict[str, list[str]] = {}
     for owner, options in keys.OPTIONS.items():
         for key in options:
-            if key.name not in found:
-                continue
-            if key.name in read:
-                continue
-            owners = [name for name, others in keys.OPTIONS.items() if key in others]
-            if language and language not in owners:
-                problems.add((*path, key.name), f"is an option of {owner}, the kernel's language is {language}", at_key=True)
-            elif language == "tile" and found.get("source", ("", ""))[0].endswith(".py") and key is not keys.READ:
-                problems.add((*path, key.name), "is an option of C++ sources, this one is Python", at_key=True)
-            read[key.name] = found[key.name]
+            owners.setdefault(key.name, []).append(owner)
+    read = {name: found[name] for name in owners if name in found}
+    for name in read:
+        if language and language not in owners[name]:
+            problems.add((*path, name), f"is an option of {owners[name][0]}, the kernel's language is {language}", at_key=True)
+        elif language == "tile" and source.endswith(".py") and name != keys.READ.name:
+            problems.add((*path, name), "is an option of C++ sources, this one is Python", at_key=True)
     for index, text in enumerate(read.get("link", ())):
-        if text is not BAD and text == found.get("source", ("", ""))[0]:
+        if text == source:
             problems.add((*path, "link", index), "this is the source itself: link the files that define what it declares")
     for name in read.get("files", ()):
         try:
             values.project_path(name)
         except ValueError as error:
             problems.add((*path, "files", name), str(error), at_key=True)
-        if name == found.get("source", ("", ""))[0]:
+        if name == source:
             problems.add((*path, "files", name), "this is the source: its digest is sha256", at_key=True)
     return options_of(read)
 

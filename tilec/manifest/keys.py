@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilec.manifest import types, values
 from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Scalar, Text
 from tilec.manifest.tables import Key, Names, Table
+from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.jit import JitFallback
 from tilec_runtime.model.signature import ParamKind
 
@@ -308,11 +309,11 @@ _ULP = Key("ulp", Integer(0, 2**24), "Results fit too that are so few numbers of
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL, _ULP),
     names=Names(
-        "|".join(values.dtype_names()),
+        "|".join(DTYPES),
         "a dtype",
         Table(made=types.Tolerance, keys=(_RTOL, _ATOL, _ULP)),
         "Tolerance of one dtype.",
-        choices=values.dtype_names(),
+        choices=tuple(DTYPES),
     ),
 )
 BENCH = Table(

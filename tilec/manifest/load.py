@@ -179,7 +179,8 @@ def _package(found: dict[str, Any], problems: Problems) -> Package | None:
         except ValueError as error:
             problems.add(("package", "name"), f"{error}, or say by package.module how it is imported")
         found = {**found, "module": module}
-    return Package(**{key.replace("-", "_"): value for key, value in found.items()})
+    made: Package = keys.PACKAGE.make(found)
+    return made
 
 
 def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 
 from tilec.manifest.scan import Path, Scanner, offsets_of
@@ -18,8 +19,6 @@ class Locator:
         """Keep the text (its line ends are single line feeds) and the file's name as it is to be shown."""
         self.text = text
         self.file = file
-        self._scan: Scanner | None = None
-        self._starts: list[int] | None = None
 
     def __call__(self, path: Path) -> Location:
         """Place of the key (of the element, in a list), or of the nearest enclosing one that exists."""
@@ -28,7 +27,7 @@ class Locator:
     def value(self, path: Path, index: int | None = None) -> Location:
         """Place of the value; with `index`, of that character of a text value (as TOML decodes it)."""
         key, value = self._nearest(path)
-        exact = path in self._places
+        exact = path in self._scan.places
         if index is not None and exact and self.text[value : value + 1] in ('"', "'"):
             offsets = offsets_of(self.text, value)
             return self.location(offsets[min(index, len(offsets) - 1)])
@@ -55,33 +54,27 @@ class Locator:
 
     def twice(self) -> tuple[Path, Location, Location] | None:
         """The first key that is given twice: its path, its first and its second place."""
-        found = self._scanned().twice
+        found = self._scan.twice
         if found is None:
             return None
         path, first, second = found
         return path, self.location(first), self.location(second)
 
-    @property
+    @functools.cached_property
     def _lines(self) -> list[int]:
         """Offset of each line."""
-        if self._starts is None:
-            self._starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-        return self._starts
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
-    @property
-    def _places(self) -> dict[Path, tuple[int, int]]:
-        return self._scanned().places
-
-    def _scanned(self) -> Scanner:
-        if self._scan is None:
-            self._scan = Scanner(self.text)
-            self._scan.document()
-        return self._scan
+    @functools.cached_property
+    def _scan(self) -> Scanner:
+        scan = Scanner(self.text)
+        scan.document()
+        return scan
 
     def _nearest(self, path: Path) -> tuple[int, int]:
         for end in range(len(path), 0, -1):
-            if path[:end] in self._places:
-                return self._places[path[:end]]
+            if path[:end] in self._scan.places:
+                return self._scan.places[path[:end]]
         return (0, 0)
 
 

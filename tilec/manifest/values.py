@@ -9,7 +9,6 @@ import sys
 
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.driver import BRANCHES
-from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.link import LinkEntry
 from tilec_runtime.model.suggest import nearest
 
@@ -49,11 +48,6 @@ def target_names() -> tuple[str, ...]:
             forms = (("", arch.ptx), ("f", arch.ptx_f), ("a", arch.ptx_a))
             names.extend(f"{kind}_{major}{minor}{suffix}" for suffix, isa in forms if isa)
     return (*names, "tileir")
-
-
-def dtype_names() -> tuple[str, ...]:
-    """Every dtype there is."""
-    return tuple(DTYPES)
 
 
 def target(text: str) -> Target:
@@ -147,18 +141,10 @@ def one_line(text: str) -> str:
     return text
 
 
-def identifier(text: str) -> str:
-    """A Python identifier that is no keyword."""
-    if not text.isidentifier():
-        raise ValueError(f"{text!r} is no identifier of Python")
-    if keyword.iskeyword(text):
-        raise ValueError(f"{text!r} is a keyword of Python")
-    return text
-
-
 def module_name(text: str) -> str:
     """A name that a top-level Python module can have without hiding another."""
-    identifier(text)
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise ValueError(f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python")
     if text.startswith("__"):
         raise ValueError(f"{text!r} cannot be a module: names with two underscores are Python's own")
     if text in sys.stdlib_module_names or text in ("tilec", "tilec_runtime", "cuda", "numpy"):

@@ -10,6 +10,7 @@ from tilec.manifest.types import Input, Kernel
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
 from tilec.plan.targets import LanguageFacts
+from tilec.plan.tuning import misread
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
@@ -41,6 +42,9 @@ def check_kernel(
     _check_used(kernel, params, report)
     _check_bound(kernel, params, report)
     _check_default(kernel, params, variants, report)
+    for number, text in enumerate(kernel.sizes):
+        if why := misread(text, params):
+            report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
         path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
@@ -129,13 +133,12 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
             report(what, (*path, "cluster"))
     elif not launch.block and "block" not in launch.open:
         report("no block: say how many threads a block has, for example block = [256]", path)
-    if decl.block and all(text.isdigit() for text in launch.block):
+    if all(text.isdigit() for text in launch.block):
         given = (*map(int, launch.block), 1, 1)[:3]
-        if given != decl.block:
+        threads = math.prod(given)
+        if decl.block and given != decl.block:
             report(f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}", (*path, "block"))
-    if decl.max_threads and all(text.isdigit() for text in launch.block):
-        threads = math.prod(map(int, launch.block))
-        if threads > decl.max_threads:
+        if decl.max_threads and threads > decl.max_threads:
             report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
         report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))

@@ -50,13 +50,12 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
     if not points:
         report("the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix"))
     named = any(isinstance(divisor, str) for assume in kernel.assume for _, divisors in assume.divisible for divisor in divisors)
-    once = _Once(report)
-    first = assumption_sets(kernel, params, once, unresolved=unresolved, point=points[0] if points else ())
+    first = assumption_sets(kernel, params, report, unresolved=unresolved, point=points[0] if points else ())
     variants = tuple(
         Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
         for point in points
         for label, facts in with_absent(
-            assumption_sets(kernel, params, once, unresolved=unresolved, point=point) if named else first, optional
+            assumption_sets(kernel, params, report, unresolved=unresolved, point=point) if named else first, optional
         )
     )
     seen: dict[str, Variant] = {}
@@ -66,18 +65,6 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
             report(f"two variants get the id {variant.id!r}: give the axis values distinct names", ("kernel", kernel.name, "matrix"))
             return ()
     return variants
-
-
-class _Once:
-    """Tells a problem that every point has a single time."""
-
-    def __init__(self, report: Report) -> None:
-        self._report, self._told = report, set[tuple[str, tuple[str | int, ...]]]()
-
-    def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        if (what, path) not in self._told:
-            self._told.add((what, path))
-            self._report(what, path, column)
 
 
 def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
@@ -214,26 +201,21 @@ def _facts(
 ) -> tuple[Assumption, ...]:
     tensors = {p.name: p for p in params if p.kind is ParamKind.TENSOR}
     base: tuple[str | int, ...] = ("kernel", kernel.name, "assume", "sets", index)
-    lists: tuple[tuple[str, tuple[tuple[str, tuple[int | None, ...]], ...]], ...] = (
-        ("divisible", tuple(divisible.items())),
-        ("stride", assume.stride),
-        ("extent", assume.extent),
-    )
-    for key, table in lists:
-        for name, divisors in table:
-            if name in unresolved:
-                continue
-            if name not in tensors:
-                report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, key, name))
-            elif tensors[name].rank != len(divisors):
-                rank = tensors[name].rank
-                noun = "extents" if key == "extent" else "divisors"
-                report(f"{len(divisors)} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, key, name))
-    for key, names in (("aligned", [name for name, _ in assume.aligned]), ("contiguous", list(assume.contiguous))):
-        for place, name in enumerate(names):
-            if name and name not in tensors and name not in unresolved:
-                where = (*base, key, name) if key == "aligned" else (*base, key, place)
-                report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", where)
+    # Where a tensor is named, and how many values it is given.
+    named: list[tuple[tuple[str | int, ...], str, int | None]] = [
+        *((("divisible", name), name, len(values)) for name, values in divisible.items()),
+        *((("stride", name), name, len(values)) for name, values in assume.stride),
+        *((("extent", name), name, len(values)) for name, values in assume.extent),
+        *((("aligned", name), name, None) for name, _ in assume.aligned if name),
+        *((("contiguous", place), name, None) for place, name in enumerate(assume.contiguous) if name),
+    ]
+    for place, name, length in named:
+        if name not in tensors and name not in unresolved:
+            report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, *place))
+        elif name in tensors and length is not None and length != tensors[name].rank:
+            rank = tensors[name].rank
+            noun = "extents" if place[0] == "extent" else "divisors"
+            report(f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, *place))
     strides, aligned, extents = dict(assume.stride), dict(assume.aligned), dict(assume.extent)
     facts = []
     for name, param in tensors.items():
@@ -255,26 +237,22 @@ def _contradiction(
     param: Param, shape: tuple[int, ...], stride: tuple[int, ...], extent: tuple[int | None, ...], *, contiguous: bool
 ) -> str:
     """Why no tensor has all these facts, or an empty text."""
-    for dim, (fixed, divisor) in enumerate(zip(extent, shape, strict=False)):
-        if fixed is not None and fixed % divisor:
-            return f"extent {dim} is {fixed}, which is not divisible by {divisor}"
-    for dim, (fixed, divisor) in enumerate(zip(extent, param.shape_divisible, strict=False)):
-        if fixed is not None and fixed % divisor:
-            return f"extent {dim} is {fixed}, and every launch's is divisible by {divisor}"
-    dense = Assumption(param=param.name, extent=extent, contiguous=True).strides((None,) * len(stride))
-    for dim, (fixed, divisor) in enumerate(zip(dense if param.stride is None else param.stride, stride, strict=False)):
-        if fixed is not None and fixed % divisor:
-            return f"the parameter takes stride {fixed} in dimension {dim}, which is not divisible by {divisor}"
-    if not contiguous:
-        return ""
+    dense = Assumption(param=param.name, extent=extent, contiguous=True)
     given = param.stride or ()
-    known = Assumption(param=param.name, extent=extent, contiguous=True).strides((None,) * len(given))
-    for dim, (follows, wanted) in enumerate(zip(known, given, strict=True)):
-        if wanted is not None and follows is not None and follows != wanted and extent[dim : dim + 1] != (1,):
-            return f"a contiguous tensor has stride {follows} in dimension {dim}, and the parameter takes {wanted}"
-    for dim, (follows, divisor) in enumerate(zip(known, stride, strict=False)):
-        if follows is not None and follows % divisor:
-            return f"a contiguous tensor has stride {follows} in dimension {dim}, which is not divisible by {divisor}"
+    follows = dense.strides((None,) * len(given)) if contiguous else ()
+    for dim, (known, wanted) in enumerate(zip(follows, given, strict=False)):
+        if wanted is not None and known is not None and known != wanted and extent[dim : dim + 1] != (1,):
+            return f"a contiguous tensor has stride {known} in dimension {dim}, and the parameter takes {wanted}"
+    taken = dense.strides((None,) * len(stride)) if param.stride is None else param.stride
+    for numbers, divisors, what in (
+        (extent, shape, "extent {0} is {1}, which is not divisible by {2}"),
+        (extent, param.shape_divisible, "extent {0} is {1}, and every launch's is divisible by {2}"),
+        (taken, stride, "the parameter takes stride {1} in dimension {0}, which is not divisible by {2}"),
+        (follows, stride, "a contiguous tensor has stride {1} in dimension {0}, which is not divisible by {2}"),
+    ):
+        for dim, (number, divisor) in enumerate(zip(numbers, divisors, strict=False)):
+            if number is not None and number % divisor:
+                return what.format(dim, number, divisor)
     return ""
 
 

@@ -100,6 +100,9 @@ class Resolver:
                 default = decl.default
             plain = default if isinstance(default, int | float) else None
             return Param(name=name, kind=kind, dtype=dtype, default=plain, size=size, doc=table.doc)
+        if table.optional and self.kernel.language != "triton":
+            what = f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
+            self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
         rank = self._rank(name, table, decl)
         if rank < 0 and not (decl and decl.type):
             self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
@@ -118,7 +121,7 @@ class Resolver:
             stride=self._stride(name, table, rank),
             shape_divisible=table.divisible or (),
             align=table.aligned or 1,
-            optional=self._optional(name, table),
+            optional=table.optional,
             doc=table.doc,
         )
 
@@ -164,12 +167,6 @@ class Resolver:
                 f"out = true, but the source only reads it ({decl.type} {decl.name})", ("kernel", self.kernel.name, "params", name, "out")
             )
         return table.out
-
-    def _optional(self, name: str, table: ParamTable) -> bool:
-        if table.optional and self.kernel.language != "triton":
-            what = f"a {self.kernel.language} kernel takes no tensor that may be None: its code is one for all launches; Triton's is not"
-            self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
-        return table.optional
 
     def _rank(self, name: str, table: ParamTable, decl: ParamDecl | None) -> int:
         said = decl.rank if decl else -1

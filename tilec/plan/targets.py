@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Override
 from tilec_runtime.errors import UsageError
@@ -60,23 +60,6 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
                 fix = f"did you mean the group {near!r}?" if near else f"groups of this project: {', '.join(groups) or 'none'}"
                 raise UsageError(str(error), fix=fix) from error
     return tuple(sorted(chosen))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
-    """The wanted targets as a kernel's language sees them: those it is made for, and those it refuses, with the reason."""
-
-    targets: tuple[Target, ...]
-    refused: Mapping[Target, str]
-
-
-def choose_targets(language: LanguageFacts, wanted: Sequence[Target]) -> Chosen:
-    """Sort the wanted targets by what a language makes of them; those of kinds that it does not make are passed over."""
-    refused = {target: reason for target in wanted if target.kind in language.kinds and (reason := language.refuse(target))}
-    return Chosen(
-        targets=tuple(target for target in wanted if target.kind in language.kinds and target not in refused),
-        refused=refused,
-    )
 
 
 def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:

@@ -13,13 +13,12 @@ from tilec.manifest.types import Kernel, Manifest
 from tilec_runtime.bundle.tuning import problem_at
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
-from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.job import InputFile, Source, Variant
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.model.table import Point, TuningTable, same_point
-from tilec_runtime.model.tuning import TunedDevice, TuningRecord, table_of
+from tilec_runtime.model.table import Point, same_point
+from tilec_runtime.model.tuning import TunedDevice, TuningRecord
 
 # Of a tuning file, where a build of what is not shipped goes on without it: what a command that runs kernels shows of its notes.
 PASSED_OVER = "is passed over, a build would refuse it"
@@ -108,11 +107,6 @@ def newer_tools(tuned: Tuned) -> Iterator[str]:
     if changed:
         now = ", ".join(f"{tool.name} {tool.version}" for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version)
         yield f"{tuned.path} was measured with {', '.join(changed)}, this build has {now}: `tilec tune` says whether its choices still hold"
-
-
-def shipped_table(tuned: Tuned, targets: Sequence[Target]) -> TuningTable:
-    """What the bundle holds of a record that was checked."""
-    return table_of(tuned.record, tuned.path, targets)
 
 
 def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], record: TuningRecord) -> tuple[Variant, ...]:
