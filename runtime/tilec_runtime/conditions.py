@@ -146,7 +146,7 @@ class _Conditions:
 
     def __init__(self, call: Call, device: DeviceInfo, *, exact: bool) -> None:
         self.call, self.contract, self.device, self.exact = call, call.contract, device, exact
-        self.write = Writer(SHAPE_OUTPUTS)
+        self.write = Writer()
         self.tensors: dict[str, TensorTerms] = {}
         self.names: dict[str, Any] = {}
         end = 0
@@ -182,7 +182,6 @@ class _Conditions:
         values = {key: lowered(parse(slot.expr), env) for key, slot in computed.items()}
         changing = [key for key, value in values.items() if isinstance(value, tuple)]
         arguments = {key: SHAPE_OUTPUTS + place for place, key in enumerate(changing)}
-        self.write.outputs += len(arguments)
         for turn in settled.trail:
             self._turn(turn)
         for passed in settled.considered[:-1]:
@@ -199,7 +198,7 @@ class _Conditions:
         self._shape(env, admitted)
         for key, output in arguments.items():
             self._argument(output, number(values[key]), key[1])
-        return Program(steps=tuple(self.write.steps), outputs=self.write.outputs, arguments=arguments)
+        return Program(steps=tuple(self.write.steps), outputs=SHAPE_OUTPUTS + len(arguments), arguments=arguments)
 
     def _env(self, axes: Mapping[str, AxisValue]) -> dict[str, Any]:
         return {**self.names, **axes}

@@ -19,7 +19,7 @@ class Contract:
     Attributes:
         info: the kernel's row of the index. name: its name.
         params: the launcher's parameters; `index` gives their place by name.
-        tensors: places of tensor parameters. others: places of all other ones; structs: of those among them that are structs.
+        tensors: places of tensor parameters. others: places of all other ones.
         outs: places of the tensors that the kernel writes.
         pairs: places of two tensors that must not overlap, the first of which is written.
         optionals: names of the tensors that may be None.
@@ -44,7 +44,6 @@ class Contract:
         self.index = {param.name: place for place, param in enumerate(info.params)}
         self.tensors = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.TENSOR)
         self.others = tuple(i for i, p in enumerate(info.params) if p.kind is not ParamKind.TENSOR)
-        self.structs = tuple(i for i, p in enumerate(info.params) if p.kind is ParamKind.STRUCT)
         self.outs = tuple(i for i in self.tensors if info.params[i].out)
         self.defaults = tuple(p.default for p in info.params)
         self.required = max((i + 1 for i, p in enumerate(info.params) if p.default is None and not p.optional), default=0)

@@ -167,17 +167,11 @@ def any_of(terms: Iterable[Term]) -> Term:
 
 
 class Writer:
-    """Collects the steps of a program.
+    """Collects the `steps` of a program."""
 
-    Attributes:
-        steps: so far.
-        outputs: how many there are; temporaries come behind the outputs that are asked for.
-    """
-
-    def __init__(self, outputs: int) -> None:
-        """Start a program with so many outputs."""
+    def __init__(self) -> None:
+        """Start an empty program."""
         self.steps: list[Step] = []
-        self.outputs = outputs
         self._checked: set[tuple[Step, ...]] = set()
         self._divisors: dict[tuple[Step, ...], int] = {}
 
@@ -191,14 +185,12 @@ class Writer:
             return
         self._checked.add(condition)
         if len(condition) > 3 and condition[-2:] == ((MOD, 0), (NOT, 0)) and condition[-3][0] == CONST and condition[-3][1] > 0:
-            self._check_divisible(condition[:-3], condition[-3][1])
+            term, divisor = condition[:-3], condition[-3][1]
+            if self._divisors.get(term, 1) % divisor:
+                self._divisors[term] = divisor
+                self.steps += (*term, (DIVISIBLE, divisor))
         else:
             self.steps += (*condition, (CHECK, 0))
-
-    def _check_divisible(self, term: tuple[Step, ...], divisor: int) -> None:
-        if self._divisors.get(term, 1) % divisor:
-            self._divisors[term] = divisor
-            self.steps += (*term, (DIVISIBLE, divisor))
 
     def out(self, number: int, term: Term, bits: int = 0) -> None:
         """Give an output a value, which has to fit so many bits (negative: unsigned; 0: any)."""
@@ -206,14 +198,6 @@ class Writer:
         if bits:
             self.steps.append((FITS, bits))
         self.steps.append((OUT, number))
-
-    def kept(self, term: Term) -> Term:
-        """A term that is used several times: computed once."""
-        if not isinstance(term, tuple) or len(term) == 1:
-            return term
-        self.out(self.outputs, term)
-        self.outputs += 1
-        return ((GET, self.outputs - 1),)
 
 
 def packed(steps: Sequence[Step]) -> bytes:

@@ -151,17 +151,17 @@ static enum outcome take_handle(PyObject *number, CUstream *handle)
     return PyErr_Occurred() ? declined() : DONE;
 }
 
-/* Ask Python once which attribute of a type of streams has the handle. The last type is kept: programs have one. */
+/* Ask Python once which attribute of a type of streams has the handle; a new reference. The last type is kept: programs have one. */
 static PyObject *handle_attribute(struct core *core, PyTypeObject *type)
 {
     if (core->stream_type != type) {
-        PyObject *name = PyObject_CallOneArg(core->stream_attribute, (PyObject *)type);
+        PyObject *name = core->stream_attribute == NULL ? NULL : PyObject_CallOneArg(core->stream_attribute, (PyObject *)type);
         if (name == NULL)
             return NULL;
         Py_XSETREF(core->stream_name, name);
         Py_XSETREF(core->stream_type, (PyTypeObject *)Py_NewRef(type));
     }
-    return core->stream_name;
+    return Py_NewRef(core->stream_name);
 }
 
 enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle)
@@ -173,6 +173,7 @@ enum outcome stream_handle(struct core *core, PyObject *stream, CUstream *handle
         number = name == Py_None ? PyObject_CallOneArg(core->stream_handle, stream) : PyObject_GetAttr(stream, name);
     enum outcome outcome = take_handle(number, handle);
     Py_XDECREF(number);
+    Py_XDECREF(name);
     return outcome;
 }
 

@@ -74,7 +74,7 @@ def test_what_is_known_is_folded_and_what_is_checked_twice_is_checked_once() -> 
     assert op.all_of([1, slot, 1]) == slot
     assert op.all_of([slot, 0]) == 0
     assert op.any_of([slot, 1]) == 1
-    write = Writer(1)
+    write = Writer()
     for _ in range(2):
         write.check(slot)
         write.check(op.divides(16, slot))

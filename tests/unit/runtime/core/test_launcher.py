@@ -187,3 +187,19 @@ def test_a_plan_beyond_the_limits_of_the_core_is_offered_once(both: Any) -> None
         module.add(*vectors(), 1.5, stream=5)
         assert not plan.native
     assert (driver.hits, len(driver.launches)) == (0, 2)
+
+
+def test_another_stream_may_be_met_while_one_tells_its_handle(both: Any) -> None:
+    """The core remembers the attribute of the last type of streams alone."""
+    (module, driver), _ = both
+    module.add(*vectors(), 1.5, stream=5)
+
+    class Nested(TorchStream):
+        @property
+        def cuda_stream(self) -> Any:
+            module.add(*vectors(), 1.5, stream=Stream.borrow_raw(9, driver=driver))
+            return 8
+
+    Nested.__module__ = "torch"
+    module.add(*vectors(), 1.5, stream=Nested(0))
+    assert [launch.stream for launch in driver.launches] == [5, 9, 8]
