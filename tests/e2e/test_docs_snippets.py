@@ -313,6 +313,9 @@ def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
         runtime.CudaGraph,
         runtime.ExecutionContext,
         runtime.KernelModule,
+        runtime.Device,
+        runtime.Launcher,
+        runtime.LaunchConfig,
     )
     known = {name for kind in kinds for name in dir(kind)} | {"load", "ensure_future"}
     for code in [code for cell in cells for code in re.findall(r"`([^`]+\))`", cell)]:
