@@ -22,6 +22,7 @@ from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.recording import RECORDINGS, own_recording
 from tilec_runtime.tensors.storage import Storage
+from tilec_runtime.tensors.uses import Line
 from tilec_runtime.uncopied import Uncopied
 
 T = TypeVar("T")
@@ -250,7 +251,7 @@ def _destroy(driver: DeviceDriver, ordinal: int, handle: ExecutableHandle) -> No
 class _State:
     """One capture of a graph, and what it owns."""
 
-    __slots__ = ("_marks", "driver", "executable", "ordinal", "uses")
+    __slots__ = ("_line", "_marks", "driver", "executable", "ordinal", "uses")
 
     def __init__(self, executable: Executable, capture: Capture) -> None:
         context = capture.context
@@ -258,6 +259,7 @@ class _State:
         self.ordinal = capture.ordinal
         self.executable = executable
         self._marks = context.marks
+        self._line: Line | None = None  # of the last replay: most are on the same stream as the one before
         # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
         # the graph goes after the last of them, as foreign memory's owner does.
         own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None)
@@ -269,7 +271,9 @@ class _State:
         Raises:
             BorrowError: somebody borrows what a replay uses otherwise; it names both.
         """
-        ready, line = not self._marks, line_of(self.driver, self.ordinal, stream)
+        ready, line = not self._marks, self._line
+        if line is None or line.handle != stream or not line.open:
+            line = self._line = line_of(self.driver, self.ordinal, stream)
         for storage, write in self.uses:
             if storage.lease.taken:
                 who = holder(f"the replay of {graph!r}")
