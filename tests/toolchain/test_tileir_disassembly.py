@@ -19,7 +19,7 @@ from tests.toolchain.tile_samples import SAMPLES, Call, module
 from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import SilentObserver
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tools.search import find_tool
 from tilec_runtime.cpu.tileir.ir import Loc, Module, Version
 from tilec_runtime.cpu.tileir.ops import OPS

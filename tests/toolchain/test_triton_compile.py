@@ -25,7 +25,7 @@ from tests.toolchain.triton_jobs import (
     tensor,
     write,
 )
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin

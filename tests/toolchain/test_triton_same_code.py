@@ -15,7 +15,7 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.modules import load
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.tools.search import find_tool
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.job import Job, KernelSpec, Variant
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import cuda.tile as ct
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec_runtime.cpu.tileir.ir import Version
 
 NEWEST: Version = (13, 4)

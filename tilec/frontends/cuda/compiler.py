@@ -7,10 +7,11 @@ from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.cuda.groups import Programs
 from tilec.frontends.cuda.linked import LinkedFiles
 from tilec.frontends.cuda.program import ProgramCompiler
-from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import ltoir, ptx, ptxas, sass
+from tilec.frontends.tools.abi import check as check_arguments
+from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
-from tilec.frontends.tools.cpp import symbol as symbol_module
+from tilec.frontends.tools.cpp.symbol import bindings, name_expression
 from tilec.frontends.tools.machine_code import oldest_cuda
 from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError, CompileError
@@ -38,7 +39,7 @@ class Compiler:
             ToolchainError: a tool does not start.
         """
         spec, found = self._job.spec, self._asked.found
-        expression = symbol_module.name_expression(
+        expression = name_expression(
             spec.symbol, dict(self._job.variant.axes), found.decl, required=found.required, variadic=found.variadic
         )
         linking = self._linking() if self._asked.lto else ()
@@ -78,7 +79,7 @@ class Compiler:
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
         found = declare.named(base, self._asked.candidates) or self._asked.found
-        return symbol_module.name_expression(member.symbol, dict(member.axes), found.decl, required=found.required, variadic=found.variadic)
+        return name_expression(member.symbol, dict(member.axes), found.decl, required=found.required, variadic=found.variadic)
 
     # --- results ------------------------------------------------------------------------------------------------------------------
 
@@ -90,10 +91,10 @@ class Compiler:
         except BundleError as exc:
             raise asked.error(f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command) from exc
         decl, spec = asked.found.decl, self._job.spec
-        bound = symbol_module.bindings(spec.symbol, dict(self._job.variant.axes), decl)
-        abi = spec.abi or abi_module.derive(decl, bound, ptx.entry_params(made.text, symbol) or ())
+        bound = bindings(spec.symbol, dict(self._job.variant.axes), decl)
+        abi = spec.abi or derive(decl, bound, ptx.entry_params(made.text, symbol) or ())
         try:
-            abi_module.check(abi, kernel.params, decl, stated=bool(spec.abi))
+            check_arguments(abi, kernel.params, decl, stated=bool(spec.abi))
             mangled.check(abi, symbol, spec.params, dict(self._job.variant.axes), decl)
         except CompileError as exc:
             raise asked.error(exc.what, diagnostics=exc.diagnostics, fix=exc.fix, log=made.log, command=made.command) from exc

@@ -11,13 +11,13 @@ from tilec.frontends.cuda.asked import Asked
 from tilec.frontends.cuda.compiler import Compiler
 from tilec.frontends.cuda.groups import Programs
 from tilec.frontends.cuda.linked import LinkedFiles
-from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp import includes
 from tilec.frontends.tools.cpp.declare import find, kernels, together
 from tilec.frontends.tools.cpp.nvcc import host_parts
 from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.kernels import naming
+from tilec.frontends.tools.search import Tool, locate, require
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
@@ -41,7 +41,7 @@ class CudaFrontend:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._found: dict[tuple[str, ...], dict[str, search_tools.Tool]] = {}
+        self._found: dict[tuple[str, ...], dict[str, Tool]] = {}
         self._programs = Programs()
         self._files = LinkedFiles()
 
@@ -61,7 +61,7 @@ class CudaFrontend:
         # The header rows are three views of one directory.
         infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools if t.name not in ("crt-headers", "cccl-headers")]
         for optional in ("nvcc", _LINKER):
-            tool, _ = search_tools.locate(optional, self._search)
+            tool, _ = locate(optional, self._search)
             if tool is not None and tool.release == tools[0].release:
                 tool = self._require((optional,))[optional]
                 infos.append(ToolInfo(name=optional, version=tool.version, digest=tool.digest))
@@ -113,10 +113,10 @@ class CudaFrontend:
 
     # --- parts --------------------------------------------------------------------------------------------------------------------
 
-    def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, search_tools.Tool]:
+    def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, Tool]:
         key = (*names, str(digest))
         if key not in self._found:
-            self._found[key] = search_tools.require(names, self._search, digest=digest)
+            self._found[key] = require(names, self._search, digest=digest)
         return self._found[key]
 
     def _nvcc_parts(self) -> list[InputFile]:

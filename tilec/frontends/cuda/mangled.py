@@ -8,7 +8,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from tilec.frontends.tools.cpp import types as types_module
+from tilec.frontends.tools.cpp.types import element, scalar
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelDecl
@@ -135,7 +135,7 @@ def _compiled(text: str) -> Compiled:
     end = min((place for place, char in outer if char in "*("), default=len(text))
     base = " ".join(word for word in text[:end].split() if word not in ("const", "volatile"))
     stars = sum(char == "*" for _, char in outer)
-    dtype = "u64" if stars > 1 else types_module.element(base) if stars else types_module.scalar(base)
+    dtype = "u64" if stars > 1 else element(base) if stars else scalar(base)
     return Compiled(text=text, pointer=bool(stars), dtype=dtype)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tilec.frontends.prebuilt.choose import Member, choose, members, passed_over
 from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
-from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import given_abi, ltoir, ptx, ptxas, sass
+from tilec.frontends.tools.abi import check as check_arguments
 from tilec.frontends.tools.compiled_files import FileKind, fault, prebuilt_files
 from tilec.frontends.tools.machine_code import oldest_cuda, shipped_isa
 from tilec.frontends.tools.tile_bytecode import read_tile
@@ -231,7 +231,7 @@ class _Maker:
 
     def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
         abi = given_abi.slots(self._job, params)
-        abi_module.check(abi, params, self._job.spec.decl, stated=bool(self._job.spec.abi))
+        check_arguments(abi, params, self._job.spec.decl, stated=bool(self._job.spec.abi))
         return abi
 
     def _check_cluster(self, kernel: CubinKernel) -> None:

@@ -9,8 +9,8 @@ from tilec.frontends.prebuilt.compiler import compile_job
 from tilec.frontends.prebuilt.declare import declarations
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import compiled_files
-from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.kernels import naming
+from tilec.frontends.tools.search import locate, require
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.job import InputFile, Job, Source
@@ -44,8 +44,8 @@ class PrebuiltFrontend:
         Raises:
             ToolchainError: they are of several releases, or outside of the manifest's range.
         """
-        names = tuple(name for name in _TOOLS if search_tools.locate(name, self._search)[0] is not None)
-        found = search_tools.require(names, self._search) if names else {}
+        names = tuple(name for name in _TOOLS if locate(name, self._search)[0] is not None)
+        found = require(names, self._search) if names else {}
         return [ToolInfo(name=tool.name, version=tool.version, digest=tool.digest) for tool in found.values()]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:

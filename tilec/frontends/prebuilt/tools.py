@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault
 from tilec.frontends.tools.ltoir import level
 from tilec.frontends.tools.nvjitlink import Piece, link_ltoir, link_ptx, taken, words
 from tilec.frontends.tools.run import command_line, run_tool
+from tilec.frontends.tools.search import require
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.arch import Target, Version
 
@@ -49,7 +49,7 @@ class Opener:
         Raises:
             ToolchainError: it is missing.
         """
-        return search_tools.require((name,), self._search, digest=False)[name].path
+        return require((name,), self._search, digest=False)[name].path
 
     def release(self, name: str) -> Version:
         """The toolkit release of a tool, (0, 0) where it does not say.
@@ -57,7 +57,7 @@ class Opener:
         Raises:
             ToolchainError: it is missing.
         """
-        return search_tools.require((name,), self._search, digest=False)[name].release
+        return require((name,), self._search, digest=False)[name].release
 
     def any_ptx(self, file: Prebuilt) -> str:
         """PTX for the oldest architecture that a file of LTO-IR or NVVM IR can be compiled for: for reading what it declares.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
-from tilec.frontends.simt import api as api
+from tilec.frontends.simt import api
 from tilec.frontends.simt.entry import NAMES
 from tilec.frontends.simt.function import captured
 from tilec.frontends.tools.modules import LoadedModule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tilec.frontends.simt import api as api
+from tilec.frontends.simt import api
 from tilec.frontends.simt.declare import Declared
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import line_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.simt import api as api
+from tilec.frontends.simt import api
 from tilec.frontends.tools import packages as python
 from tilec.frontends.tools.search import require
 from tilec_runtime.model.kernel import ToolInfo

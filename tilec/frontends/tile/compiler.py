@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.declare import Declared, declared
 from tilec.frontends.tile.entry import entry
 from tilec.frontends.tile.errors import export_error

@@ -9,21 +9,21 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.strings import with_strings
-from tilec.frontends.tools import abi as abi_module
 from tilec.frontends.tools import given_abi, ptx
-from tilec.frontends.tools import search as search_tools
+from tilec.frontends.tools.abi import check as check_arguments
+from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt
 from tilec.frontends.tools.cpp import declare as declare_module
 from tilec.frontends.tools.cpp import includes
-from tilec.frontends.tools.cpp import symbol as symbol_module
 from tilec.frontends.tools.cpp.diagnostics import MARK_FILE, read_log
 from tilec.frontends.tools.cpp.nvcc import beside, host_compiler, host_parts, temporary_folder
 from tilec.frontends.tools.cpp.options import CudaOptions, of_tiles, read_options
 from tilec.frontends.tools.cpp.parse import TILE, Found
-from tilec.frontends.tools.cpp.symbol import readable
+from tilec.frontends.tools.cpp.symbol import bindings, name_expression, readable, symbol_advice
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.kernels import naming
 from tilec.frontends.tools.run import Completed, command_line, run_tool
+from tilec.frontends.tools.search import Tool, require
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
 from tilec_runtime.errors import CompileError, Diagnostic, Location
@@ -45,7 +45,7 @@ class CppCompiler:
     def __init__(self, search: ToolSearch) -> None:
         """Keep where to look for tools."""
         self._search = search
-        self._found: dict[bool, dict[str, search_tools.Tool]] = {}
+        self._found: dict[bool, dict[str, Tool]] = {}
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source, the project's headers that it can include, and what nvcc is made of.
@@ -83,16 +83,16 @@ class CppCompiler:
             found = declare_module.find(job, candidates)
             return _Maker(job, found, candidates, self._tools(digest=False), self._search.path).image()
 
-    def _tools(self, *, digest: bool) -> dict[str, search_tools.Tool]:
+    def _tools(self, *, digest: bool) -> dict[str, Tool]:
         if digest not in self._found:
-            self._found[digest] = search_tools.require((*_NVCC, "headers", "tileiras"), self._search, digest=digest)
+            self._found[digest] = require((*_NVCC, "headers", "tileiras"), self._search, digest=digest)
         return self._found[digest]
 
 
 class _Maker:
     """Makes the image of one job."""
 
-    def __init__(self, job: Job, found: Found, candidates: Sequence[Found], tools: dict[str, search_tools.Tool], path: str) -> None:
+    def __init__(self, job: Job, found: Found, candidates: Sequence[Found], tools: dict[str, Tool], path: str) -> None:
         self._job = job
         self._spec = job.spec
         self._found = found
@@ -104,17 +104,15 @@ class _Maker:
     def image(self) -> Image:
         job, spec, found = self._job, self._spec, self._found
         opt = self._opt()
-        expression = symbol_module.name_expression(
-            spec.symbol, dict(job.variant.axes), found.decl, required=found.required, variadic=found.variadic
-        )
+        expression = name_expression(spec.symbol, dict(job.variant.axes), found.decl, required=found.required, variadic=found.variadic)
         data, warnings = self._bytecode(expression)
         version, entries = read_tile(Prebuilt(path=spec.source.path, kind=FileKind.TILEIR, data=data, digest=sha256(data)))
         entry = self._instance(entries, expression)
         params = given_abi.laid_out([(param.size, param.size) for param in entry.params])
-        bound = symbol_module.bindings(spec.symbol, dict(job.variant.axes), found.decl)
+        bound = bindings(spec.symbol, dict(job.variant.axes), found.decl)
         compiled = [ptx.EntryParam(size=param.size, align=param.size) for param in entry.params]
-        abi = spec.abi or abi_module.derive(found.decl, bound, compiled)
-        abi_module.check(abi, params, found.decl, stated=bool(spec.abi))
+        abi = spec.abi or derive(found.decl, bound, compiled)
+        check_arguments(abi, params, found.decl, stated=bool(spec.abi))
         sure = not self._options.unchecked
         if job.target.kind is TargetKind.TILEIR:
             return bytecode_image(job, data, symbol=entry.name, version=version, abi=abi, warnings=warnings, reproducible=sure)
@@ -205,7 +203,7 @@ class _Maker:
         if symbol and not errors:
             shown = "; ".join(symbol)
             names = [c.decl.qualified or c.decl.name for c in self._candidates]
-            advice = symbol_module.symbol_advice(shown, expression, decl, names)
+            advice = symbol_advice(shown, expression, decl, names)
             return self._error(f"the source has no instance {expression}: {shown}", fix=advice, log=log, command=command)
         count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "no message that could be read: see its log"
         what = f"{spec.source.path} does not compile for {target}: {count}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.modules import LoadedModule

@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Mapping
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tools.python_errors import characters, line_of, parameter_place
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.job import Source

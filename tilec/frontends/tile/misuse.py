@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Body, scope_of
 from tilec.frontends.tile.calls import Followed, in_branches
 from tilec.frontends.tile.proof import UNCHECKED, broadcast_axes

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilec.frontends.tile import alike as alike_module
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Body
 from tilec.frontends.tile.calls import Call
 from tilec.frontends.tile.safe import Access, SafeParam

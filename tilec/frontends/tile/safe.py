@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES

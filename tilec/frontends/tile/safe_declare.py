@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.alike import of_outputs
 from tilec.frontends.tile.bodies import Bodies, Body, scope_of
 from tilec.frontends.tile.calls import Followed, follow

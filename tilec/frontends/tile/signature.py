@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES, DType
 from tilec_runtime.model.job import Job

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.bodies import Bodies, Body, methods_of, scope_of
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
 

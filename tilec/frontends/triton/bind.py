@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import DESCRIPTOR, HOW, Declared
 from tilec.frontends.triton.facts import Facts
 from tilec_runtime.errors import CompileError, Diagnostic, ExpressionError, Location

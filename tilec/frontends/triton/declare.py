@@ -10,7 +10,7 @@ from typing import Any
 
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import line_of
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import HOW, Declared
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.suggest import did_you_mean

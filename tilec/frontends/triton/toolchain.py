@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools import packages as python
 from tilec.frontends.tools.search import require
-from tilec.frontends.triton import api as api
+from tilec.frontends.triton import api
 from tilec_runtime.model.kernel import ToolInfo
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from tilec import simt
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.simt import api as api
-from tilec.frontends.simt import errors as errors
-from tilec.frontends.simt import names
+from tilec.frontends.simt import api, errors, names
 from tilec.frontends.simt.frontend import SimtFrontend
 from tilec.frontends.simt.function import with_constants
 from tilec.frontends.simt.link import misdeclared, undefined

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilec.frontends.base import ToolSearch
-from tilec.frontends.tile import api as api
+from tilec.frontends.tile import api
 from tilec.frontends.tile.frontend import TileFrontend
 from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
 from tilec.frontends.tools import sass

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilec.frontends.base import BUILTIN, ToolSearch
-from tilec.frontends.triton import api as api
-from tilec.frontends.triton import errors as errors
+from tilec.frontends.triton import api, errors
 from tilec.frontends.triton.errors import native_diagnostics
 from tilec.frontends.triton.frontend import TritonFrontend
 from tilec.frontends.triton.writes import Function, resolver
