@@ -63,7 +63,7 @@ def parse_expression(text: str) -> Expression | None:
     try:
         tree = ast.parse(f"({joined})", mode="eval").body
     except SyntaxError as error:
-        raise _refused(text, "words are joined with and, or, not and brackets", max((error.offset or 2) - 2, 0)) from error
+        raise _refused(text, "it is no expression", max((error.offset or 2) - 2, 0)) from error
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and not isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Name):
             why = "`and` or `or` is missing before it" if isinstance(node, ast.Call) else "a word is missing"

@@ -309,7 +309,7 @@ def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Pa
         (["scale", "--output-dir", ""], "Invalid value for '--output-dir' / '--save': it names nothing"),
         (["scale", "--device", ""], "--device is empty\n  fix: take auto, cpu, cuda, cuda:N for"),
         (["scale", "--device", "all", "--steps", "5"], "--steps needs the cpu device, and --device is all"),
-        (["-k", "good and"], "-k 'good and': a word is missing, at column 9\n  good and\n          ^\n"),
+        (["-k", "good and"], "-k 'good and': it is no expression, at column 9\n  good and\n          ^\n"),
         (["-k", "godo"], "no case matches: there is no godo; did you mean 'good'\n  fix: cases are scale/good, scale/bad, scale/refused"),
         (["--set", "alpah=3"], "--set alpah=3: kernel scale has no parameter or axis 'alpah'; did you mean 'alpha'"),
         (["--input", "x=none.npz:a"], "none.npz:a cannot be read: No such file or directory"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.tileir.build import TOKEN, Builder, program
 
 from tests.cpu_samples import ADD, F32, I32, PTR
 from tests.runtime_samples import bundle_of
 from tests.unit.case.conftest import case, kernel, made
+from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec.case import sanitize
 from tilec.case.cases import BoundCase, expand_cases
 from tilec.case.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched

@@ -8,7 +8,7 @@ from tilec.case.cases import BoundCase
 from tilec.case.selection import MOST_NESTED, parse_expression, select_cases, unknown_words
 from tilec_runtime.errors import UsageError
 
-JOINED = "words are joined with and, or, not and brackets"
+JOINED = "it is no expression"
 CASES = (
     BoundCase(name="gemm/4k[f16]", kernel="gemm", case="4k", variants=("gemm-f16-BM128", "gemm-f16-BM128-a16")),
     BoundCase(name="gemm/4k[f32]", kernel="gemm", case="4k", variants=("gemm-f32-BM64",)),
