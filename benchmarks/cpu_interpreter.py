@@ -109,8 +109,9 @@ def launch(kernel: Any, grid: tuple[int, int, int], arrays: list[np.ndarray], co
     import cuda.tile as ct
     import cuda.tile.compilation as ctc
 
-    from tilec_runtime.cpu.tileir import Memory, Region, prepare, read_module
-    from tilec_runtime.cpu.tileir.execute import execute
+    from tilec_runtime.cpu.tileir.execute import execute, prepare
+    from tilec_runtime.cpu.tileir.memory import Memory, Region
+    from tilec_runtime.cpu.tileir.read import read_module
 
     arguments = [
         ctc.ArrayConstraint(

@@ -13,7 +13,7 @@ from benchmarks.vendor_candidates import FAMILIES
 from tests.toolchain.tile_jobs import frontend, job, scalar, tensor
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
-from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.signature import Assumption
 

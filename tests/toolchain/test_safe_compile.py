@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, scalar, tensor, write
-from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.dtype import DTYPES
 

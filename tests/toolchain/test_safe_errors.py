@@ -343,7 +343,7 @@ def test_checks_in_helpers_of_other_packages_are_seen(tile, tmp_path, monkeypatc
 
 
 def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
-    from tilec_runtime.cpu.tileir import read_module
+    from tilec_runtime.cpu.tileir.read import read_module
     from tilec_runtime.cpu.tileir.text import render
 
     write(tmp_path, {"k.py": HEAD + kernel(Z, "z.store(x.load_tile((z.index[0] - 1, 0), (BM, BN)))")})

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
-from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.errors import CompileError
 

@@ -11,7 +11,7 @@ from tests.toolchain.safe_kernels import HEAD, PAIRS
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
-from tilec_runtime.cpu.tileir import read_module
+from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.signature import Assumption
 

@@ -13,7 +13,7 @@ from tilec_runtime.cpu.tileir.elements import Elements, Kind, Part, places, reso
 from tilec_runtime.cpu.tileir.floats import flushed
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step, whole
 from tilec_runtime.cpu.tileir.ir import AtomicMode, Block, Op
-from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointee
+from tilec_runtime.cpu.tileir.pointers import first_address, garbage_of, pointed, pointee
 from tilec_runtime.cpu.tileir.values import Array, Rows, layout
 
 _UFUNCS: dict[AtomicMode, Any] = {
@@ -126,7 +126,9 @@ def _subnormal(held: Array) -> bool:
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
     """Store each value where its element equals, bit by bit, what it is compared to; gives what each had before."""
-    before = np.empty_like(values)
+    bits = np.dtype(f"u{memory.itemsize}")
+    memory, compare = memory.view(bits), compare.view(bits)
+    before = np.empty(values.shape, bits)
     if bool((index[1:] > index[:-1]).all()):
         rounds: Iterator[Rows] = iter((np.arange(len(index)),))
     else:
@@ -135,8 +137,8 @@ def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) 
         places = index[these]
         found = memory[places]
         before[these] = found
-        memory[places] = np.where(found == compare[these], values[these], found)
-    return before
+        memory[places] = np.where(found == compare[these], values.view(bits)[these], found)
+    return before.view(values.dtype)
 
 
 def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
@@ -178,11 +180,6 @@ def _exchange(memory: Array, index: Rows, values: Array) -> Array:
     return before
 
 
-def _elements(kind: Kind, frame: Frame, addresses: Array, mask: Any) -> Elements:
-    """What all blocks update: also where all update the same, each of them does."""
-    return Elements(kind=kind, frame=frame, addresses=whole(addresses, frame.size), mask=None if mask is None else whole(mask, frame.size))
-
-
 def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
     """The memory of a part of the elements, their index there, and their part of some arrays, in the order of the blocks."""
     memory, lead = part.region.typed(kind.layout.raw)
@@ -191,50 +188,41 @@ def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Row
     return memory, places(offsets, lead, kind.layout.size), chosen
 
 
-def _put(found: Array, part: Part, before: Array) -> None:
-    if part.mask is None:
-        found[...] = before.reshape(found.shape)
-    else:
-        found[part.mask] = before
+def _all_blocks(wanted: Elements) -> Elements:
+    """Elements with a row for each block: also where all blocks update the same, each of them does."""
+    size = wanted.frame.size
+    return dataclasses.replace(
+        wanted,
+        addresses=whole(wanted.addresses, size),
+        mask=None if wanted.mask is None else whole(wanted.mask, size),
+        promised=None if wanted.promised is None else whole(wanted.promised, size),
+    )
 
 
-def _rmw(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    pointers, value, mask, (result, token) = op.operand("pointers"), op.operand("value"), op.optional("mask"), op.results
-    kind, mode = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC), op.attributes["mode"]
+def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
+    """`atomic_rmw_tko` and `atomic_cas_tko`."""
+    pointers, mask, (result, token) = op.operand("pointers"), op.optional("mask"), op.results
+    kind, mode = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC), op.attributes.get("mode")
+    sources = [op.operand(name) for name in (("value",) if mode is not None else ("value", "compare"))]
     garbage = garbage_of(op, kind.layout)
 
     def step(frame: Frame) -> None:
-        elements = _elements(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
-        values = whole(kind.layout.encode(frame.get(value)), frame.size)
-        if elements.mask is None or elements.mask.all():
+        wanted = _all_blocks(pointed(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None))
+        arrays = tuple(whole(kind.layout.encode(frame.get(source)), frame.size) for source in sources)
+        values = arrays[0]
+        if mode is None:
+            before = arrays[1].copy()  # an element that the mask leaves out gives what it would have been compared to
+        elif wanted.mask is None or wanted.mask.all():
             before = np.zeros(values.shape, values.dtype)
         else:
-            before = np.broadcast_to(garbage.fill(frame, first_address(elements)), values.shape).astype(values.dtype)
-        for part in resolve(elements, values):
-            memory, index, (these,) = _flat(part, kind, (values,))
-            _put(before, part, update(memory, index, these, mode))
-        frame.set(result, kind.layout.decode(before))
-        frame.set(token, None)
-
-    return step
-
-
-def _cas(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    pointers, compare, value, mask = op.operand("pointers"), op.operand("compare"), op.operand("value"), op.optional("mask")
-    result, token = op.results
-    kind = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC)
-    bits = np.dtype(f"u{kind.layout.size}")
-
-    def step(frame: Frame) -> None:
-        elements = _elements(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
-        compared = whole(kind.layout.encode(frame.get(compare)), frame.size)
-        values = whole(kind.layout.encode(frame.get(value)), frame.size)
-        # An element that the mask leaves out gives what it would have been compared to.
-        before = compared.copy()
-        for part in resolve(elements, values):
-            memory, index, (expected, these) = _flat(part, kind, (compared, values))
-            found = compare_and_swap(memory.view(bits), index, expected.view(bits), these.view(bits))
-            _put(before, part, found.view(before.dtype))
+            before = np.broadcast_to(garbage.fill(frame, first_address(wanted)), values.shape).astype(values.dtype)
+        for part in resolve(wanted, values):
+            memory, index, these = _flat(part, kind, arrays)
+            found = compare_and_swap(memory, index, these[1], these[0]) if mode is None else update(memory, index, these[0], mode)
+            if part.mask is None:
+                before[...] = found.reshape(before.shape)
+            else:
+                before[part.mask] = found
         frame.set(result, kind.layout.decode(before))
         frame.set(token, None)
 
@@ -254,13 +242,7 @@ def _red(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         if planned is not None:
             planned.update(values, combine)
         else:
-            wanted = access.elements(frame, tensor, starts)
-            wanted = dataclasses.replace(
-                wanted,
-                addresses=whole(wanted.addresses, frame.size),
-                mask=None if wanted.mask is None else whole(wanted.mask, frame.size),
-                promised=None if wanted.promised is None else whole(wanted.promised, frame.size),
-            )
+            wanted = _all_blocks(access.elements(frame, tensor, starts))
             for part in resolve(wanted, values):
                 memory, index, (these,) = _flat(part, kind, (values,))
                 update(memory, index, these, mode)
@@ -281,4 +263,4 @@ def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array],
     return lambda old, new: ufunc(old, new)
 
 
-BINDERS: dict[str, Binder] = {"atomic_rmw_tko": _rmw, "atomic_cas_tko": _cas, "atomic_red_view_tko": _red}
+BINDERS: dict[str, Binder] = {"atomic_rmw_tko": _by_pointers, "atomic_cas_tko": _by_pointers, "atomic_red_view_tko": _red}

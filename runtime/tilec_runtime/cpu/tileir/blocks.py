@@ -87,7 +87,7 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
     Raises:
         CallError: there is no such order.
     """
-    count = grid[0] * grid[1] * grid[2]
+    count = math.prod(grid)
     if isinstance(order, int):
         numbers = np.random.default_rng(abs(order)).permutation(count)
         yield from (numbers[start : start + size] for start in range(0, count, size))
@@ -96,28 +96,18 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
         raise CallError(
             f"no order of blocks is called {order!r}", fix='take "forward", "reverse" or a number as the seed of a random order'
         )
-    forward = _spans(grid, size)
-    if order == "forward":
-        yield from (np.arange(start, end) for start, end in forward)
-    else:
-        yield from (np.arange(end - 1, start - 1, -1) for start, end in _backward(grid, size))
+    step = -1 if order == "reverse" else 1
+    yield from (np.arange(start, end)[::step] for start, end in _spans(grid, size, step < 0))
 
 
-def _spans(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
+def _spans(grid: Grid, size: int, backward: bool) -> Iterator[tuple[int, int]]:
     """Runs of blocks that are boxes of the grid: parts of a row, or rows, or planes."""
     width, unit = _box(grid, size)
-    count = grid[0] * grid[1] * grid[2]
-    for outer in range(0, count, unit):
-        for start in range(outer, min(outer + unit, count), width):
-            yield start, min(start + width, outer + unit, count)
-
-
-def _backward(grid: Grid, size: int) -> Iterator[tuple[int, int]]:
-    width, unit = _box(grid, size)
-    count = grid[0] * grid[1] * grid[2]
-    for outer in range((count - 1) // unit * unit, -1, -unit):
+    count = math.prod(grid)
+    step = -1 if backward else 1
+    for outer in range(0, count, unit)[::step]:
         end = min(outer + unit, count)
-        for start in range(outer + (end - outer - 1) // width * width, outer - 1, -width):
+        for start in range(outer, end, width)[::step]:
             yield start, min(start + width, end)
 
 

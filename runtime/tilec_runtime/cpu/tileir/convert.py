@@ -11,7 +11,7 @@ from tilec_runtime.cpu.tileir import exact, integer
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Rounding, Scalar, Signedness
-from tilec_runtime.cpu.tileir.steps import attribute, compute, compute_float, element, element_or_pointer, tile, told
+from tilec_runtime.cpu.tileir.steps import attribute, compute, element, element_or_pointer, tile
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -39,7 +39,7 @@ def _truncate(op: Op, _: Bodies) -> Step:
 def _float_to_float(op: Op, _: Bodies) -> Step:
     kind, target = element(op.operand("source")), element(op.results[0])
     rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
-    return compute_float(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
+    return compute(op, chunked(lambda x: narrow(widen(x, kind), target, rounding)), "source")
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:
@@ -89,7 +89,7 @@ def _int_to_float(op: Op, _: Bodies) -> Step:
             return exact.directed(nearest, error, rounding)
         return narrow(exact.odd(nearest, error), target, rounding)
 
-    return compute_float(op, chunked(convert), "source")
+    return compute(op, chunked(convert), "source")
 
 
 def _float64(numbers: Array) -> tuple[Array, Array]:
@@ -118,13 +118,9 @@ def _reading(op: Op, kind: Scalar | Pointer, target: Scalar | Pointer, reshaped:
         held = storage(target)
         if Scalar.TF32 in (kind, target):
             # Held with 32 bits: the ones that a tf32 lacks are dropped.
-            return compute_float(op, lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(held), "source")
-        return _told_if_float(op, target, compute(op, lambda x: reshaped(x.view(held)), "source"))
-    return _told_if_float(op, target, compute(op, lambda x: reshaped(_from_bytes(_to_bytes(x, source), wanted, target)), "source"))
-
-
-def _told_if_float(op: Op, target: Scalar | Pointer, step: Step) -> Step:
-    return told(op, step) if isinstance(target, Scalar) and target.is_float else step
+            return compute(op, lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(held), "source")
+        return compute(op, lambda x: reshaped(x.view(held)), "source")
+    return compute(op, lambda x: reshaped(_from_bytes(_to_bytes(x, source), wanted, target)), "source")
 
 
 def _width(kind: Scalar | Pointer) -> int:

@@ -82,25 +82,18 @@ def residual_of_root(x: Array, root: Array) -> Array:
 
 def odd(nearest: Array, error: Array) -> Array:
     """Rounds to odd: towards zero, with the last digit set where anything was dropped. `error` is what `nearest` lacks, or has its sign."""
-    bits = np.ascontiguousarray(nearest).view(np.int64)
+    bits = np.ascontiguousarray(nearest).view(f"i{nearest.itemsize}")
     above, below = error > 0, error < 0  # false where the result is not finite: the error is no number then
     negative = bits < 0
     result = bits - ((above & negative) | (below & ~negative))
     result |= above | below
-    return result.view(np.float64)
+    return result.view(nearest.dtype)
 
 
 def odd_float32(exact: Array) -> Array:
-    """Float64 numbers rounded to odd float32 numbers."""
+    """Float64 numbers rounded to odd float32 numbers. A finite number that became infinite turns into the largest one, which is odd."""
     nearest = exact.astype(np.float32)
-    error = exact - nearest
-    bits = nearest.view(np.int32)
-    above, below = error > 0, error < 0
-    # A finite number that became infinite turns into the largest one, which is odd.
-    negative = bits < 0
-    result = bits - ((above & negative) | (below & ~negative))
-    result |= above | below
-    return result.view(np.float32)
+    return odd(nearest, exact - nearest)
 
 
 def directed(nearest: Array, error: Array, rounding: Rounding) -> Array:

@@ -99,15 +99,11 @@ def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memo
             return
         for blocks in batches(grid, options.batch or program.footprint.batch, options.order):
             start.check()
-            _finish(start, blocks)
-
-
-def _finish(start: Start, blocks: Array) -> None:
-    frame = start.frame(blocks)
-    try:
-        run_whole(start.program, frame)
-    finally:
-        frame.flush()
+            frame = start.frame(blocks)
+            try:
+                run_whole(program, frame)
+            finally:
+                frame.flush()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -147,19 +143,25 @@ def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Mem
         yield None
         return
     refuse_huge(program.footprint, grid, options.batch, options.elements, kernel)
-    with globals_in(program.module, memory, program.variables) as addresses:
+    variables = program.variables or memory_of_variables(program.module)
+    try:
+        for region in variables:
+            memory.add(region)
         launch = Launch(
             kernel=kernel,
             grid=grid,
             memory=memory,
             observer=options.observer,
             output=options.output,
-            globals=addresses,
+            globals={region.name: region.address for region in variables},
             undetermined=options.undetermined,
             steps=options.steps,
             cancelled=options.cancelled,
         )
         yield Start(program=program, launch=launch, values=values, options=options)
+    finally:
+        for region in variables:
+            memory.discard(region)
 
 
 def memory_of_variables(module: Module) -> tuple[Region, ...]:
@@ -178,19 +180,6 @@ def _variable(variable: Global) -> Region:
     region = Region.of(variable.name, room[start : start + data.size], writable=not variable.constant)
     region.itemsize = form.size
     return region
-
-
-@contextmanager
-def globals_in(module: Module, memory: Memory, given: Sequence[Region] = ()) -> Iterator[dict[str, int]]:
-    """The module's variables in memory, for as long as a launch takes; gives their addresses."""
-    regions = given or memory_of_variables(module)
-    try:
-        for region in regions:
-            memory.add(region)
-        yield {region.name: region.address for region in regions}
-    finally:
-        for region in regions:
-            memory.discard(region)
 
 
 def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> tuple[Array, ...]:

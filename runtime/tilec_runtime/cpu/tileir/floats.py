@@ -12,7 +12,7 @@ from tilec_runtime.cpu.tileir import double, exact
 from tilec_runtime.cpu.tileir.formats import FORMATS, chunked, narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Predicate, Rounding, Scalar
-from tilec_runtime.cpu.tileir.steps import attribute, compute, compute_float, element
+from tilec_runtime.cpu.tileir.steps import attribute, compute, element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 Bodies = Callable[[Block], "Body"]
@@ -31,6 +31,7 @@ EXTREMES: dict[tuple[bool, bool], Any] = {
     (False, False): np.fmin,
 }
 _UFUNCS: dict[str, Any] = {"addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "sqrt": np.sqrt}
+_EXACT_UFUNCS: dict[str, Any] = {"ceil": np.ceil, "floor": np.floor, "remf": np.fmod}
 _EXACT: dict[str, Callable[..., Array]] = {
     "addf": exact.add,
     "subf": lambda x, y, **more: exact.add(x, -y, **more),
@@ -111,9 +112,7 @@ def fused_float16(x: Array, y: Array, z: Array) -> Array:
 def _arithmetic(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
-    return compute_float(
-        op, arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)), *_OPERANDS.get(op.name, ("lhs", "rhs"))
-    )
+    return compute(op, arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)), *_OPERANDS.get(op.name, ("lhs", "rhs")))
 
 
 def extreme(name: str, kind: Scalar, propagate: bool, flush: bool) -> Callable[[Array, Array], Array]:
@@ -139,7 +138,7 @@ def extreme(name: str, kind: Scalar, propagate: bool, flush: bool) -> Callable[[
 
 def _extreme(op: Op, _: Bodies) -> Step:
     flags = [attribute(op, name, False) for name in ("propagate_nan", "flush_to_zero")]
-    return compute_float(op, extreme(op.name, element(op.results[0]), *flags), "lhs", "rhs")
+    return compute(op, extreme(op.name, element(op.results[0]), *flags), "lhs", "rhs")
 
 
 def _sign(op: Op, _: Bodies) -> Step:
@@ -152,24 +151,17 @@ def _sign(op: Op, _: Bodies) -> Step:
     ufunc = np.bitwise_xor if op.name == "negf" else np.bitwise_and
     if not FORMATS[kind].signed:
         mask = np.array(0 if op.name == "negf" else (1 << kind.bits) - 1, bits)
-    return compute_float(op, lambda x: ufunc(x.view(bits), mask).view(held), "source")
+    return compute(op, lambda x: ufunc(x.view(bits), mask).view(held), "source")
 
 
-def _whole(op: Op, _: Bodies) -> Step:
-    """`ceil` and `floor`, whose results every type has."""
+def _exact(op: Op, _: Bodies) -> Step:
+    """`ceil`, `floor` and `remf`, whose results every type has; the last with the sign of the dividend."""
     kind = element(op.results[0])
-    ufunc = np.ceil if op.name == "ceil" else np.floor
+    ufunc = _EXACT_UFUNCS[op.name]
+    names = ("lhs", "rhs") if op.name == "remf" else ("source",)
     if kind in _NATIVE:
-        return compute_float(op, ufunc, "source")
-    return compute_float(op, chunked(lambda x: narrow(ufunc(widen(x, kind)), kind)), "source")
-
-
-def _remainder(op: Op, _: Bodies) -> Step:
-    """`remf`: exact, with the sign of the dividend."""
-    kind = element(op.results[0])
-    if kind in _NATIVE:
-        return compute_float(op, np.fmod, "lhs", "rhs")
-    return compute_float(op, chunked(lambda x, y: narrow(np.fmod(widen(x, kind), widen(y, kind)), kind)), "lhs", "rhs")
+        return compute(op, ufunc, *names)
+    return compute(op, chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind)), *names)
 
 
 def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:
@@ -211,7 +203,6 @@ BINDERS: dict[str, Binder] = {
     **dict.fromkeys(("addf", "subf", "mulf", "divf", "sqrt", "fma"), _arithmetic),
     **dict.fromkeys(("maxf", "minf"), _extreme),
     **dict.fromkeys(("absf", "negf"), _sign),
-    **dict.fromkeys(("ceil", "floor"), _whole),
-    "remf": _remainder,
+    **dict.fromkeys(_EXACT_UFUNCS, _exact),
     "cmpf": _compare,
 }

@@ -13,7 +13,7 @@ from tilec_runtime.cpu.tileir.floats import flushed
 from tilec_runtime.cpu.tileir.formats import chunked, narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar
-from tilec_runtime.cpu.tileir.steps import attribute, compute_float, element
+from tilec_runtime.cpu.tileir.steps import attribute, compute, element
 from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
@@ -27,7 +27,7 @@ def _function(op: Op, _: Bodies) -> Step:
     function = computed(op.name, kind)
     if kind is Scalar.F32 and attribute(op, "flush_to_zero", False):
         function = _exp2_flushed if op.name == "exp2" else _flushed(function)
-    return compute_float(op, function, *_OPERANDS.get(op.name, ("source",)))
+    return compute(op, function, *_OPERANDS.get(op.name, ("source",)))
 
 
 def computed(name: str, kind: Scalar) -> Function:
@@ -81,7 +81,7 @@ def _inverse_root(x: Array) -> Array:
 
 def _power_of_int(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    return compute_float(op, chunked(lambda x, n: narrow(_power(widen(x, kind), integer.signed(n)), kind)), "source", "exponent")
+    return compute(op, chunked(lambda x, n: narrow(_power(widen(x, kind), integer.signed(n)), kind)), "source", "exponent")
 
 
 def _power(x: Array, exponent: Array) -> Array:

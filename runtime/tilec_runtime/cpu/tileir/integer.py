@@ -75,10 +75,6 @@ def _divide(op: Op, _: Bodies) -> Step:
     return compute(op, _plain(function, kind), "lhs", "rhs")
 
 
-def _floored(x: Array, y: Array) -> Array:
-    return np.floor_divide(x, y)
-
-
 def _ceiled(x: Array, y: Array) -> Array:
     quotient, rest = np.divmod(x, y)
     return quotient + (rest != 0).astype(quotient.dtype)
@@ -91,10 +87,6 @@ def _truncated(x: Array, y: Array) -> Array:
     # Rounded down, a negative quotient that is not whole is one too low.
     rest = x - quotient * y
     return quotient + ((rest != 0) & ((x < 0) != (y < 0)) & (y != 0)).astype(quotient.dtype)
-
-
-def _remainder(x: Array, y: Array) -> Array:
-    return np.fmod(x, y)
 
 
 def _high(op: Op, _: Bodies) -> Step:
@@ -137,10 +129,10 @@ def _compare(op: Op, _: Bodies) -> Step:
 
 _BITWISE: dict[str, Any] = {"andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor}
 _RINGS: dict[str, Any] = {"addi": np.add, "subi": np.subtract, "muli": np.multiply}
-_BY_SIGN: dict[str, Any] = {"maxi": np.maximum, "mini": np.minimum, "remi": _remainder}
+_BY_SIGN: dict[str, Any] = {"maxi": np.maximum, "mini": np.minimum, "remi": np.fmod}
 _DIVISIONS: dict[Rounding, Function] = {
     Rounding.ZERO: _truncated,
-    Rounding.NEGATIVE_INF: _floored,
+    Rounding.NEGATIVE_INF: np.floor_divide,
     Rounding.POSITIVE_INF: _ceiled,
 }
 _PREDICATES: dict[Predicate, Any] = {

@@ -11,7 +11,7 @@ from tilec_runtime.cpu.tileir.formats import narrow, widen
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Scalar, Signedness, Value
 from tilec_runtime.cpu.tileir.reduce import halving
-from tilec_runtime.cpu.tileir.steps import compute, compute_float, element, tile
+from tilec_runtime.cpu.tileir.steps import compute, element, tile
 from tilec_runtime.cpu.tileir.values import Array
 
 Bodies = Callable[[Block], "Body"]
@@ -25,7 +25,7 @@ def _floats(op: Op, _: Bodies) -> Step:
     def multiply(lhs: Array, rhs: Array, acc: Array) -> Array:
         return _accumulated(product(widen(lhs, kind), widen(rhs, other)), acc, target)
 
-    return compute_float(op, multiply, "lhs", "rhs", "acc")
+    return compute(op, multiply, "lhs", "rhs", "acc")
 
 
 def _scaled(op: Op, _: Bodies) -> Step:
@@ -42,7 +42,7 @@ def _scaled(op: Op, _: Bodies) -> Step:
         second = wide[1] * np.repeat(wide[3].astype(np.float64), rhs_run, axis=-2)
         return _accumulated(product(first, second), acc, target)
 
-    return compute_float(op, multiply, "lhs", "rhs", "acc", "lhs_scale", "rhs_scale")
+    return compute(op, multiply, "lhs", "rhs", "acc", "lhs_scale", "rhs_scale")
 
 
 def _run(elements: Value, scales: Value, axis: int) -> int:

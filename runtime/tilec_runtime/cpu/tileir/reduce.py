@@ -26,55 +26,29 @@ Pairwise = Callable[[tuple[Array, ...], tuple[Array, ...]], tuple[Array, ...]]
 _EXACT_FLOATS = {"maxf", "minf"}
 
 
-def _reduce(op: Op, bodies: Bodies) -> Step:
-    axis = _axis(op)
-    known = _known(op)
-    if known is not None and len(op.results) == 1:
-        source, result = op.operands["operands"][0], op.results[0]
-        kind = element(source)
-        function = _reduction(known, kind)
-        return _told(op, lambda frame: frame.set(result, function(frame.get(source), axis)))
-    body = bodies(op.regions[0])
-
-    def step(frame: Frame) -> None:
-        tiles, combine = _region(op, body, frame)
-        for result, held in zip(op.results, _tree(tiles, axis, combine), strict=True):
-            frame.set(result, held)
-
-    return _told(op, step)
-
-
-def _scan(op: Op, bodies: Bodies) -> Step:
-    axis = _axis(op)
+def _bind(op: Op, bodies: Bodies) -> Step:
+    axis = int(op.attributes["dim"]) + 1  # the first axis counts blocks
     backwards = bool(attribute(op, "reverse", False))
-    known = _known(op)
-    if known is not None and len(op.results) == 1:
-        source, result = op.operands["operands"][0], op.results[0]
-        function = _accumulation(known, element(source))
-
-        def run(frame: Frame) -> None:
-            held = frame.get(source)
-            found = function(np.flip(held, axis) if backwards else held, axis)
-            frame.set(result, np.flip(found, axis) if backwards else found)
-
-        return _told(op, run)
-    body = bodies(op.regions[0])
+    known = _known(op) if len(op.results) == 1 else None
+    if known is not None:
+        source = op.operands["operands"][0]
+        function = (_reduction if op.name == "reduce" else _accumulation)(known, element(source))
+    else:
+        body = bodies(op.regions[0])
+        by_pairs = _tree if op.name == "reduce" else _doubling
 
     def step(frame: Frame) -> None:
-        tiles, combine = _region(op, body, frame)
-        tiles = tuple(np.flip(held, axis) for held in tiles) if backwards else tiles
-        for result, held in zip(op.results, _doubling(tiles, axis, combine), strict=True):
+        if known is not None:
+            tiles: tuple[Array, ...] = (frame.get(source),)
+            turned = np.flip(tiles[0], axis) if backwards else tiles[0]
+            found: tuple[Array, ...] = (function(turned, axis),)
+        else:
+            tiles, combine = _region(op, body, frame)
+            found = by_pairs(tuple(np.flip(held, axis) for held in tiles) if backwards else tiles, axis, combine)
+        for result, held in zip(op.results, found, strict=True):
             frame.set(result, np.flip(held, axis) if backwards else held)
 
-    return _told(op, step)
-
-
-def _told(op: Op, step: Step) -> Step:
-    return told(op, step) if any(element(result).is_float for result in op.results) else step
-
-
-def _axis(op: Op) -> int:
-    return int(op.attributes["dim"]) + 1  # the first axis counts blocks
+    return told(op, step)
 
 
 def _known(op: Op) -> Op | None:
@@ -241,4 +215,4 @@ _UFUNCS: dict[str, Any] = {
 }
 _COMBINING = frozenset({*_FLOATS, *_EXACT_FLOATS, *_UFUNCS})
 
-BINDERS: dict[str, Binder] = {"reduce": _reduce, "scan": _scan}
+BINDERS: dict[str, Binder] = {"reduce": _bind, "scan": _bind}

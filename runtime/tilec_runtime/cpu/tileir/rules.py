@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Iterator
+from typing import Concatenate, ParamSpec, TypeAlias
 
 from tilec_runtime.cpu.tileir.ir import Op, Pointer, Rounding, Scalar, Tile, Token, Type, Value, type_text
 from tilec_runtime.cpu.tileir.ops import OPS
 
 Rule: TypeAlias = Callable[[Op], str]
+Args = ParamSpec("Args")
 Elements: TypeAlias = "frozenset[Scalar | type[Pointer]]"
 
 FLOATS: Elements = frozenset({Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64})
@@ -21,6 +22,11 @@ ANY_FLOAT: Elements = frozenset(kind for kind in Scalar if kind.is_float)
 ANY: Elements = NUMBERS | POINTERS
 STORED: Elements = NUMBERS - {Scalar.I4}  # what memory holds
 IEEE = frozenset({Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF})
+
+
+def rule(check: Callable[Concatenate[Op, Args], str]) -> Callable[Args, Rule]:
+    """Make rules of a check: called with what it takes behind the operation, it gives one."""
+    return lambda *args, **more: lambda op: check(op, *args, **more)
 
 
 def values(op: Op, ref: str) -> tuple[Value, ...]:
@@ -46,18 +52,15 @@ def tile(op: Op, ref: str) -> Tile:
     return kind
 
 
-def tiles(elements: Elements, *refs: str, rank: int | None = None) -> Rule:
+@rule
+def tiles(op: Op, elements: Elements, *refs: str, rank: int | None = None) -> str:
     """Values are tiles of these elements, of this rank if one is given."""
-
-    def rule(op: Op) -> str:
-        for name, kind in kinds(op, *refs):
-            if not isinstance(kind, Tile) or element_class(kind.element) not in elements:
-                return f"{name} is {type_text(kind)}, not a tile of {names(elements)}"
-            if rank is not None and len(kind.shape) != rank:
-                return f"{name} is {type_text(kind)}, not of rank {rank}"
-        return ""
-
-    return rule
+    for name, kind in kinds(op, *refs):
+        if not isinstance(kind, Tile) or element_class(kind.element) not in elements:
+            return f"{name} is {type_text(kind)}, not a tile of {names(elements)}"
+        if rank is not None and len(kind.shape) != rank:
+            return f"{name} is {type_text(kind)}, not of rank {rank}"
+    return ""
 
 
 def element_class(element: Scalar | Pointer) -> Scalar | type[Pointer]:
@@ -72,59 +75,44 @@ def names(elements: Elements) -> str:
     return " or ".join(listed)
 
 
-def equal(*refs: str) -> Rule:
+@rule
+def equal(op: Op, *refs: str) -> str:
     """Values that are there have one type."""
-
-    def rule(op: Op) -> str:
-        first: tuple[str, Type] | None = None
-        for name, kind in kinds(op, *refs):
-            first = first or (name, kind)
-            if kind != first[1]:
-                return f"{name} is {type_text(kind)}, but {first[0]} is {type_text(first[1])}"
-        return ""
-
-    return rule
+    first: tuple[str, Type] | None = None
+    for name, kind in kinds(op, *refs):
+        first = first or (name, kind)
+        if kind != first[1]:
+            return f"{name} is {type_text(kind)}, but {first[0]} is {type_text(first[1])}"
+    return ""
 
 
-def shapes(*refs: str) -> Rule:
+@rule
+def shapes(op: Op, *refs: str) -> str:
     """Tiles that are there have one shape."""
-
-    def rule(op: Op) -> str:
-        first: tuple[str, Tile] | None = None
-        for name, kind in kinds(op, *refs):
-            assert isinstance(kind, Tile)
-            first = first or (name, kind)
-            if kind.shape != first[1].shape:
-                return f"{name} is {type_text(kind)}, of another shape than {first[0]}, {type_text(first[1])}"
-        return ""
-
-    return rule
+    first: tuple[str, Tile] | None = None
+    for name, kind in kinds(op, *refs):
+        assert isinstance(kind, Tile)
+        first = first or (name, kind)
+        if kind.shape != first[1].shape:
+            return f"{name} is {type_text(kind)}, of another shape than {first[0]}, {type_text(first[1])}"
+    return ""
 
 
-def tokens(*refs: str) -> Rule:
+@rule
+def tokens(op: Op, *refs: str) -> str:
     """Values that are there are tokens."""
-
-    def rule(op: Op) -> str:
-        for name, kind in kinds(op, *refs):
-            if not isinstance(kind, Token):
-                return f"{name} is {type_text(kind)}, not a token"
-        return ""
-
-    return rule
+    for name, kind in kinds(op, *refs):
+        if not isinstance(kind, Token):
+            return f"{name} is {type_text(kind)}, not a token"
+    return ""
 
 
-def rounding(allowed: Iterable[Rounding], ref: str = ">result", f32: Iterable[Rounding] = ()) -> Rule:
+@rule
+def rounding(op: Op, allowed: Collection[Rounding], f32: Collection[Rounding] = ()) -> str:
     """The rounding is one of these; for f32 also one of those."""
-    usual, more = frozenset(allowed), frozenset(f32)
-
-    def rule(op: Op) -> str:
-        mode = op.attributes["rounding"]
-        element = tile(op, ref).element
-        if mode in usual or (mode in more and element is Scalar.F32):
-            return ""
-        return f"rounding {mode.name.lower()} is not for {type_text(element)}"
-
-    return rule
+    mode, element = op.attributes["rounding"], tile(op, ">result").element
+    fits = mode in allowed or (mode in f32 and element is Scalar.F32)
+    return "" if fits else f"rounding {mode.name.lower()} is not for {type_text(element)}"
 
 
 def flush(op: Op) -> str:

@@ -32,6 +32,7 @@ from tilec_runtime.cpu.tileir.rules import (
     Elements,
     Rule,
     equal,
+    rule,
     shapes,
     tile,
     tiles,
@@ -49,29 +50,24 @@ _INDEX: Elements = frozenset({Scalar.I32})
 _MAX_ALIGNMENT = 1 << 20
 
 
-def _points_to(pointers: str, ref: str) -> Rule:
-    def rule(op: Op) -> str:
-        kind, pointer = tile(op, ref), tile(op, pointers)
-        assert isinstance(pointer.element, Pointer)
-        fits = pointer.element.pointee is kind.element and pointer.shape == kind.shape
-        return "" if fits else f"{type_text(pointer)} does not point to {type_text(kind)}"
-
-    return rule
+@rule
+def _points_to(op: Op, pointers: str, ref: str) -> str:
+    kind, pointer = tile(op, ref), tile(op, pointers)
+    assert isinstance(pointer.element, Pointer)
+    fits = pointer.element.pointee is kind.element and pointer.shape == kind.shape
+    return "" if fits else f"{type_text(pointer)} does not point to {type_text(kind)}"
 
 
-def _orders(*allowed: MemoryOrder, weak: bool = True, system: bool = True) -> Rule:
+@rule
+def _orders(op: Op, *allowed: MemoryOrder, weak: bool = True, system: bool = True) -> str:
     """Orders of the operation; weak is without a scope, every other with one."""
-
-    def rule(op: Op) -> str:
-        order, scope = op.attributes["order"], op.attributes.get("scope")
-        name = order.name.lower()
-        if order not in allowed and not (weak and order is MemoryOrder.WEAK):
-            return f"it cannot be {name}"
-        if (scope is None) != (order is MemoryOrder.WEAK):
-            return f"{name} is {'without' if scope is None else 'with'} a scope"
-        return "it cannot have the scope of the system" if scope is MemoryScope.SYSTEM and not system else ""
-
-    return rule
+    order, scope = op.attributes["order"], op.attributes.get("scope")
+    name = order.name.lower()
+    if order not in allowed and not (weak and order is MemoryOrder.WEAK):
+        return f"it cannot be {name}"
+    if (scope is None) != (order is MemoryOrder.WEAK):
+        return f"{name} is {'without' if scope is None else 'with'} a scope"
+    return "it cannot have the scope of the system" if scope is MemoryScope.SYSTEM and not system else ""
 
 
 def _atomic(op: Op) -> str:
@@ -115,14 +111,12 @@ def _index(view: PartitionView | StridedView | GatherScatterView, index: list[Ty
     return ""
 
 
-def _makes(kind: type[PartitionView | StridedView | GatherScatterView]) -> Rule:
-    def rule(op: Op) -> str:
-        made, tensor = op.results[0].type, op.operands["tensor"][0].type
-        if not isinstance(made, kind) or made.tensor != tensor:
-            return f"{type_text(made)} is not made of {type_text(tensor)}"
-        return ""
-
-    return rule
+@rule
+def _makes(op: Op, kind: type[PartitionView | StridedView | GatherScatterView]) -> str:
+    made, tensor = op.results[0].type, op.operands["tensor"][0].type
+    if not isinstance(made, kind) or made.tensor != tensor:
+        return f"{type_text(made)} is not made of {type_text(tensor)}"
+    return ""
 
 
 def _tensor_view(op: Op) -> str:
@@ -139,15 +133,13 @@ def _tensor_view(op: Op) -> str:
     return ""
 
 
-def _ranked(kinds: type | tuple[type, ...]) -> Rule:
-    def rule(op: Op) -> str:
-        source = op.operands["source"][0].type
-        if not isinstance(source, kinds):
-            return f"source is {type_text(source)}"
-        rank = len(source.shape) if isinstance(source, TensorView) else len(getattr(source, "tile", ()))
-        return "" if len(op.results) == rank else f"it has {len(op.results)} results for rank {rank}"
-
-    return rule
+@rule
+def _ranked(op: Op, kinds: type | tuple[type, ...]) -> str:
+    source = op.operands["source"][0].type
+    if not isinstance(source, kinds):
+        return f"source is {type_text(source)}"
+    rank = len(source.shape) if isinstance(source, TensorView) else len(getattr(source, "tile", ()))
+    return "" if len(op.results) == rank else f"it has {len(op.results)} results for rank {rank}"
 
 
 def _assumed(op: Op) -> str:

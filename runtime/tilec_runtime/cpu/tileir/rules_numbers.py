@@ -18,6 +18,7 @@ from tilec_runtime.cpu.tileir.rules import (
     equal,
     flush,
     rounding,
+    rule,
     shapes,
     size,
     tile,
@@ -118,11 +119,9 @@ def _same_bits(op: Op) -> str:
     return "" if any(source in group and result in group for group in _SAME_BITS) else _pair(op, "source", ">result")
 
 
-def _same_element(first: str, second: str) -> Rule:
-    def rule(op: Op) -> str:
-        return "" if tile(op, first).element == tile(op, second).element else _pair(op, first, second)
-
-    return rule
+@rule
+def _same_element(op: Op, first: str, second: str) -> str:
+    return "" if tile(op, first).element == tile(op, second).element else _pair(op, first, second)
 
 
 def _divi(op: Op) -> str:
@@ -173,23 +172,19 @@ def _cat(op: Op) -> str:
     return "" if rest and list(result.shape) == expected else f"{type_text(lhs)} and {type_text(rhs)} do not make {type_text(result)}"
 
 
-def _within(part: str, whole: str) -> Rule:
-    def rule(op: Op) -> str:
-        inner, outer = tile(op, part), tile(op, whole)
-        if len(inner.shape) != len(outer.shape) or any(b % a for a, b in zip(inner.shape, outer.shape, strict=True)):
-            return f"{type_text(outer)} is not made of {type_text(inner)}"
-        found = len(op.operands["indices"])
-        return "" if found == len(outer.shape) else f"{found} indices are given for {type_text(outer)}"
-
-    return rule
+@rule
+def _within(op: Op, part: str, whole: str) -> str:
+    inner, outer = tile(op, part), tile(op, whole)
+    if len(inner.shape) != len(outer.shape) or any(b % a for a, b in zip(inner.shape, outer.shape, strict=True)):
+        return f"{type_text(outer)} is not made of {type_text(inner)}"
+    found = len(op.operands["indices"])
+    return "" if found == len(outer.shape) else f"{found} indices are given for {type_text(outer)}"
 
 
-def _repacked(small: str, bytes_: str) -> Rule:
-    def rule(op: Op) -> str:
-        inner, outer = tile(op, small), tile(op, bytes_)
-        return "" if size(inner) * _element(op, small).bits == size(outer) * 8 else f"{type_text(inner)} does not take {size(outer)} bytes"
-
-    return rule
+@rule
+def _repacked(op: Op, small: str, bytes_: str) -> str:
+    inner, outer = tile(op, small), tile(op, bytes_)
+    return "" if size(inner) * _element(op, small).bits == size(outer) * 8 else f"{type_text(inner)} does not take {size(outer)} bytes"
 
 
 def _mma_shapes(op: Op) -> str:
@@ -235,11 +230,9 @@ def _reduction(op: Op) -> str:
     return "" if [arg.type for arg in op.regions[0].args] == expected else "the arguments of its block are not two scalars for each operand"
 
 
-def _some(ref: str) -> Rule:
-    def rule(op: Op) -> str:
-        return "" if values(op, ref) else f"there are no {ref}"
-
-    return rule
+@rule
+def _some(op: Op, ref: str) -> str:
+    return "" if values(op, ref) else f"there are no {ref}"
 
 
 def _unary(elements: Elements, *more: Rule) -> tuple[Rule, ...]:

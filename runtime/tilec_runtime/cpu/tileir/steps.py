@@ -16,20 +16,14 @@ def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
     sources = [op.operand(name) for name in names]
     if len(sources) == 1:
         one = sources[0]
-        return lambda frame: frame.set(result, function(frame.get(one)))
-    if len(sources) == 2:
-        first, second = sources
-        return lambda frame: frame.set(result, function(frame.get(first), frame.get(second)))
-    return lambda frame: frame.set(result, function(*[frame.get(source) for source in sources]))
-
-
-def compute_float(op: Op, function: Callable[..., Array], *names: str) -> Step:
-    """The same for a result of floating point numbers, of which an observer is told."""
-    return told(op, compute(op, function, *names))
+        return told(op, lambda frame: frame.set(result, function(frame.get(one))))
+    return told(op, lambda frame: frame.set(result, function(*[frame.get(source) for source in sources])))
 
 
 def told(op: Op, step: Step) -> Step:
-    """A step whose floating point results an observer is told of."""
+    """A step of which an observer is told, where it gives floating point numbers."""
+    if not any(isinstance(kind := tile(result).element, Scalar) and kind.is_float for result in op.results):
+        return step
 
     def run(frame: Frame) -> None:
         step(frame)

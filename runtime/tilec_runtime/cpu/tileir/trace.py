@@ -285,24 +285,6 @@ def _triple(what: str, given: Any, rest: int) -> Coordinates:
     return x, y, z
 
 
-def trace_lines(
-    program: Program,
-    arguments: Sequence[Any],
-    grid: Grid,
-    memory: Memory,
-    blocks: Sequence[Coordinates] = ((0, 0, 0),),
-    options: Options = DEFAULT,
-) -> Iterator[str]:
-    """Lines that tell what chosen blocks do, as they do it: a head for each block, then one line for each operation."""
-    shown: Coordinates | None = None
-    with Stepper(program, arguments, grid, memory, blocks, options) as stepper:
-        for executed in stepper:
-            if executed.block != shown:
-                shown = executed.block
-                yield f"block {shown}"
-            yield f"  {executed}"
-
-
 def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause]:
     if not start.program.waits:
         for number in chosen:

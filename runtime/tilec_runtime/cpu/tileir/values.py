@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +18,7 @@ Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
 # Tiles are arrays of shape (blocks, *tile) or (1, *tile): the latter where every block of the batch holds the same. Integers are held
 # signed, i1 as bool, i4 in int8 with its sign extended, tf32 as float32 that is already rounded. f8E5M3FNU, which no NumPy library knows,
 # is held as its bits. Pointers are addresses. Tokens are None.
+# Views of tensors are tuples of arrays.
 STORAGE: dict[Scalar, np.dtype[Any]] = {
     Scalar.I1: np.dtype(np.bool_),
     Scalar.I4: np.dtype(np.int8),
@@ -37,16 +39,6 @@ STORAGE: dict[Scalar, np.dtype[Any]] = {
 }
 
 
-class Held(Protocol):
-    """What is held for a value that is no array: a view of a tensor."""
-
-    def take(self, rows: Rows) -> Held:
-        """The same for these blocks of the batch, in this order."""
-
-    def joined(self, others: list[Held], places: list[Rows], size: int) -> Held:
-        """One value for `size` blocks: this one and `others` lie at `places` (one for each, this one first)."""
-
-
 def storage(element: Scalar | Pointer) -> np.dtype[Any]:
     """The type of the array that holds a tile of these elements."""
     return np.dtype(np.int64) if isinstance(element, Pointer) else STORAGE[element]
@@ -58,7 +50,7 @@ def take(item: Any, rows: Rows) -> Any:
         return None
     if isinstance(item, np.ndarray):
         return item if item.shape[0] == 1 else item[rows]
-    return item.take(rows)
+    return type(item)(*[take(part, rows) for part in item])
 
 
 def join(items: list[Any], places: list[Rows], size: int) -> Any:
@@ -69,10 +61,22 @@ def join(items: list[Any], places: list[Rows], size: int) -> Any:
     if first is None:
         return None
     if not isinstance(first, np.ndarray):
-        return first.joined(items[1:], places, size)
-    whole = np.empty((size, *first.shape[1:]), first.dtype)
-    for item, rows in zip(items, places, strict=True):
-        whole[rows] = item
+        return type(first)(*[_joined(parts, places, size) for parts in zip(*items, strict=True)])
+    return _spread(items, places, size)
+
+
+def _joined(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
+    """The same for the arrays of a tensor, which often agree."""
+    first = parts[0]
+    if len(first) == 1 and all(np.array_equal(part, first) for part in parts):
+        return first
+    return _spread(parts, places, size)
+
+
+def _spread(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
+    whole = np.empty((size, *parts[0].shape[1:]), parts[0].dtype)
+    for part, rows in zip(parts, places, strict=True):
+        whole[rows] = part
     return whole
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, GatherScatterView, Op, PartitionView, StridedView, TensorView, Value, View
 from tilec_runtime.cpu.tileir.steps import element
-from tilec_runtime.cpu.tileir.values import Array, Held, Rows, storage
+from tilec_runtime.cpu.tileir.values import Array, storage
 
 # An index further out than this is outside every tensor; so limited, no place overflows 64 bits.
 _FAR = 1 << 40
 _FARTHEST = 1 << 62
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
+class Tensor(NamedTuple):
     """A tensor in memory, or a view of it (what kind of view, its type says).
 
     Attributes:
@@ -29,19 +29,6 @@ class Tensor:
     base: Array
     extents: Array
     strides: Array
-
-    def take(self, rows: Rows) -> Held:
-        """The same for these blocks."""
-        return Tensor(*(item if len(item) == 1 else item[rows] for item in (self.base, self.extents, self.strides)))
-
-    def joined(self, others: list[Held], places: list[Rows], size: int) -> Held:
-        """One tensor for the blocks of several."""
-        parts = [self, *(item for item in others if isinstance(item, Tensor))]
-        return Tensor(
-            _joined([part.base for part in parts], places, size),
-            _joined([part.extents for part in parts], places, size),
-            _joined([part.strides for part in parts], places, size),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,16 +82,6 @@ def _start(held: Array, step: int) -> Array:
         far = min(_FAR, _FARTHEST // step)
         held = np.clip(held, -far, far)
     return held.astype(np.int64) * step if step != 1 else held.astype(np.int64)
-
-
-def _joined(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
-    first = parts[0]
-    if len(first) == 1 and all(np.array_equal(part, first) for part in parts):
-        return first
-    whole = np.empty((size, *first.shape[1:]), first.dtype)
-    for part, rows in zip(parts, places, strict=True):
-        whole[rows] = part
-    return whole
 
 
 def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:

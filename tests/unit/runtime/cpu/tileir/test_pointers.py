@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, launch, program, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
-from tilec_runtime.cpu.tileir.execute import globals_in
+from tilec_runtime.cpu.tileir.execute import Options, launched
 from tilec_runtime.cpu.tileir.frame import Frame
 from tilec_runtime.cpu.tileir.ir import Global, MemoryOrder, Op, Pointer, Scalar, Value
 from tilec_runtime.cpu.tileir.memory import Memory, Region
@@ -201,9 +201,10 @@ def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Arra
     ]
     made = program([], fill, variables=variables)
     memory = Memory()
-    with globals_in(made.module, memory) as addresses:
-        assert addresses["copy"] % 64 == 0
-        frame = Frame(launch(1, memory, addresses=addresses), np.arange(1))
+    with launched(made, [], (1, 1, 1), memory, Options()) as start:
+        assert start is not None
+        assert start.launch.globals["copy"] % 64 == 0
+        frame = start.frame(np.arange(1))
         for step in (BINDERS[op.name](op, lambda block: lambda frame: ()) for op in made.function.body.ops[:-1]):
             step(frame)
         assert frame.get(seen[0]).tolist() == [held.tolist()]

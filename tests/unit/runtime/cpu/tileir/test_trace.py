@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, module, tile
 from tests.unit.runtime.cpu.tileir.test_control import add, less
-from tilec_runtime.cpu import tileir
+from tilec_runtime.cpu.tileir import trace as tileir
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.ir import (
     AtomicMode,
@@ -136,11 +136,11 @@ def test_other_grids_and_blocks_are_none(grid: Any, block: Any, words: str) -> N
 
 
 def test_a_trace_has_a_line_for_each_operation() -> None:
-    lines = list(tileir.trace_lines(prepare(kernel()), [], (4, 1, 1), Memory(), [(2, 0, 0)], Options(output=lambda text: None)))
-    assert lines[0] == "block (2, 0, 0)"
-    assert lines[1].startswith("  kernel.py:1:1: %0, %1, %2 = get_tile_block_id  -> int32 2, int32 0, int32 0")
+    steps = tileir.step(prepare(kernel()), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None))
+    lines = [str(executed) for executed in steps]
+    assert lines[0].startswith("kernel.py:1:1: %0, %1, %2 = get_tile_block_id  -> int32 2, int32 0, int32 0")
     assert any(line.endswith("broadcast %4  -> int32[8] 2, 2, 2, 2, 2, 2, ...") for line in lines)
-    assert any(line.startswith("  kernel.py:40:1: ") and " for " in line and " <- int32 0, int32 2, int32 1" in line for line in lines)
+    assert any(line.startswith("kernel.py:40:1: ") and " for " in line and " <- int32 0, int32 2, int32 1" in line for line in lines)
 
 
 def test_tiles_are_shown_short() -> None:

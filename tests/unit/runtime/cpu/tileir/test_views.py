@@ -28,7 +28,7 @@ from tilec_runtime.cpu.tileir.ir import (
     View,
 )
 from tilec_runtime.cpu.tileir.memory import Memory, Region
-from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
+from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array, join, take
 from tilec_runtime.cpu.tileir.views import Geometry, Tensor
 from tilec_runtime.errors import FaultError
 
@@ -421,8 +421,8 @@ def test_make_tensor_view_takes_extents_and_strides_from_type_and_values() -> No
 
 def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
     tensor = Tensor(np.array([1, 2, 3, 4]), np.array([[5]]), np.array([[1], [2], [3], [4]]))
-    first, second = tensor.take(np.array([0, 2])), tensor.take(np.array([3, 1]))
-    whole = first.joined([second], [np.array([0, 2]), np.array([3, 1])], 4)
+    places = [np.array([0, 2]), np.array([3, 1])]
+    whole = join([take(tensor, rows) for rows in places], places, 4)
     assert isinstance(whole, Tensor)
     assert whole.base.tolist() == [1, 2, 3, 4]
     assert whole.extents.tolist() == [[5]]
