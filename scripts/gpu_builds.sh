@@ -71,7 +71,7 @@ mkdir -p build && "$python" benchmarks/c_loop.py
 mv build/debug dist/debug
 built -C examples/pipelines build --targets sm_90
 for corpus in tests/samples/corpus_*; do built -C "$corpus" build; done
-for made in python_link prebuilt endless; do
+for made in prebuilt endless; do
     "$python" -m "tests.gpu.test_$made" "build/${made/_/-}"
     built -C "build/${made/_/-}" build
 done

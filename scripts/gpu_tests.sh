@@ -13,7 +13,7 @@ Runs on any machine with an NVIDIA GPU and its driver; no CUDA toolkit is needed
 and writes gpu_tests.xml, gpu_cases.json and gpu_tests.txt to the output directory.
 
 The kernels are built elsewhere, on a machine that needs no GPU:
-  python -m pip download --no-deps -d wheels pytest pluggy iniconfig hypothesis sortedcontainers ml_dtypes trio attrs sniffio outcome idna   # what is missing there
+  python -m pip download --no-deps -d wheels pytest pluggy iniconfig hypothesis sortedcontainers ml_dtypes trio attrs sniffio outcome idna msgspec packaging   # what is missing there
   bash scripts/gpu_builds.sh carried --wheels wheels   # a copy of the checkout with all bundles: carry it over, and start this there
 Tests whose bundle is not there are skipped: pytest -rs tells which.
 
