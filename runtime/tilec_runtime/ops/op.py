@@ -109,7 +109,7 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
             BaseException: what the op, or its work on the device, came to.
         """
         refuse_nested(self)
-        return self.sync_on(stream_of(current_policy()))
+        return self.sync_on(stream_of(current_policy(), waited=True))
 
     def sync_on(self, stream: StreamLike) -> T_co:
         """Run it on a stream, and wait for it. Everything else as for `sync`."""
