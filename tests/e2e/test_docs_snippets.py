@@ -315,6 +315,8 @@ def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
         runtime.KernelModule,
         runtime.Device,
         runtime.Launcher,
+        runtime.AsyncKernelLaunch,
+        runtime.SchedulingPolicy,
         runtime.LaunchConfig,
     )
     known = {name for kind in kinds for name in dir(kind)} | {"load", "ensure_future"}
