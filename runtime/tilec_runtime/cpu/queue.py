@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 
 from tilec_runtime.errors import DriverError
-from tilec_runtime.kept import copied, let_go
+from tilec_runtime.kept import copied
 from tilec_runtime.layout import ON_CPU
 
 # Gets a function that says whether the work is to be given up.
@@ -288,9 +288,6 @@ class Queue:
             behind = self._error
             dropped = not task.always and (behind is not None or number <= self._given_up)
             error = None if dropped else self._do(task.work, number)
-            if error is not None:
-                with contextlib.suppress(Exception):  # classes and frames of others: nobody waits for ever
-                    let_go(error)
             del task  # with the arguments that it holds, before anybody is told that it is done
             with self._changed:
                 if error is not None and number > self._given_up:

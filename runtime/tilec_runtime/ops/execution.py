@@ -6,7 +6,6 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
-from tilec_runtime.kept import let_go
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.site import label
@@ -50,8 +49,6 @@ def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
     except BaseException as error:
         label(error, op.label)  # of the end of the execution too
         context._abandon()  # noqa: SLF001
-        let_go(error)
-        del op, context  # this frame is one of those that the error keeps
         raise
     finally:
         RUNNING.op = None

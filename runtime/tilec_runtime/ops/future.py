@@ -15,7 +15,7 @@ from typing import Any, TypeVar, final
 
 from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
-from tilec_runtime.kept import let_go, without_frames
+from tilec_runtime.kept import without_frames
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.execution import Work, require_function, submit
 from tilec_runtime.ops.policy import current_policy, stream_of
@@ -234,7 +234,6 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
 
 
 def _fail(future: DeviceFuture[Any], error: Exception) -> None:
-    let_go(error)
     without_frames(error)
     future.set_exception(error)
 

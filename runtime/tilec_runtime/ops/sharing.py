@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
 from tilec_runtime.errors import CallError, Location, SchedulingError
-from tilec_runtime.kept import copied, let_go
+from tilec_runtime.kept import copied
 from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
@@ -81,7 +81,6 @@ class Once(Generic[T]):
             self.result = op._run_in(ctx)  # noqa: SLF001 - an op too
         except Exception as error:
             self._error = copied(error)  # to be repeated to everybody
-            let_go(error)
             raise
         except BaseException as error:  # Ctrl-C is this thread's alone
             self._error = _interrupted(op)
