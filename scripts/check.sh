@@ -21,6 +21,9 @@ step "ruff"
 within 5m python -m ruff check .
 within 5m python -m ruff format --check .
 
+step "import cycles and escape hatches (scripts/house.json)"
+within 5m python scripts/house.py --gate
+
 step "mypy (strict)"
 within 15m python -m mypy
 

@@ -115,6 +115,15 @@ def bindings() -> Any:
     return driver
 
 
+class _Handle(c_void_p):
+    """A handle that is passed: an int, or an object of the bindings that is one."""
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        """The address."""
+        return c_void_p(int(value))
+
+
 def _entry(function: Any, takes: tuple[Any, ...]) -> Any:
     function.argtypes, function.restype = takes, c_int
     return function
@@ -122,6 +131,7 @@ def _entry(function: Any, takes: tuple[Any, ...]) -> Any:
 
 def _call(function: Any, takes: tuple[Any, ...], gives: Any) -> Any:
     """A call by the bindings' convention."""
+    takes = tuple(_Handle if kind is c_void_p else kind for kind in takes)
     if gives is None:
         plain = _entry(function, takes)
         return lambda *arguments: (_result(plain(*arguments)),)

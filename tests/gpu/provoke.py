@@ -200,7 +200,6 @@ SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
     "unsupported_ptx": lambda: image(ptx("fine").replace(".version 7.0", ".version 99.0")),
     "invalid_ptx": lambda: image(ptx("fine").replace("st.global", "no.such.global")),
     "ptx_of_another_gpu": lambda: image(ptx("fine").replace(".version 7.0", ".version 9.0").replace("sm_70", "sm_121a")),
-    "no_entry_point": lambda: image(ptx("fine"), "elsewhere"),
     "foreign_cubin": foreign_cubin,
 }
 

@@ -92,7 +92,6 @@ REFUSALS = {
     "unsupported_ptx": ("KernelCacheError", {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}),
     "invalid_ptx": ("KernelCacheError", {"CUDA_ERROR_INVALID_PTX"}),
     "ptx_of_another_gpu": ("KernelCacheError", {"CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_PTX"}),
-    "no_entry_point": ("KernelCacheError", {"CUDA_ERROR_NOT_FOUND"}),
 }
 
 

@@ -12,7 +12,7 @@ from cuda.bindings import driver as real
 
 from tilec_runtime._driver import Driver
 from tilec_runtime._driver import driver as process_driver
-from tilec_runtime._libcuda import _CALLS, Libcuda
+from tilec_runtime._libcuda import _CALLS, Libcuda, _Handle
 from tilec_runtime.errors import DriverError, NoDeviceError
 
 ADDRESS = ctypes.POINTER(ctypes.c_void_p)
@@ -70,6 +70,14 @@ def test_a_call_gives_what_the_bindings_give(name: str, arguments: tuple[Any, ..
     (called,) = library.calls
     assert called == (called[0], *arguments)
     assert called[0].startswith(name)
+
+
+def test_handles_are_numbers_or_objects_of_the_bindings() -> None:
+    class Bound:
+        def __int__(self) -> int:
+            return 2**40
+
+    assert [_Handle.from_param(handle).value for handle in (2**40, Bound())] == [2**40, 2**40]
 
 
 def test_names_and_captures() -> None:
