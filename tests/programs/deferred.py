@@ -114,6 +114,9 @@ def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
     owned = [h for _, h in handles if h.kind in MOVABLE]
     wrong = [Wrong(UseAfterMoveError, (who, "twice")) for place, h in enumerate(owned) if h in owned[:place]]
     taken: list[Claim] = []
+    for _, h in handles:  # before there are claims of this launch, which `settle` does not know
+        if h.mem.loose:
+            h.mem.settle()
     for place, h in handles:  # one after another: they may be in each other's way
         found = (unreadable if place else unwritable)(h, who) + (unmovable(h, who) if h.kind in MOVABLE else [])
         if not found:
