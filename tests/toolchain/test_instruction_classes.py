@@ -48,7 +48,6 @@ TCGEN05 = (
     f'{HEAD} asm volatile("tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, 1;"'
     ' :: "r"(n), "l"((unsigned long long)n), "l"((unsigned long long)n), "r"(n)); y[0] = n; }'
 )
-CONFLICTS = f"{HEAD} {SHARED} t[i * 32] = x[i]; __syncthreads(); y[i] = t[i * 32 + n % 2]; }}"
 SPILLS = (
     'extern "C" __global__ void __launch_bounds__(1024, 2) k(float* y, const float* x, int n) { float v[64];'
     " for (int j = 0; j < 64; j++) v[j] = x[threadIdx.x + j * n]; for (int r = 0; r < n; r++) for (int j = 0; j < 64; j++)"
@@ -63,9 +62,9 @@ def code(text: str, target: str) -> tuple[tuple[Instruction, ...], Version]:
     return tuple(instructions(machine_code(image.data, image.info.symbol, SEARCH)[1])), image.info.target.cc
 
 
-def made(text: str, target: str = "sm_90a", *, rows: bool = False) -> Mix:
+def made(text: str, target: str = "sm_90a") -> Mix:
     found, cc = code(text, target)
-    return mix(found, cc, double=False, rows=rows)
+    return mix(found, cc, double=False)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +97,3 @@ def test_products_of_single_warps_are_told_where_warp_groups_are_faster() -> Non
 
 def test_spills_are_told() -> None:
     assert any("accesses of local memory" in warning for warning in made(SPILLS).warnings)
-
-
-def test_threads_that_meet_in_a_bank_are_told_where_rows_are_warps() -> None:
-    (warning,) = made(CONFLICTS, rows=True).warnings
-    assert "of shared memory in which up to 32 threads of a warp meet in one bank" in warning
-    assert made(CONFLICTS).warnings == ()
