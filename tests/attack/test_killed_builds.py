@@ -68,7 +68,9 @@ def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) ->
         processes += len(running)
         await_true(f"round {number}, {ending}: the processes end", lambda root=root: not build_of(root.parent))
         cli.good(root, "build", "-j", "2")
-        assert tree(root / "dist") == expected, (number, ending)
+        # What a kill left of files on their way goes an hour later.
+        files = {name: data for name, data in tree(root / "dist").items() if not name.endswith(".tilec-new")}
+        assert files == expected, (number, ending)
     assert sum(interrupted.values())
     names = {" ".join(name.name for name in ending): count for ending, count in interrupted.items()}
     campaign.record(rounds=rounds, interrupted=names, processes_running=processes, processes_left=0, outputs_that_differ=0)

@@ -14,7 +14,7 @@ import pytest
 from tests.attack.conftest import Campaign
 from tests.e2e.harness import HEAD, TWICE, Cli, edit, environment, tree, write
 from tests.unit.compile.conftest import Project
-from tilec.compile.cache import Cache, Entry, index_row
+from tilec.compile.cache import Cache, index_row
 from tilec.compile.events import Done
 from tilec_runtime.bundle import store
 from tilec_runtime.model.digest import sha256
@@ -116,7 +116,7 @@ def piped(attacked: Attacked, folder: Path, number: int) -> None:
 ATTACKS = (rewritten, swapped, renamed, truncated, flipped, linked, piped)
 
 
-def sound(attacked: Attacked, folder: Path, number: int) -> Entry:
+def sound(attacked: Attacked, folder: Path, number: int) -> Done:
     """An entry as it was before the attack."""
     name = attacked.entry(folder, number).relative_to(folder).as_posix()
     path = attacked.root / "sound" / name
@@ -127,7 +127,7 @@ def sound(attacked: Attacked, folder: Path, number: int) -> Entry:
     return found
 
 
-def _with_digest(entry: Entry, data: bytes) -> ImageInfo:
+def _with_digest(entry: Done, data: bytes) -> ImageInfo:
     return dataclasses.replace(entry.info, digest=sha256(data), size=len(data))
 
 

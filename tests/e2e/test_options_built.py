@@ -55,7 +55,7 @@ def test_hints_of_the_matrix(cli: Cli, tmp_path: Path) -> None:
     ]
     images = {variant["id"]: [image["sha256"] for image in variant["images"]] for variant in kernel["variants"]}
     assert len({digest for digests in images.values() for digest in digests}) == 4, "each hint made code of its own"
-    text = (root / "dist" / "acme" / "__init__.py").read_text()
+    text = (root / "dist" / "acme" / "__init__.pyi").read_text()
     assert "occupancy: Literal[1, 4] | None = None" in text
     assert "sm_90: occupancy=1; " in text
 

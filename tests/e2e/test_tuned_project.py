@@ -118,7 +118,7 @@ def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
     (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
     assert kernel["table"]["sizes"] == ["z.shape[0]", "z.shape[1]"]
     assert kernel["table"]["devices"][0]["entries"][0]["point"] == [["T", "f32"], ["BM", 16], ["BN", 16]]
-    text = (project / "dist" / "blends" / "__init__.py").read_text()
+    text = (project / "dist" / "blends" / "__init__.pyi").read_text()
     assert "BM: Literal[16, 4] | None = None" in text or "BM: Literal[4, 16] | None = None" in text
     assert "by the tuning table or 16 by default" in text
 

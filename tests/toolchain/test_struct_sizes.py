@@ -31,7 +31,7 @@ def test_the_launcher_takes_the_bytes_that_were_compiled(tmp_path: Path) -> None
     assert result.info is not None
     param = result.info.kernels[0].params[1]
     assert (param.name, param.size) == ("box", 12)
-    assert "box: 12 bytes, passed by value" in (tmp_path / "dist" / "p" / "__init__.py").read_text()
+    assert "box: 12 bytes, passed by value" in (tmp_path / "dist" / "p" / "__init__.pyi").read_text()
 
 
 def test_variants_that_take_different_structs_have_no_common_launcher(tmp_path: Path) -> None:

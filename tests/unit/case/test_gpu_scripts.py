@@ -58,7 +58,6 @@ def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeyp
         "dist/debug",
         "dist/dispatch/dist",
         "build/simt-debug",
-        "build/python-link/dist",
         "benchmarks/programs/dist",
         "build/endless/dist",
         "build/planted/dist",
