@@ -6,6 +6,7 @@ Kernels are compiled here. Programs run on a GPU, and on a pretended one for wha
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,7 +113,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     nvcc = find_tool("nvcc", ToolSearch()).path
     for arguments in (("-ptx", "-arch=compute_80", "-o", "my_kernel.ptx"), ("-cubin", "-arch=sm_90", "-o", "my_kernel.cubin")):
         subprocess.run([nvcc, *arguments, "my_kernel.cu"], cwd=folder, env=dict(cli.env), check=True, timeout=240)
+    (folder / "my_kernel.ptx").write_text(lowered((folder / "my_kernel.ptx").read_text()))
     return folder
+
+
+def lowered(ptx: str) -> str:
+    """PTX as an ISA that drivers of three years read, as `min-driver` of a manifest lowers it."""
+    return re.sub(r"^\.version \S+", ".version 8.0", ptx, flags=re.MULTILINE)
 
 
 @pytest.fixture
@@ -176,7 +183,7 @@ def triton_ptx(interop: ModuleType) -> tuple[str, str]:
     (bundle,) = Path(interop.__file__ or "").parent.parent.glob("*.tilec")
     opened = Bundle.open(bundle)
     (image,) = [each for each in opened.kernel("triton_add").variants[0].images if str(each.target) == "compute_80"]
-    return opened.image(image.digest).decode(), image.symbol
+    return lowered(opened.image(image.digest).decode()), image.symbol
 
 
 def triton_launch(ptx: str, symbol: str, *arguments: Any) -> AsyncKernelLaunch:
