@@ -11,7 +11,7 @@ from tests.runtime_samples import Array, fake_driver
 from tilec_runtime import load
 from tilec_runtime._nvjitlink import LinkError, NvJitLink
 from tilec_runtime.bundle.cubin import read_cubin
-from tilec_runtime.errors import CompileError
+from tilec_runtime.errors import KernelCacheError
 from tilec_runtime.model.jit import JitBy
 
 pytestmark = pytest.mark.toolchain
@@ -42,7 +42,7 @@ def test_its_log_is_shown_and_the_next_link_is_fine(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
     wrong = load(ptx_bundle((9, 4), line="foo.bar %r1;"), 0, driver=fake_driver(ptx_scale((9, 4))), jit_fallback="allow")
     for _ in range(2):
-        with pytest.raises(CompileError) as caught:
+        with pytest.raises(KernelCacheError) as caught:
             wrong.scale(Y, X, 2.0, stream=5)
         assert caught.value.what.startswith("scale: nvJitLink 13.")
         assert "\n  ptxas application ptx input, line 20; error   : Not a name of any known instruction: 'foo'" in caught.value.what
