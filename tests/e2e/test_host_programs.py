@@ -102,9 +102,10 @@ def test_you_get_back_what_you_put_in(acme: Any, stream: Stream) -> None:
         total, same, seen = acme.add(x, z, view).sync()
         assert (type(z), type(y), type(total), type(seen)) == (Tensor, SharedTensor, Tensor, TensorView)
         assert everywhere(total, 6)
+        assert total is owned
+        late = acme.add(total, same, view)
         with pytest.raises(UseAfterMoveError, match="launch of add"):
             acme.add(owned, same, y)
-        late = acme.add(total, same, view)
     with pytest.raises(BorrowError, match="has ended"):
         late.sync_on(stream)
     assert everywhere(total, 6)
