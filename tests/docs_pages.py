@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import io
 import os
 import re
@@ -185,6 +186,8 @@ def pretended_gpu(dist: Path) -> Iterator[FakeDriver]:
                 kernels.update({image.symbol: FakeKernel(abi=variant.abi) for image in variant.images})
     fake = FakeDriver(devices=(dataclasses.replace(H200, name="NVIDIA H200"),), kernels=kernels)
     before = set(sys.modules)
+    importlib.invalidate_caches()
+    sys.dont_write_bytecode = True  # a package that is built twice in a second would be read from the first one's
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_driver, "driver", lambda: fake)
         patch.syspath_prepend(dist)
