@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
@@ -12,6 +11,7 @@ from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
+from tilec_runtime.ops.turns import Turn
 from tilec_runtime.scalars import whole
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Once(Generic[T]):
 
     def __init__(self, op: DeviceOp[T] | None, result: T | None = None) -> None:
         """Take an op that was used up for this, or a result that is there."""
-        self._lock = threading.RLock()
+        self._turn = Turn()
         self._busy = False
         self._op = op
         self._mark: Mark | None = None
@@ -49,7 +49,7 @@ class Once(Generic[T]):
         Raises:
             BaseException: what its execution raised, again.
         """
-        with self._lock:
+        with self._turn:
             if self._busy:  # this thread is in it already: it would wait for itself
                 what = "a shared op is executed as a part of itself"
                 raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
@@ -64,7 +64,7 @@ class Once(Generic[T]):
 
     def require_here(self, ctx: ExecutionContext) -> None:
         """See that it may be executed here, where it was not yet: a refusal of the place leaves it to those who run it elsewhere."""
-        with self._lock:  # nobody executes it meanwhile
+        with self._turn:  # nobody executes it meanwhile
             op = self._op
             if op is not None:
                 try:

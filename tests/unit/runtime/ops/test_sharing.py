@@ -161,6 +161,28 @@ def test_a_shared_op_cannot_be_a_part_of_itself(held: Held) -> None:
         made[0].sync()
 
 
+def test_shared_ops_that_need_each_other_are_refused_in_threads_too(held: Held) -> None:
+    made: list[DeviceOp[int]] = []
+    inside = threading.Barrier(2, timeout=PATIENCE)
+    errors: list[SchedulingError] = []
+
+    def needs(other: int) -> DeviceOp[int]:
+        return value(0).then(lambda _: (inside.wait(), made[other])[1]).shared()
+
+    def use(op: DeviceOp[int]) -> None:
+        with use_device(held.device), pytest.raises(SchedulingError) as caught:
+            op.sync()
+        errors.append(caught.value)
+
+    made += [needs(1), needs(0)]
+    threads = [threading.Thread(target=use, args=(op,)) for op in made]
+    for thread in threads:
+        thread.start()
+    joined(*threads)
+    assert len(errors) == 2
+    assert all("two shared ops need each other, and two threads execute them" in str(error) for error in errors)
+
+
 def test_a_value_that_is_there(held: Held) -> None:
     weights = shared({"w": 1})
     assert weights.sync() is weights.clone().sync()
