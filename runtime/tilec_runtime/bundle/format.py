@@ -171,7 +171,8 @@ def _refused(here: str = "") -> Iterator[None]:
     try:
         yield
     except Misfit as misfit:
-        _refuse(f"{here}{'.' if here and not misfit.where.startswith('[') else ''}{misfit.where}".removesuffix("."), misfit.what)
+        misfit.path.append(here)
+        _refuse(misfit.where, misfit.what)
 
 
 def _refuse(where: str, what: str) -> NoReturn:
