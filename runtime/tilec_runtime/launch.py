@@ -288,7 +288,7 @@ class Launcher(Uncopied, LauncherBase):
         """
         from tilec_runtime.launch_config import LaunchConfig, configured  # few kernels take one
 
-        given: Any = config
+        given: object = config
         known = self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None
         if known is None:
             info = configured(self.info, config)
