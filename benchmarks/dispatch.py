@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from launch_ways import Timed, compiled, timed
 
+from tilec.package.write import write_bundle
 from tilec_runtime import Module, Tensor, load
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.device.seam import LaunchCall
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
@@ -27,7 +28,6 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.table import TableDevice, TableEntry, TuningTable
-from tilec_runtime.seam import LaunchCall
 
 BLOCKS = (32, 64, 128, 256, 512)
 # As many launches as a GPU queues without making the host wait.
@@ -74,7 +74,7 @@ def loaded(ordinal: int | None) -> tuple[Module, Any]:
 
         driver: Any = Quiet((H200,), {"scale": FakeKernel(abi=kernel("one", (256,), "", image).variants[0].abi)})
     else:
-        from tilec_runtime._driver import driver as real
+        from tilec_runtime.device.driver import driver as real
 
         driver = real()
     name = driver.device(ordinal or 0).name

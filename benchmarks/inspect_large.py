@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

@@ -176,7 +176,7 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     """The ops themselves, with memory as it comes: out of tilec's pool, against torch with its own. Both keep what is freed for later."""
     from tilec_runtime import Device, api
-    from tilec_runtime.streams import Stream
+    from tilec_runtime.device.streams import Stream
 
     device = Device(0)
     stream = Stream.borrow_raw(torch.cuda.current_stream().cuda_stream, device)
@@ -195,7 +195,7 @@ def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 def own_kernels(torch: Any) -> tuple[Any, Any]:
     """The kernels behind `api`, and torch's stream."""
-    from tilec_runtime._driver import driver
+    from tilec_runtime.device.driver import driver
     from tilec_runtime.kernels import kernels
 
     return kernels(driver(), 0), torch.cuda.current_stream()

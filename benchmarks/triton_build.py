@@ -24,8 +24,8 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.triton.bind import bind
 from tilec.frontends.triton.frontend import TritonFrontend
+from tilec.model.job import Job
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.model.job import Job
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
 # A measurement during which others had more than this share of the processors is left out: what they do hits two processes more than one.

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import INDEX_NAME, from_members, index_members, row_name
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, Version
 from tilec_runtime.model.digest import canonical_json, sha256

@@ -14,7 +14,7 @@ from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.types import Manifest
 from tilec_runtime import Module
-from tilec_runtime.seam import DeviceDriver
+from tilec_runtime.device.seam import DeviceDriver
 
 SAMPLES = Path(__file__).resolve().parent / "samples"
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")

@@ -12,12 +12,12 @@ from tests.runtime_samples import ADD_ABI, ADD_PARAMS, bundle_of, image, kernel
 from tests.unit.runtime.cpu.tileir.build import program
 from tests.waiting import PATIENCE
 from tilec_runtime import Module, load
-from tilec_runtime.binding import bind
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
+from tilec_runtime.launch.binding import bind
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 
 F32, I32, PTR = Tile(Scalar.F32, ()), Tile(Scalar.I32, ()), Tile(Pointer(Scalar.F32), ())

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tilec_runtime.launch.prepare import Explanation
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.prepare import Explanation
 
 # Multiples of 16 and of 64 are where assumptions begin to hold; 0 and 1 are where strides mean nothing.
 TO_SIXTEEN = -1  # rows begin at multiples of 16 elements, whatever their extent is

@@ -23,8 +23,9 @@ else:
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import find_tool
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import _driver, sites
+from tilec_runtime import sites
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device import driver as _driver
 
 ROOT = Path(__file__).parent.parent
 # What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run and Python is compiled.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tilec_runtime.device.seam import CopyKind, DeviceDriver
 from tilec_runtime.errors import DriverError
-from tilec_runtime.seam import CopyKind, DeviceDriver
 
 BYTES = 1024
 

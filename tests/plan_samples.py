@@ -11,15 +11,15 @@ import numpy as np
 from tests.runtime_samples import PTR, SCALAR, STRUCT, TENSOR, Array, image, kernel, slot
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime.images import ImageStore
-from tilec_runtime.launch import Launcher
+from tilec_runtime.launch.images import ImageStore
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
 from tilec_runtime.model.tensormap import TensorMap
-from tilec_runtime.prepare import Site
 
 EXTENTS = (0, 1, 2, 3, 4, 8, 16, 16, 32, 48, 64, 100, 128, 1000, 1024, 65536, 2**31 - 1, 2**31)
 OFFSETS = (0, 0, 0, 1, 2, 4, 8, 16, 32, 256)

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import Module, load
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

@@ -135,7 +135,7 @@ def test_only_the_driver_module_touches_the_driver_bindings() -> None:
     for path in FILES:
         for name, line, _ in imports_of(path):
             if name.startswith("cuda.bindings.driver"):
-                assert module_name(path) == "tilec_runtime._libcuda", f"{path}:{line}"
+                assert module_name(path) == "tilec_runtime.device.libcuda", f"{path}:{line}"
 
 
 def test_only_the_cli_prints() -> None:

@@ -6,8 +6,8 @@ import ctypes
 from pathlib import Path
 
 from tests.page_samples import SOURCE
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

@@ -24,7 +24,7 @@ from tilec.cli.settings import read_settings
 from tilec.compile.project import Project
 from tilec_runtime.bundle.choose import LANGUAGES
 from tilec_runtime.errors import TilecError
-from tilec_runtime.load import load
+from tilec_runtime.launch.load import load
 
 MARKS = {
     "tilec": "a case of a tilec.toml",

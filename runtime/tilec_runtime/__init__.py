@@ -1,30 +1,37 @@
-"""The shipped half: loads bundles and launches their kernels. Every name is imported when it is first asked for: loading a package and
-launching its kernels needs few of them.
+"""The shipped half: loads bundles and launches their kernels. Every name is imported when it is
+first asked for: loading a package and launching its kernels needs few of them.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilec_runtime import api
-    from tilec_runtime.device import Device
-    from tilec_runtime.devices import devices
-    from tilec_runtime.events import Event
-    from tilec_runtime.launch import Launcher
-    from tilec_runtime.launch_config import LaunchConfig
-    from tilec_runtime.load import Module, load
-    from tilec_runtime.memory import DeviceBuffer
+    from tilec_runtime.device.device import Device
+    from tilec_runtime.device.devices import devices
+    from tilec_runtime.device.events import Event
+    from tilec_runtime.device.memory import DeviceBuffer
+    from tilec_runtime.device.seam import DeviceInfo
+    from tilec_runtime.device.streams import Stream
+    from tilec_runtime.launch.config import LaunchConfig
+    from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.launch.load import Module, load
+    from tilec_runtime.launch.prepare import Explanation
     from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
     from tilec_runtime.ops.context import ExecutionContext
     from tilec_runtime.ops.future import DeviceFuture
     from tilec_runtime.ops.graph import CudaGraph, GraphNode, GraphScope
     from tilec_runtime.ops.launch_ops import AsyncKernelLaunch
     from tilec_runtime.ops.lazy import LazyLaunch, LazyLauncher, OrOp
-    from tilec_runtime.ops.modules import KernelFunction, KernelModule, load_module_from_bytes, load_module_from_file, load_module_from_ptx
+    from tilec_runtime.ops.modules import (
+        KernelFunction,
+        KernelModule,
+        load_module_from_bytes,
+        load_module_from_file,
+        load_module_from_ptx,
+    )
     from tilec_runtime.ops.op import DeviceOp
     from tilec_runtime.ops.policy import (
         SingleStream,
@@ -36,10 +43,13 @@ if TYPE_CHECKING:
         use_policy,
     )
     from tilec_runtime.ops.sharing import SharedOp, shared
-    from tilec_runtime.prepare import Explanation
-    from tilec_runtime.protocols import DeviceLike, SchedulingPolicy, StreamLike, StructLike, TensorLike
-    from tilec_runtime.seam import DeviceInfo
-    from tilec_runtime.streams import Stream
+    from tilec_runtime.protocols import (
+        DeviceLike,
+        SchedulingPolicy,
+        StreamLike,
+        StructLike,
+        TensorLike,
+    )
     from tilec_runtime.tensors.meta import MetaTensor
     from tilec_runtime.tensors.partition import MappedPartition, Partition
     from tilec_runtime.tensors.pool import MemPool, use_pool
@@ -107,13 +117,16 @@ __all__ = [
 
 # What each module has to offer; a test holds this against the imports above.
 _NAMES = {
-    "device": "Device",
-    "devices": "devices",
-    "events": "Event",
-    "launch": "Launcher",
-    "launch_config": "LaunchConfig",
-    "load": "Module load",
-    "memory": "DeviceBuffer",
+    "device.device": "Device",
+    "device.devices": "devices",
+    "device.events": "Event",
+    "device.memory": "DeviceBuffer",
+    "device.seam": "DeviceInfo",
+    "device.streams": "Stream",
+    "launch.config": "LaunchConfig",
+    "launch.launcher": "Launcher",
+    "launch.load": "Module load",
+    "launch.prepare": "Explanation",
     "ops.combinators": "as_op empty value with_context zip_ops",
     "ops.context": "ExecutionContext",
     "ops.future": "DeviceFuture",
@@ -124,10 +137,7 @@ _NAMES = {
     "ops.op": "DeviceOp",
     "ops.policy": "SingleStream StreamPoolRoundRobin current_device current_policy set_default_device use_device use_policy",
     "ops.sharing": "SharedOp shared",
-    "prepare": "Explanation",
     "protocols": "DeviceLike SchedulingPolicy StreamLike StructLike TensorLike",
-    "seam": "DeviceInfo",
-    "streams": "Stream",
     "tensors.meta": "MetaTensor",
     "tensors.partition": "MappedPartition Partition",
     "tensors.pool": "MemPool use_pool",
@@ -152,15 +162,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """What there is to use."""
     return list(__all__)
-
-
-class _Package(ModuleType):
-    """This package: `load` and `devices` are functions, and importing the modules of these names changes nothing about that."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Keep modules out of the way of names."""
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

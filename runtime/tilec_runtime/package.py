@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tilec_runtime.bundle.read import Bundle
-    from tilec_runtime.jit import Compiled
-    from tilec_runtime.launch import Launcher
-    from tilec_runtime.load import Module
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.launch.jit import Compiled
+    from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.launch.load import Module
     from tilec_runtime.protocols import DeviceLike
-    from tilec_runtime.seam import DeviceDriver
 
 
 class Package:
@@ -91,7 +91,7 @@ class Package:
         Raises:
             NoDeviceError: there is no driver or no such device. BundleError: the bundle is damaged.
         """
-        from tilec_runtime.devices import driver_of, ordinal_of
+        from tilec_runtime.device.devices import driver_of, ordinal_of
 
         return self.on(driver_of(device), ordinal_of(device))
 
@@ -99,7 +99,7 @@ class Package:
         """The kernels on the device of a driver, loaded at the first call."""
         module = self._modules.get((driver, ordinal))
         if module is None:
-            from tilec_runtime.load import load
+            from tilec_runtime.launch.load import load
 
             with self._lock:
                 module = self._modules.get((driver, ordinal))

@@ -18,7 +18,7 @@ from tilec_runtime import load
 from tilec_runtime.bundle.archive import ArchiveWriter
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import InternalError, TilecError
-from tilec_runtime.launch import Launcher
+from tilec_runtime.launch.launcher import Launcher
 from tilec_runtime.model.digest import canonical_json
 from tilec_runtime.model.kernel import BundleInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety

@@ -24,11 +24,11 @@ from tests.bundle_samples import Sample
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of, fake_driver
 from tilec.inspection.container import open_container
 from tilec.package.render import render_package
+from tilec.package.write import write_bundle
 from tilec_runtime import load
 from tilec_runtime.bundle import limits
 from tilec_runtime.bundle.archive import ArchiveWriter, Member
 from tilec_runtime.bundle.format import images_of, index_digest, index_members
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import ArgumentError, BundleError
 from tilec_runtime.model.image import ImageInfo
 
@@ -42,7 +42,7 @@ from tests.runtime_samples import fake_driver
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import TilecError
 from tilec_runtime import load
-from tilec_runtime.launch import Launcher
+from tilec_runtime.launch.launcher import Launcher
 
 def peak():  # of this program; getrusage has that of the process that started it as well
     text = open("/proc/self/status").read()

@@ -17,7 +17,7 @@ from tilec.cli.main import run
 from tilec.frontends.base import ToolSearch
 from tilec.inspection.loose import open_loose
 from tilec.manifest.load import load_text
-from tilec_runtime.bundle.tuning import read_record
+from tilec.manifest.tuning_file import read_record
 from tilec_runtime.foreign import printable
 
 SECONDS = 2.0  # of the processor, for one input; the slowest takes some 0.05

@@ -21,9 +21,9 @@ from tests.corpus.entries import Array, Entry, inputs_of
 from tests.corpus.tolerances import tolerance
 from tests.corpus.write import entries
 from tilec.case.device import ModuleDevice
-from tilec_runtime.devices import process_driver
+from tilec_runtime.device.devices import process_driver
 from tilec_runtime.errors import TilecError
-from tilec_runtime.load import load
+from tilec_runtime.launch.load import load
 
 
 def ulps(one: Array, two: Array, scale: Array | None = None) -> Array:

@@ -31,10 +31,10 @@ from tilec.manifest.shapes import Either, ListOf, Shape
 from tilec.manifest.tables import Names, Table
 from tilec_runtime import errors
 from tilec_runtime.bundle import place
+from tilec_runtime.device.results import ADVICE
 from tilec_runtime.model.arch import ARCHS
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr_build import FUNCTIONS
-from tilec_runtime.results import ADVICE
 
 if sys.version_info >= (3, 11):
     import tomllib

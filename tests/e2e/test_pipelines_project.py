@@ -19,8 +19,9 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import Device, _driver, use_device
+from tilec_runtime import Device, use_device
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device import driver as _driver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

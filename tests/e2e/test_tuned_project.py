@@ -17,10 +17,10 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import SilentObserver
 from tilec.compile.project import digest_of, open_project
 from tilec.frontends.base import ToolSearch
+from tilec.manifest.tuning_file import record_text
+from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
 from tilec_runtime import Device, Module, load
-from tilec_runtime.bundle.tuning import record_text
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.tuning import TunedDevice, TunedEntry, TuningRecord, bucket_of, size_expressions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 

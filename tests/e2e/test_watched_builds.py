@@ -14,8 +14,8 @@ from tilec.frontends.base import ToolSearch
 from tilec.inspection.dump import machine_code
 from tilec.inspection.lines import sass_listing
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import _driver
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device import driver as _driver
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 CASE = """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilec_runtime import Device, Stream, load_module_from_ptx
-from tilec_runtime._driver import driver
-from tilec_runtime.packing import Block
-from tilec_runtime.seam import LaunchCall, LaunchParts, LaunchShape
+from tilec_runtime.device.driver import driver
+from tilec_runtime.device.seam import LaunchCall, LaunchParts, LaunchShape
+from tilec_runtime.launch.packing import Block
 
 # Ends so many cycles after it began, written for PTX ISA 7.0 so that every driver reads it.
 PTX = """

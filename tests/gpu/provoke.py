@@ -28,9 +28,9 @@ from tilec_runtime import (
     value,
     with_context,
 )
-from tilec_runtime._driver import driver
+from tilec_runtime.device.driver import driver
+from tilec_runtime.device.seam import LaunchParts, LaunchShape
 from tilec_runtime.errors import DeviceError, TilecError
-from tilec_runtime.seam import LaunchParts, LaunchShape
 
 # The body of a kernel of one address, by what it does.
 BODIES = {
@@ -145,7 +145,7 @@ def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
     buffer = DeviceBuffer((64,), "u32", 0)
     seam.adopt(0)
     parts = LaunchParts(kernel=name, sizes=(8,), addresses=(), tensors=())
-    from tilec_runtime.packing import Block
+    from tilec_runtime.launch.packing import Block
 
     block = Block(buffer.ptr.to_bytes(8, "little"), (0,))
     call = seam.bind_launch(0, other.handle, shape, 0, parts)

@@ -19,9 +19,10 @@ from tilec.bench.device import LaunchSubject
 from tilec.bench.libraries import CupyLibrary
 from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.rivals import function_of, read_rival
-from tilec_runtime import _driver, load
+from tilec_runtime import load
+from tilec_runtime.device import driver as _driver
+from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import MissingError
-from tilec_runtime.memory import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

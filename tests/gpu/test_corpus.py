@@ -15,8 +15,8 @@ import pytest
 
 from tests.corpus_projects import CORPORA, SAMPLES, Corpus, results
 from tilec_runtime import DeviceBuffer, Module, Stream, errors, load
-from tilec_runtime._driver import driver
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

@@ -15,8 +15,8 @@ from tilec.case.run import arguments_on
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.devices import driver_of
-from tilec_runtime.load import load
+from tilec_runtime.device.devices import driver_of
+from tilec_runtime.launch.load import load
 
 pytestmark = pytest.mark.gpu
 

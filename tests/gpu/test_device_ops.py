@@ -22,7 +22,7 @@ from tilec_runtime import (
     with_context,
     zip_ops,
 )
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import KernelCacheError, LaunchLimitError, OutOfMemoryError
 from tilec_runtime.tensors.tensor import Tensor
 

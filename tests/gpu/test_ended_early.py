@@ -11,7 +11,7 @@ import pytest
 
 from tests.gpu.busy import Busy
 from tilec_runtime import Device, DeviceOp, SingleStream, Tensor, api, use_device
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 
 pytestmark = pytest.mark.gpu
 SIZE = 1 << 20

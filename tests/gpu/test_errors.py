@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tilec_runtime.results import ADVICE, STICKY
+from tilec_runtime.device.results import ADVICE, STICKY
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.graph_contract import CHECKS, Rig
 from tilec_runtime import CudaGraph, DeviceOp, ExecutionContext, Module, Stream, Tensor, load, with_context
-from tilec_runtime._driver import driver
+from tilec_runtime.device.driver import driver
 from tilec_runtime.errors import BorrowError, DriverError, GraphCaptureError
 
 pytestmark = pytest.mark.gpu

@@ -9,8 +9,8 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of
 from tilec_runtime import DeviceBuffer, errors, load
-from tilec_runtime._driver import driver
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

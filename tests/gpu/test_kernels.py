@@ -18,7 +18,7 @@ from tilec.case.run import run_cases
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
 from tilec_runtime import load
-from tilec_runtime._driver import driver
+from tilec_runtime.device.driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"

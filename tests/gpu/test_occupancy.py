@@ -10,8 +10,8 @@ import pytest
 
 from tilec.inspection.container import open_container
 from tilec.inspection.occupancy import residency
-from tilec_runtime import _driver
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.image import ImageInfo

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tilec_runtime import Device, MemPool, Tensor, api, use_device, use_pool
-from tilec_runtime._driver import driver
+from tilec_runtime.device.driver import driver
+from tilec_runtime.device.seam import KEEP_ALL
 from tilec_runtime.errors import OutOfMemoryError
-from tilec_runtime.seam import KEEP_ALL
 
 pytestmark = pytest.mark.gpu
 BIG = 1 << 30

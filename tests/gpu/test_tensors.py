@@ -11,9 +11,9 @@ import pytest
 
 from tests.waiting import PATIENCE
 from tilec_runtime import MemPool, Stream, Tensor, api, errors, use_device, use_pool
-from tilec_runtime._driver import driver
-from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.seam import CopyKind
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.driver import driver
+from tilec_runtime.device.seam import CopyKind
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 SIZE = 1 << 20

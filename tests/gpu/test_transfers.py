@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilec_runtime import CudaGraph, Device, Stream, Tensor, api, use_device
-from tilec_runtime._driver import driver
+from tilec_runtime.device.driver import driver
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
 from tilec_runtime.tensors.staging import CHUNK, CHUNKS

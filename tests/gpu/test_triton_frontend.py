@@ -22,8 +22,8 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.sass import _section
 from tilec.manifest.types import Manifest
 from tilec_runtime import Module, errors, load
-from tilec_runtime._driver import driver
 from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.driver import driver
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
 

@@ -20,8 +20,9 @@ import pytest
 from tilec.bench.clocks import Clocks, uuid_of
 from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import measure
-from tilec_runtime import _driver, load
-from tilec_runtime.memory import DeviceBuffer
+from tilec_runtime import load
+from tilec_runtime.device import driver as _driver
+from tilec_runtime.device.memory import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

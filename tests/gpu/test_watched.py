@@ -13,7 +13,7 @@ import pytest
 from tests.gpu.conftest import ROOT
 from tilec.case.tools import find_outside_tool
 from tilec.frontends.base import ToolSearch
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
 from tilec_runtime.errors import Location, ToolchainError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

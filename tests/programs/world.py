@@ -13,9 +13,9 @@ import numpy as np
 from tests.programs.deferred import Copy, Deferred, Launch, handles_of, reached
 from tests.programs.model import Handle, Kind, Mem, RefusedError, Wrong, unreadable
 from tilec_runtime import Device, MemPool, Stream, Tensor
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.errors import OwnershipError
-from tilec_runtime.seam import DeviceDriver
 
 SIZES = (16, 8)
 # Seconds after which something that was let go of has to be gone.

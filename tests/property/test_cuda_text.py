@@ -11,8 +11,8 @@ from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.cpp.includes import includes
 from tilec.frontends.tools.cpp.parse import find_kernels
 from tilec.frontends.tools.cpp.tokens import lex
+from tilec.model.cpp import cut
 from tilec_runtime.errors import CompileError, Location
-from tilec_runtime.model.cpp import cut
 
 PIECES = st.sampled_from(
     [

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tilec.frontends.tile.declare import declared
 from tilec.frontends.tile.entry import _copies
 from tilec.frontends.tools.modules import load
+from tilec.model.job import Source
 from tilec_runtime.model.expr import parse
-from tilec_runtime.model.job import Source
 
 pytestmark = pytest.mark.toolchain
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.model.kernel import AxisValue, KernelDecl
 
 NVCC = {"compiler": "nvcc"}

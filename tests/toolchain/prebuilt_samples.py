@@ -13,9 +13,9 @@ from cuda.bindings import nvfatbin, nvrtc
 from tests.toolchain import tile_jobs
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.prebuilt.frontend import PrebuiltFrontend
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.signature import Param, ParamKind
 
 SCALE = """struct Box { float low, high; double extra; };

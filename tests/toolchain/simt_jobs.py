@@ -8,8 +8,8 @@ from typing import Any
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.simt.frontend import SimtFrontend
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 

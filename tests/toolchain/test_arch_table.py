@@ -13,9 +13,9 @@ import pytest
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.search import require
+from tilec.model.occupancy import occupancy
 from tilec_runtime.model.arch import ARCHS, Arch, Target, TargetKind, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda
-from tilec_runtime.model.occupancy import occupancy
 
 pytestmark = pytest.mark.toolchain
 

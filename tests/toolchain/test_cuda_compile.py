@@ -12,11 +12,11 @@ import pytest
 
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.tools.ptx import isa
+from tilec.model.job import Option
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import Option
 from tilec_runtime.model.signature import AbiSlot
 
 pytestmark = pytest.mark.toolchain

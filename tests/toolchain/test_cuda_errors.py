@@ -10,8 +10,8 @@ import pytest
 from tests.toolchain.cuda_jobs import NVCC, compile_text, frontend, job, write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.model.job import Option
 from tilec_runtime.errors import CompileError, ToolchainError, UsageError
-from tilec_runtime.model.job import Option
 
 pytestmark = pytest.mark.toolchain
 

@@ -14,11 +14,11 @@ from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.frontends.tools import ptxas
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc
 from tilec.inspection import dump
+from tilec.model.job import Job, Member, Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import Job, Member, Option, Source
 
 pytestmark = pytest.mark.toolchain
 

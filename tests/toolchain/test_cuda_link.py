@@ -18,9 +18,9 @@ from tilec.frontends.tools import nvjitlink
 from tilec.frontends.tools import search as search_tools
 from tilec.frontends.tools.cpp.nvrtc import Nvrtc, Program
 from tilec.frontends.tools.nvjitlink import Outcome, kind_of
+from tilec.model.job import Job, Member, Option, Source
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError, Location, UsageError
-from tilec_runtime.model.job import Job, Member, Option, Source
 
 pytestmark = pytest.mark.toolchain
 

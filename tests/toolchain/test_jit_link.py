@@ -9,8 +9,8 @@ import pytest
 from tests.jit_samples import ptx_bundle, ptx_scale
 from tests.runtime_samples import Array, fake_driver
 from tilec_runtime import load
-from tilec_runtime._nvjitlink import LinkError, NvJitLink
 from tilec_runtime.bundle.cubin import read_cubin
+from tilec_runtime.device.nvjitlink import LinkError, NvJitLink
 from tilec_runtime.errors import KernelCacheError
 from tilec_runtime.model.jit import JitBy
 

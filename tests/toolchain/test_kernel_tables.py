@@ -8,10 +8,10 @@ import pytest
 
 from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import SilentObserver
-from tilec_runtime.bundle.tuning import read_record
+from tilec.manifest.tuning_file import read_record
+from tilec.model.tuning import TuningRecord
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.table import look_up, same_point
-from tilec_runtime.model.tuning import TuningRecord
 
 pytestmark = pytest.mark.toolchain
 

@@ -18,13 +18,13 @@ from tests.toolchain.prebuilt_samples import source as prebuilt_source
 from tilec.compile.fatbin import write_fatbin
 from tilec.frontends.tools import ltoir, nvjitlink
 from tilec.frontends.tools.search import require
+from tilec.model.job import Member
 from tilec_runtime import load
-from tilec_runtime._nvjitlink import Form, NvJitLink
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
+from tilec_runtime.device.nvjitlink import Form, NvJitLink
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.jit import JitBy
-from tilec_runtime.model.job import Member
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 

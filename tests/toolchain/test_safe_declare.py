@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, write
-from tilec_runtime.model.alike import conditions
-from tilec_runtime.model.job import Source
+from tilec.model.alike import conditions
+from tilec.model.job import Source
 from tilec_runtime.model.safety import Guarantee, Region
 
 pytestmark = pytest.mark.toolchain

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.toolchain.tile_jobs import frontend, job, tensor, write
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.safety import Checks
 
 pytestmark = pytest.mark.toolchain

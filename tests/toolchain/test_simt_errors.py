@@ -8,8 +8,8 @@ import pytest
 
 from tests.toolchain.simt_jobs import COMMON, frontend, job, scalar, tensor, write
 from tilec.frontends.simt import api
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.simt_jobs import frontend, job, tensor, write
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import Source
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")

@@ -11,11 +11,11 @@ from tests.toolchain.cuda_jobs import write
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
 from tilec.frontends.tile.strings import with_strings
+from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import CompileError, Location, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.model.kernel import AxisValue
 
 pytestmark = pytest.mark.toolchain

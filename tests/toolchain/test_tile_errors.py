@@ -14,9 +14,9 @@ import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, scalar, tensor, vectors, write
 from tilec.frontends.tile import api
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, ToolchainError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain

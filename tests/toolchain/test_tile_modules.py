@@ -9,8 +9,8 @@ import pytest
 
 from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, tensor, vectors, write
 from tilec.frontends.tools import modules
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Source
 
 pytestmark = pytest.mark.toolchain
 KERNEL = "@ct.kernel\ndef k(x):\n    ct.store(x, (0,), ct.full((16,), VALUE, x.dtype))\n"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.toolchain.triton_jobs import ADD_ABI, ADD_PARAMS, FAST, dot_job, frontend, job, scalar, slot, tensor, write
 from tilec.frontends.triton.bind import mapped
+from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Job, Source
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.tensormap import TensorMap
 

@@ -10,8 +10,8 @@ import pytest
 from tests.toolchain.test_triton_same_code import by_triton, same_tools  # noqa: F401 - a fixture
 from tests.toolchain.triton_jobs import frontend, job, ptr, scalar, slot, tensor, write
 from tilec.frontends.tools.sass import _section
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.signature import Assumption
 
 pytestmark = pytest.mark.toolchain

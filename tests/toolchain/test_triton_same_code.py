@@ -16,8 +16,8 @@ from tilec.frontends.tools.modules import load
 from tilec.frontends.tools.sass import _section
 from tilec.frontends.tools.search import find_tool
 from tilec.frontends.triton import api
+from tilec.model.job import Job, KernelSpec, Variant
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, KernelSpec, Variant
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.cpu.tileir.text import render
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 

@@ -15,7 +15,7 @@ from tilec.bench.ceilings import NO_TORCH, ceilings_json, measure_ceilings, read
 from tilec.bench.libraries import open_library
 from tilec.bench.work import Ceilings
 from tilec.compile.child import own_command
-from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.errors import MissingError, TilecError
 
 PATIENCE = 300  # seconds, most of which importing torch may take

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, final
 from tilec.bench.libraries import TorchContender, tensor_cores
 from tilec.bench.measure import Clock, ClockReading, MeasureOptions, measure
 from tilec.bench.work import Ceilings
-from tilec_runtime.bundle.atomic import atomic_write
+from tilec.model.atomic import atomic_write
+from tilec_runtime.device.events import Event
+from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.device.seam import CopyKind
+from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import OutputError
-from tilec_runtime.events import Event
-from tilec_runtime.memory import DeviceBuffer
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.seam import CopyKind
-from tilec_runtime.streams import Stream
 
 if TYPE_CHECKING:
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 SCHEMA = 1
 FOLDER = "devices"  # in the cache directory

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from tilec.bench.coldness import plan_cache
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
-from tilec_runtime.events import Event
-from tilec_runtime.memory import DeviceBuffer
-from tilec_runtime.streams import Stream
+from tilec_runtime.device.events import Event
+from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.device.streams import Stream
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
     from tilec_runtime.model.kernel import VariantInfo
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 Arguments = Mapping[str, Any]
 # Launches that are enqueued in a row to find what one costs the host: fewer than a stream takes before it makes the host wait.

@@ -15,7 +15,7 @@ from tilec_runtime.model.dtype import DTYPES
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks
-    from tilec_runtime.seam import DeviceInfo
+    from tilec_runtime.device.seam import DeviceInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = Callable[[Mapping[str, Any]], Any]

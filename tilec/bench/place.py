@@ -26,9 +26,9 @@ from tilec_runtime.errors import MissingError
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
-    from tilec_runtime.load import Module
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.launch.load import Module
     from tilec_runtime.model.kernel import VariantInfo
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 
 class Timed(Protocol):

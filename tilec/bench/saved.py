@@ -14,7 +14,7 @@ from tilec import __version__
 from tilec.bench.gate import LIMIT, Change, settled
 from tilec.bench.report import CaseBench, Setting, setting_json
 from tilec.bench.rivals import LIBRARIES
-from tilec_runtime.bundle.atomic import atomic_write
+from tilec.model.atomic import atomic_write
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.suggest import did_you_mean
 

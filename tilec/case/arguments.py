@@ -11,10 +11,10 @@ from tilec.case.cases import BoundCase, bind
 from tilec.case.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 from tilec.case.inputs import DISTRIBUTIONS
 from tilec.manifest.types import Case, Input
+from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.errors import CaseError, UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
-from tilec_runtime.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.model.suggest import did_you_mean
 
 _TENSOR = re.compile(r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?")

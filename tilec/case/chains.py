@@ -19,8 +19,8 @@ from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch import Launcher
-    from tilec_runtime.load import Module
+    from tilec_runtime.launch.launcher import Launcher
+    from tilec_runtime.launch.load import Module
 
 
 T = TypeVar("T")

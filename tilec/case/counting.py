@@ -8,10 +8,10 @@ from typing import Any
 from tilec.case.cases import BoundCase
 from tilec.case.inputs import planned_inputs
 from tilec_runtime.errors import CaseError, ExpressionError
+from tilec_runtime.launch.packing import WIDER
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.signature import AbiSlot
-from tilec_runtime.packing import WIDER
 
 
 def require_countable(case: BoundCase) -> None:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.case.inputs import Array
 from tilec_runtime.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
+from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import TilecError
-from tilec_runtime.memory import DeviceBuffer
 
 if TYPE_CHECKING:
-    from tilec_runtime.events import Event
-    from tilec_runtime.jit import Compiled
-    from tilec_runtime.load import Module
+    from tilec_runtime.device.events import Event
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.device.seam_types import LaunchShape
+    from tilec_runtime.launch.jit import Compiled
+    from tilec_runtime.launch.load import Module
     from tilec_runtime.model.image import ImageInfo
     from tilec_runtime.ops.op import DeviceOp
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
-    from tilec_runtime.seam_types import LaunchShape
 
 # The launch of a kernel: its name, arguments and axes by name.
 Call = tuple[str, Mapping[str, Any], Mapping[str, Any]]
@@ -110,8 +110,8 @@ class ModuleDevice:
             calls: what to launch.
             failed: told of an error, and the place of the call that was launched last, or was about to be.
         """
-        from tilec_runtime.events import Event
-        from tilec_runtime.streams import Stream
+        from tilec_runtime.device.events import Event
+        from tilec_runtime.device.streams import Stream
 
         lazy, reached = self._module.lazy, 0
         stream = Stream.borrow_raw(STREAM, self._device, driver=self._driver)

@@ -14,10 +14,10 @@ from tilec.case.arguments import parse_axis, read_tensor
 from tilec.case.cases import Files
 from tilec.case.files import FORMS, Place, UnfitError, dtype_in, is_file, parse_place
 from tilec.manifest.types import Case, Input, Kernel
+from tilec.model.literal import read_number
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelInfo
-from tilec_runtime.model.literal import read_number
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 

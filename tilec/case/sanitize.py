@@ -25,7 +25,7 @@ from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind
 from tilec_runtime.cpu.tileir.execute import DEFAULT
 from tilec_runtime.cpu.tileir.ir import Loc
 from tilec_runtime.errors import FaultError, TilecError
-from tilec_runtime.load import load
+from tilec_runtime.launch.load import load
 
 if TYPE_CHECKING:
     from tilec_runtime.bundle.read import Bundle

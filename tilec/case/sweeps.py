@@ -6,9 +6,9 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from tilec.model.literal import read_number
 from tilec_runtime.errors import ExpressionError, UsageError
 from tilec_runtime.model import expr
-from tilec_runtime.model.literal import read_number
 
 FORMS = "n=256,512,1024, n=256..8192 (each twice the one before), n=256..65536*4 or n=1000..5000+500"
 MOST = 64

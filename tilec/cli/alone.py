@@ -48,8 +48,8 @@ def _launch(manifest: Path, bundle: Path, name: str, device: str, options: list[
     from tilec.compile.project import open_project
     from tilec.frontends.base import ToolSearch
     from tilec.inspection.container import open_container
-    from tilec_runtime import _driver
-    from tilec_runtime.load import load
+    from tilec_runtime.device import driver as _driver
+    from tilec_runtime.launch.load import load
 
     built = open_container(bundle).bundle
     kernels = {kernel.name: kernel for kernel in built.info.kernels}

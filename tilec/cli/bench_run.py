@@ -28,10 +28,10 @@ from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.cli.tables import fitted, terminal_width
 from tilec.compile.state import WorkDir
-from tilec_runtime.bundle.atomic import atomic_write, output_error
+from tilec.model.atomic import atomic_write, output_error
 from tilec_runtime.bundle.place import private_root
 from tilec_runtime.errors import NoDeviceError, UsageError
-from tilec_runtime.load import load
+from tilec_runtime.launch.load import load
 
 if TYPE_CHECKING:
     from tilec.case.cases import BoundCase
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tilec.cli.cases import Opened
     from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 NEEDS_GPU = 3
 FOLDER = "bench"  # in .tilec

@@ -24,7 +24,7 @@ from tilec.cli.run_results import skipped_lines
 from tilec.cli.style import style
 from tilec.cli.tables import bytes_text, cells, columns, plural, shorten, table, terminal_width
 from tilec.cli.tune_show import time_text
-from tilec_runtime.bundle.atomic import atomic_write
+from tilec.model.atomic import atomic_write
 
 # Of names, in so many columns in all; a terminal that is wider leaves them more.
 MOST_WIDTH, WIDTH = 25, 80

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilec.build import BuildRequest
     from tilec.compile.keys import Change
     from tilec.compile.stamp import Untouched
-    from tilec_runtime.model.job import Job
+    from tilec.model.job import Job
 
 EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 

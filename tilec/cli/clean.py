@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 
 from tilec.cli.app import App, examples, json_option
+from tilec.model.inside import contained
 from tilec_runtime.errors import LinkError, OutputError
-from tilec_runtime.model.inside import contained
 
 STATE = ".tilec"
 

@@ -15,8 +15,8 @@ import click
 
 from tilec.cli.app import App, print_document
 from tilec.cli.style import echo, style
+from tilec.model.inside import contained
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
-from tilec_runtime.model.inside import contained
 
 Show = Callable[[str], str]
 JOBS_SHOWN = 6

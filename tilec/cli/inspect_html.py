@@ -44,7 +44,7 @@ def write_html(app: App, opened: Code, found: Report, path: Path, sources: Path)
 
     from tilec.inspection.html import render
     from tilec.inspection.page import make_page
-    from tilec_runtime.bundle.atomic import Stage
+    from tilec.model.atomic import Stage
 
     shown = dataclasses.replace(found, path=app.show(found.path))
     page = make_page(opened.bundle, shown, app.settings.search, sources, on_image=lambda name: app.pass_by(f"reading the code of {name}"))

@@ -15,9 +15,9 @@ from tilec_runtime.errors import BundleError, MissingError, UsageError
 if TYPE_CHECKING:
     from tilec.inspection.why import Why
     from tilec_runtime.bundle.choose import Candidate, Choice
+    from tilec_runtime.device.seam_types import DeviceInfo
+    from tilec_runtime.launch.prepare import Explanation
     from tilec_runtime.model.kernel import VariantInfo
-    from tilec_runtime.prepare import Explanation
-    from tilec_runtime.seam_types import DeviceInfo
 
 TINTS = {"takes": "green", "could take": "", "passes over": "yellow", "cannot take": "yellow", "leaves": ""}
 SHOWN = 8
@@ -63,7 +63,7 @@ def find_place(app: App, name: str, driver: str) -> DeviceInfo:
     known = pretended(name, driver)
     if known is not None:
         return known
-    from tilec_runtime.devices import driver_of, find_device
+    from tilec_runtime.device.devices import driver_of, find_device
 
     if name == "cpu" and driver:
         raise UsageError("--driver: the cpu device has none", fix="leave it out")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
     from tilec_runtime.bundle.read import Bundle
-    from tilec_runtime.seam import DeviceInfo
+    from tilec_runtime.device.seam import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,8 +173,8 @@ def gpu_of(name: str, work: str) -> DeviceInfo:
     Raises:
         UsageError: it is no name of one. NoDeviceError: it is not there; `work` is what needs it.
     """
-    from tilec_runtime import _driver
-    from tilec_runtime.devices import find_device
+    from tilec_runtime.device import driver as _driver
+    from tilec_runtime.device.devices import find_device
 
     if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdecimal()):
         raise UsageError(f"--device: {name!r} is no GPU", fix="take cuda, or cuda:N for the GPU number N")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilec.case.sanitize import Watch
     from tilec.manifest.types import Manifest
     from tilec_runtime.cpu.launch import CpuRun
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 
 AUTO, CPU, ALL = "auto", "cpu", "all"
 DEVICES = "take auto, cpu, cuda, cuda:N for the GPU number N, or (for `tilec run`) all"
@@ -145,8 +145,8 @@ def _named(text: str) -> str:
 
 
 def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, DeviceInfo]:
-    from tilec_runtime import _driver
-    from tilec_runtime.devices import find_device as facts_of
+    from tilec_runtime.device import driver as _driver
+    from tilec_runtime.device.devices import find_device as facts_of
 
     try:
         driver = _driver.driver()

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tilec.compile.project import Project
     from tilec.manifest.types import Manifest
     from tilec_runtime.bundle.read import Bundle
-    from tilec_runtime.jit import Compiled
-    from tilec_runtime.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
+    from tilec_runtime.launch.jit import Compiled
 
 NEEDS_GPU = 3
 
@@ -160,7 +160,7 @@ def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
 def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDevice | None:
     """What is run, on its device; None where that is nothing."""
     from tilec.case.device import ModuleDevice
-    from tilec_runtime.load import load
+    from tilec_runtime.launch.load import load
 
     return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
 
@@ -301,7 +301,7 @@ def _saver(app: App, folder: Path) -> Save:
     """Writes outputs, each whole or not at all: a run that is interrupted leaves no half of one."""
     import numpy as np
 
-    from tilec_runtime.bundle.atomic import atomic_write
+    from tilec.model.atomic import atomic_write
 
     def save(case: BoundCase, name: str, array: Array) -> None:
         path = folder / f"{case.name.replace('/', '.')}.{name}.npy"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tilec.case.sanitize import CaseFindings
     from tilec.cli.findings import SourceLine
     from tilec_runtime.cpu.launch import CpuRun
-    from tilec_runtime.jit import Compiled
-    from tilec_runtime.seam_types import DeviceInfo
+    from tilec_runtime.device.seam_types import DeviceInfo
+    from tilec_runtime.launch.jit import Compiled
 
 TINTS = {
     "passed": ("ok", "green"),

@@ -20,6 +20,7 @@ from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run,
 from tilec.compile.project import Project, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.inside import contained
 from tilec.plan.tuning import cases_digest
 from tilec.tune.candidates import Candidates, Facts, Foundry
 from tilec.tune.cases import Prepared, prepare_case, spaces_of
@@ -34,10 +35,9 @@ from tilec.tune.targets import target_for
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready, Setup
 from tilec.tune.workplace import Workplace
+from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import MissingError, NoDeviceError, UsageError
-from tilec_runtime.model.inside import contained
 from tilec_runtime.model.suggest import did_you_mean
-from tilec_runtime.seam_types import DeviceInfo
 
 FOLDER = "tune"  # in .tilec
 
@@ -220,8 +220,8 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
         UsageError: they are not alike, or one is named twice.
         NoDeviceError: one is not there.
     """
-    from tilec_runtime.devices import devices as gpus
-    from tilec_runtime.devices import driver_of, find_device
+    from tilec_runtime.device.devices import devices as gpus
+    from tilec_runtime.device.devices import driver_of, find_device
 
     try:
         if not names or tuple(names) in (("auto",), ("cuda",)):

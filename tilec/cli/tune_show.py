@@ -16,6 +16,7 @@ from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seco
 from tilec.compile.codec import encode
 from tilec.compile.events import Outcome
 from tilec.manifest.types import Budget, Kernel
+from tilec.model.tuning import Status, TuningRecord
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.prune import cost_of, identity, refusal
 from tilec.tune.session import CaseResult
@@ -23,7 +24,6 @@ from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
 from tilec.tune.wire import Ready
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.tuning import Status, TuningRecord
 
 SHOWN = 8  # candidates of a case; --verbose shows all
 TINTS = {

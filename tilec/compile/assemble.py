@@ -10,11 +10,11 @@ from tilec.compile.events import Done, Failed, Outcome
 from tilec.compile.project import UNREADABLE, Declared, Project
 from tilec.frontends.cuda.mangled import pointed
 from tilec.manifest.locate import Locator
+from tilec.model.job import Job
 from tilec.plan import Plan, PlannedKernel
 from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, TilecError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.driver import branch_of_cuda
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 

@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import Job
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,-]")
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl, ToolInfo
 from tilec_runtime.model.signature import Assumption, Param
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tilec_runtime.bundle.atomic import write_if_changed
+from tilec.model.atomic import write_if_changed
+from tilec.model.inside import contained
 from tilec_runtime.errors import OutputError, ToolchainError, UsageError
-from tilec_runtime.model.inside import contained
 from tilec_runtime.model.kernel import ToolInfo
 
 NAME = "tilec.lock"

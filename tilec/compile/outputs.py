@@ -12,9 +12,9 @@ from tilec import __version__
 from tilec.compile import own
 from tilec.compile.cache import Cache
 from tilec.manifest.types import Manifest
+from tilec.model.inside import contained
 from tilec_runtime.bundle.format import draft_members
 from tilec_runtime.model.digest import canonical_json
-from tilec_runtime.model.inside import contained
 from tilec_runtime.model.kernel import BundleInfo
 
 _VERSION = 2

@@ -18,13 +18,13 @@ from tilec.compile.records import load_declarations, save_declarations
 from tilec.frontends.base import BUILTIN, Frontend, ToolSearch, installed
 from tilec.manifest.files import file_problems, source_problem
 from tilec.manifest.load import load
+from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.job import InputFile, Source
 from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
-from tilec_runtime.bundle.tuning import read_record
 from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
-from tilec_runtime.model.job import InputFile, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
 

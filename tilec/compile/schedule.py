@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 
 from tilec.compile.cache import Cache
+from tilec.model.job import Job
 from tilec_runtime.model.arch import TargetKind
-from tilec_runtime.model.job import Job
 
 # Seconds for a small job, from measurements of each compiler on one core.
 _BASE = {"tile": 0.1, "cuda": 0.05, "simt": 0.3, "triton": 0.2}

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tilec_runtime.bundle.atomic import output_error
+from tilec.model.atomic import output_error
+from tilec.model.inside import contained
 from tilec_runtime.errors import OutputError
-from tilec_runtime.model.inside import contained
 
 NAME = ".tilec"
 ENDED = "ended"

@@ -22,10 +22,10 @@ from tilec.compile.events import Done
 from tilec.compile.keylock import KeyLock
 from tilec.compile.keys import inputs_digest
 from tilec.frontends.base import Frontend
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.kernel import KernelDecl
 
 _LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
+from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 

@@ -13,10 +13,10 @@ from tilec.inspection.mix import PADDING, Mix, mix
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, image_id
 from tilec.inspection.sass import instructions
+from tilec.model.occupancy import Occupancy
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
-from tilec_runtime.model.occupancy import Occupancy
 from tilec_runtime.model.signature import ParamKind
 
 

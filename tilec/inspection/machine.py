@@ -21,7 +21,7 @@ from tilec_runtime.model.arch import ARCHS, Version
 from tilec_runtime.model.driver import ptx_isa_of_cuda
 
 if TYPE_CHECKING:
-    from tilec_runtime._driver import Driver
+    from tilec_runtime.device.driver import Driver
 
 # Without these nothing can be built; the rest serves single options.
 NEEDED = {
@@ -158,7 +158,7 @@ def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Dri
         cache_dir: the cache's directory, None where it is off.
         driver: starts the driver; default the real one.
     """
-    from tilec_runtime.native import absence  # commands that build load no launcher
+    from tilec_runtime.launch.native import absence  # commands that build load no launcher
 
     return Machine(
         tilec=__version__,
@@ -243,7 +243,7 @@ def _driver(start: Callable[[], Driver] | None) -> DriverReport:
 
 
 def _real_driver() -> Driver:
-    from tilec_runtime._driver import driver
+    from tilec_runtime.device.driver import driver
 
     return driver()
 

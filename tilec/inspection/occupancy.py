@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tilec.model.occupancy import Occupancy, occupancy
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.arch import ARCHS, TargetKind
 from tilec_runtime.model.expr import parse
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
-from tilec_runtime.model.occupancy import Occupancy, occupancy
 
 
 def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occupancy | None:

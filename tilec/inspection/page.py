@@ -17,12 +17,12 @@ from tilec.inspection.mix import Mix
 from tilec.inspection.occupancy import residency
 from tilec.inspection.report import Images, Report, image_id, spills
 from tilec.inspection.tileir import source_lines
+from tilec.model.occupancy import Occupancy
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import TileIRError, ToolchainError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
-from tilec_runtime.model.occupancy import Occupancy
 
 FORMS = {form.kind: form for form in Form}
 

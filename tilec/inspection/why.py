@@ -8,22 +8,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilec.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.bundle.choose import Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.cpu.driver import cpu_driver
+from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import NoImageError, TilecError, UsageError
-from tilec_runtime.launch import Launcher
-from tilec_runtime.layout import TensorFacts, settled_stride
-from tilec_runtime.load import site_on
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.layout import TensorFacts, settled_stride
+from tilec_runtime.launch.load import site_on
+from tilec_runtime.launch.prepare import Explanation
 from tilec_runtime.model.arch import ARCHS, Version
 from tilec_runtime.model.driver import BRANCHES, cuda_of_branch
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
-from tilec_runtime.model.literal import axis_text, read_axis_value, read_number
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
-from tilec_runtime.prepare import Explanation
-from tilec_runtime.seam_types import DeviceInfo
 
 _TENSOR = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[^\]]*)\](?:/(?P<stride>[^@]*))?(?:@(?P<align>.*))?")
 _SM = re.compile(r"sm_(\d{2,3})[af]?")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tilec.manifest.types import Case, Kernel, Manifest
+from tilec.model.inside import contained
 from tilec_runtime.errors import Diagnostic, LinkError
-from tilec_runtime.model.inside import contained
 from tilec_runtime.model.suggest import did_you_mean
 
 _Key = tuple[str | int, ...]

@@ -16,9 +16,9 @@ from tilec.manifest.scan import Path
 from tilec.manifest.scope import Axes, Scope
 from tilec.manifest.shapes import BAD
 from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable, Rule
+from tilec.model.job import Options
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
-from tilec_runtime.model.job import Options
 from tilec_runtime.model.suggest import did_you_mean
 
 Languages = Mapping[str, tuple[str, ...]]

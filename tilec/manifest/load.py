@@ -15,9 +15,9 @@ from tilec.manifest.locate import Locator, render
 from tilec.manifest.problems import Problems, shown_int
 from tilec.manifest.shapes import BAD, is_int
 from tilec.manifest.types import Manifest, Override, Package, Profile, Targets, Toolchain
+from tilec.model.job import Options
 from tilec_runtime.errors import Diagnostic, Location, ManifestError
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.job import Options
 
 if sys.version_info >= (3, 11):
     import tomllib

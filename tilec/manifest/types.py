@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.manifest.locate import Locator
+from tilec.model.job import Options
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.job import Options
 from tilec_runtime.model.kernel import AxisValue
 
 

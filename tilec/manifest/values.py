@@ -7,9 +7,9 @@ import keyword
 import re
 import sys
 
+from tilec.model.link import LinkEntry
 from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.driver import BRANCHES
-from tilec_runtime.model.link import LinkEntry
 from tilec_runtime.model.suggest import nearest
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"

@@ -17,16 +17,16 @@ from tilec.compile.events import Done
 from tilec.compile.fatbin import write_fatbin
 from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
+from tilec.model.atomic import Stage, output_error
+from tilec.model.inside import contained
 from tilec.package.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
 from tilec.package.render import render_package
+from tilec.package.write import write_bundle
 from tilec.plan import Plan
-from tilec_runtime.bundle.atomic import Stage, output_error
 from tilec_runtime.bundle.format import index_digest
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import Diagnostic, ManifestError, OutputError
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.inside import contained
 from tilec_runtime.model.kernel import BundleInfo
 
 _SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx"}

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Profile
+from tilec.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.tuning import table_of
 from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_names, check_shared
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import expand
@@ -18,13 +20,11 @@ from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, spa
 from tilec_runtime.errors import Diagnostic, ManifestError, UsageError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.driver import cuda_of_branch, ptx_isa_of_cuda
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.table import DispatchRule, TuningTable
-from tilec_runtime.model.tuning import table_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
+from tilec.model.job import Job, Member, Source
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, Member, Source
 
 _PLACE = re.compile(r"\{\s*(\w+)\s*\}")
 _Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]

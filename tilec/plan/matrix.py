@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tilec.manifest.types import AssumeSet, Kernel
+from tilec.model.job import Variant
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
-from tilec_runtime.model.job import Variant
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean

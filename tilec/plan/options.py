@@ -6,8 +6,8 @@ from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import of_tiles, read_options
 from tilec.manifest.locate import render
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.job import Options
 from tilec_runtime.errors import Diagnostic, UsageError
-from tilec_runtime.model.job import Options
 
 
 def option_problem(manifest: Manifest, kernel: Kernel, options: Options) -> Diagnostic | None:

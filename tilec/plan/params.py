@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
+from tilec.model.cpp import cut, dtype_of
 from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
 from tilec_runtime.model import expr
-from tilec_runtime.model.cpp import cut, dtype_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind

@@ -9,16 +9,16 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tilec.manifest.tuning_file import problem_at
 from tilec.manifest.types import Kernel, Manifest
-from tilec_runtime.bundle.tuning import problem_at
+from tilec.model.job import InputFile, Source, Variant
+from tilec.model.tuning import TunedDevice, TuningRecord
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.digest import canonical_json, sha256
-from tilec_runtime.model.job import InputFile, Source, Variant
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import Point, same_point
-from tilec_runtime.model.tuning import TunedDevice, TuningRecord
 
 # Of a tuning file, where a build of what is not shipped goes on without it: what a command that runs kernels shows of its notes.
 PASSED_OVER = "is passed over, a build would refuse it"

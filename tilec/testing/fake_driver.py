@@ -13,14 +13,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tilec_runtime.device.graph_double import Executable, GraphDouble, Node
+from tilec_runtime.device.lost import LaunchRecord, Losses
+from tilec_runtime.device.seam import (
+    KEEP_ALL,
+    CopyBox,
+    CopyKind,
+    DeviceInfo,
+    Dim3,
+    FunctionFacts,
+    LaunchCall,
+    LaunchParts,
+    LaunchShape,
+    PoolStats,
+)
 from tilec_runtime.errors import DriverError, NoDeviceError
-from tilec_runtime.graph_double import Executable, GraphDouble, Node
-from tilec_runtime.lost import LaunchRecord, Losses
+from tilec_runtime.launch.scalars import format_of
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.signature import AbiSlot
 from tilec_runtime.model.tensormap import TensorMap
-from tilec_runtime.scalars import format_of
-from tilec_runtime.seam import KEEP_ALL, CopyBox, CopyKind, DeviceInfo, Dim3, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 H200 = DeviceInfo(
     ordinal=0,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
 from tilec_runtime.errors import NoDeviceError
-from tilec_runtime.load import Module
+from tilec_runtime.launch.load import Module
 from tilec_runtime.model import expr
 from tilec_runtime.model.kernel import AxisValue, VariantInfo
-from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 
 class Case(Protocol):

@@ -16,12 +16,12 @@ from tilec.compile.keys import KeyMaker, inputs_digest
 from tilec.compile.project import Project, declare, digest_of, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel
+from tilec.model.tuning import size_expressions
+from tilec.package.write import write_bundle
 from tilec.plan import Plan, make_plan
 from tilec.tune.space import Point
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.kernel import KernelInfo, ToolInfo, VariantInfo
-from tilec_runtime.model.tuning import size_expressions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,10 +16,10 @@ from typing import Any
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.load import load
 from tilec.manifest.types import Kernel
+from tilec.model.atomic import atomic_write
 from tilec.tune.candidates import Facts, Made, sizes_of
 from tilec.tune.cases import Prepared, cases_of
 from tilec.tune.space import Point, point_of, space_of
-from tilec_runtime.bundle.atomic import atomic_write
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.errors import BundleError, ManifestError, OutputError, TilecError, UsageError
 from tilec_runtime.model.arch import Target

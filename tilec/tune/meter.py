@@ -12,9 +12,9 @@ from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import ClockReading
 from tilec.case.cases import BoundCase
 from tilec.tune.wire import MeterSpec
-from tilec_runtime.load import Module
+from tilec_runtime.device.seam import DeviceDriver, DeviceInfo
+from tilec_runtime.launch.load import Module
 from tilec_runtime.model.kernel import VariantInfo
-from tilec_runtime.seam import DeviceDriver, DeviceInfo
 
 
 class Timed(Protocol):

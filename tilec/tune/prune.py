@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tilec.manifest.types import Budget
+from tilec.model.occupancy import Occupancy, occupancy
 from tilec.tune.space import Point
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
-from tilec_runtime.model.occupancy import Occupancy, occupancy
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,18 +6,18 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tilec.manifest.tuning_file import read_record, record_text
+from tilec.model.atomic import write_if_changed
+from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Point, point_text
 from tilec.tune.trial import Trial
-from tilec_runtime.bundle.atomic import write_if_changed
-from tilec_runtime.bundle.tuning import read_record, record_text
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
-from tilec_runtime.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of
 
 Range = tuple[int, int]
 

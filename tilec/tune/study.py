@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tilec.manifest.types import Budget
+from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec.tune.candidates import Made
 from tilec.tune.prune import identity, refusal
@@ -15,7 +16,6 @@ from tilec.tune.search import Ask, Searcher
 from tilec.tune.space import Point, Space, point_text
 from tilec.tune.trial import Trial
 from tilec_runtime.model.kernel import KernelInfo
-from tilec_runtime.model.tuning import Status
 
 # Candidates that are asked for beyond those that devices are at: what is compiled meanwhile.
 _AHEAD = 1

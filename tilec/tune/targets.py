@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilec.manifest.types import Manifest
+from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.seam_types import DeviceInfo
 
 _TILEIR = Target(TargetKind.TILEIR)
 

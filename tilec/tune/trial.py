@@ -7,8 +7,8 @@ from typing import Any
 
 from tilec.bench.statistics import Summary, summarize
 from tilec.compile.codec import decode
+from tilec.model.tuning import Status
 from tilec.tune.space import Point
-from tilec_runtime.model.tuning import Status
 
 Range = tuple[int, int]
 

@@ -6,9 +6,9 @@ import dataclasses
 
 from tilec.bench.measure import Measurement, MeasureOptions
 from tilec.case.cases import BoundCase
+from tilec.model.tuning import Status
+from tilec_runtime.device.seam_types import DeviceInfo
 from tilec_runtime.errors import TilecError
-from tilec_runtime.model.tuning import Status
-from tilec_runtime.seam_types import DeviceInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,14 +23,14 @@ from tilec.case.device import ModuleDevice
 from tilec.case.inputs import Array, Value, make_inputs, numpy_dtype
 from tilec.case.run import arguments_on
 from tilec.compile import wire as frames
+from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
-from tilec_runtime.load import Module, load
+from tilec_runtime.launch.load import Module, load
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.tuning import Status
 
 # What holds for one variant says nothing of another.
 _UNALIKE = "it was checked with the extents of small, which take another variant"

@@ -13,9 +13,9 @@ from typing import Any
 
 from tilec.compile import wire as frames
 from tilec.compile.process import WorkerProcess
+from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec_runtime.errors import NoDeviceError, ToolchainError
-from tilec_runtime.model.tuning import Status
 
 # Seconds in which a worker imports what it needs and finds its device.
 _START_LIMIT = 120.0

@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-/* Keys of one launcher, and plans of one key (as runtime/tilec_runtime/launch.py has them). */
+/* Keys of one launcher, and plans of one key (as runtime/tilec_runtime/launch/launcher.py has them). */
 #define MOST_KEYS 1024
 #define MOST_ALIKE 16
 #define BUCKETS 256

@@ -1,6 +1,6 @@
 /* The program of a launch plan: a flat postfix program over 64-bit integers.
  *
- * Python writes it once for a plan (`run` in runtime/tilec_runtime/program.py is the reference); `program_run` evaluates it at each launch.
+ * Python writes it once for a plan (`run` in runtime/tilec_runtime/launch/program.py is the reference); `program_run` evaluates it at each launch.
  * Every value lies between -2**63 and 2**63, both excluded.
  * A program has no jumps: its stack depth is known before it runs, so `program_read` verifies it and `program_run` need not.
  */

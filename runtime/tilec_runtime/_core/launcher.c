@@ -5,7 +5,7 @@
 
 #include "table.h"
 
-/* What a launcher is in C. All else of it is Python's (`Launcher` in runtime/tilec_runtime/launch.py), and so are all calls that miss. */
+/* What a launcher is in C. All else of it is Python's (`Launcher` in runtime/tilec_runtime/launch/launcher.py), and so are all calls that miss. */
 struct launcher {
     PyObject_HEAD
     vectorcallfunc call;

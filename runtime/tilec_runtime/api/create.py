@@ -8,10 +8,10 @@ from typing import Any, overload
 from tilec_runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Make, dense, filled, known, real, sized
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import recipes
+from tilec_runtime.launch.scalars import refusal, whole
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.combinators import value as value_op
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.scalars import refusal, whole
 from tilec_runtime.tensors.described import Described, require_tensor
 from tilec_runtime.tensors.meta import MetaTensor
 from tilec_runtime.tensors.tensor import Tensor

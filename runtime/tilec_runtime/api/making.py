@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import CODES, recipes, width_of
+from tilec_runtime.launch.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.copy_ops import Dup, End, Transfer
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.scalars import encoder_of, format_of, is_number, refusal, shown
 from tilec_runtime.tensors.described import Described, dtype_name
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.shapes import checked_packing, checked_shape, extent_of

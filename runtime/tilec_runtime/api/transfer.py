@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, overload
 
-from tilec_runtime.device import Device
+from tilec_runtime.device.device import Device
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.copy_ops import Dup, FromHost, Memcpy, Upload, packed_error
 from tilec_runtime.ops.op import DeviceOp

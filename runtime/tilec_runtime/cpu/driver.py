@@ -26,13 +26,13 @@ from tilec_runtime.cpu.tileir.ir import Module
 from tilec_runtime.cpu.tileir.memory import Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
+from tilec_runtime.device.graph_double import Captures, Executable, GraphDouble, Node
+from tilec_runtime.device.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
-from tilec_runtime.graph_double import Captures, Executable, GraphDouble, Node
-from tilec_runtime.layout import ON_CPU, ON_GPU
+from tilec_runtime.launch.layout import ON_CPU, ON_GPU
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.once import Once
-from tilec_runtime.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
 
 # A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
 CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilec_runtime.arguments import is_leased
 from tilec_runtime.cpu.memory import Allocations, foreign_bytes
 from tilec_runtime.cpu.queue import Queue, Work
 from tilec_runtime.cpu.tileir.blocks import refuse_huge
@@ -19,9 +18,10 @@ from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile, Type
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.values import storage
+from tilec_runtime.device.seam import Dim3, LaunchParts, TensorPart
 from tilec_runtime.errors import ArgumentError, BundleError, DriverError, InternalError, TilecError
-from tilec_runtime.layout import ON_CPU
-from tilec_runtime.seam import Dim3, LaunchParts, TensorPart
+from tilec_runtime.launch.arguments import is_leased
+from tilec_runtime.launch.layout import ON_CPU
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilec_runtime.device.seam import CopyBox, PoolStats
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.seam import CopyBox, PoolStats
 
 # As on a GPU, so that kernels that assume aligned addresses are chosen here too.
 ALIGNMENT = 256

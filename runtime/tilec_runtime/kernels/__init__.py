@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilec_runtime.device.seam import DeviceDriver
 from tilec_runtime.forks import ForkLock
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.seam import DeviceDriver
 
 if TYPE_CHECKING:
-    from tilec_runtime.load import Module
+    from tilec_runtime.launch.load import Module
 
 BUNDLE = "kernels.tilec"
 # What the kernels call a dtype: its place here, as in elements.cuh.
@@ -57,7 +57,7 @@ def _load(driver: DeviceDriver, ordinal: int) -> Module:
     from importlib.resources import files
     from pathlib import Path
 
-    from tilec_runtime.load import load
+    from tilec_runtime.launch.load import load
 
     resource = files(__name__).joinpath(BUNDLE)
     # tilec in a zip file has no path: its bundle is then held in memory.

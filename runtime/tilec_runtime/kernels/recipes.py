@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec_runtime.kernels import CODES, held_of, kernels, width_of
-from tilec_runtime.layout import TensorFacts
+from tilec_runtime.launch.layout import TensorFacts
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.tensors.described import facts_of
@@ -14,7 +14,7 @@ from tilec_runtime.tensors.storage import Storage
 
 if TYPE_CHECKING:
     from tilec_runtime.kernels.elements import Array
-    from tilec_runtime.load import Module
+    from tilec_runtime.launch.load import Module
 
 # Elements that a twin makes at a time.
 _CHUNK = 1 << 16

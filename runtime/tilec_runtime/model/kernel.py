@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tilec.model.alike import Alike
 from tilec_runtime.errors import Diagnostic, Location
-from tilec_runtime.model.alike import Alike
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback

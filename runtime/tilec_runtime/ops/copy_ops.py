@@ -6,13 +6,13 @@ import contextlib
 import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
+from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import AliasError, PlacementError, TensorError
-from tilec_runtime.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
+from tilec_runtime.launch.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.running import refuse_nested
-from tilec_runtime.seam import CopyKind
 from tilec_runtime.tensors import host
 from tilec_runtime.tensors.contents import array_over, contents, has_wide_gaps, pinned_bytes
 from tilec_runtime.tensors.copies import Box, ByteLayout, boxes, byte_layout

@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.errors import CallError, GraphCaptureError, TilecError
-from tilec_runtime.marks import Mark
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.site import label
 from tilec_runtime.running import RUNNING, Runnable, refuse_nested
 from tilec_runtime.tensors.recording import recording_of
 
 if TYPE_CHECKING:
-    from tilec_runtime.streams import Stream
+    from tilec_runtime.device.streams import Stream
 
 T = TypeVar("T")
 

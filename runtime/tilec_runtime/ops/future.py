@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar, final
 
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.errors import CallError, NestedExecutionError, TilecError, UsedOpError
 from tilec_runtime.kept import without_frames
-from tilec_runtime.marks import Mark
+from tilec_runtime.launch.scalars import is_number, shown
 from tilec_runtime.ops.execution import Work, require_function, submit
 from tilec_runtime.ops.policy import current_policy, stream_of
 from tilec_runtime.ops.site import label
 from tilec_runtime.protocols import SchedulingPolicy
 from tilec_runtime.running import Runnable, refuse_nested
-from tilec_runtime.scalars import is_number, shown
 from tilec_runtime.sites import created
 from tilec_runtime.uncopied import Uncopied
 

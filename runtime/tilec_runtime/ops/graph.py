@@ -6,19 +6,19 @@ import functools
 import threading
 from typing import Any, ClassVar, Generic, Literal, NoReturn, Protocol, TypeVar, cast, final
 
+from tilec_runtime.device.frees import Release
+from tilec_runtime.device.handles import stream_handle
+from tilec_runtime.device.marks import line_of
+from tilec_runtime.device.seam import DeviceDriver, ExecutableHandle, GraphHandle
+from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import CallError, DriverError, GraphCaptureError, GraphError, Location
-from tilec_runtime.frees import Release
-from tilec_runtime.handles import stream_handle
-from tilec_runtime.marks import line_of
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.graph_capture import Capture, capture_stream
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.policy import as_stream
 from tilec_runtime.protocols import StreamLike
 from tilec_runtime.running import refuse_nested
-from tilec_runtime.seam import DeviceDriver, ExecutableHandle, GraphHandle
 from tilec_runtime.sites import hinted, site
-from tilec_runtime.streams import Stream
 from tilec_runtime.tensors.lease import holder
 from tilec_runtime.tensors.recording import RECORDINGS, own_recording
 from tilec_runtime.tensors.storage import Storage

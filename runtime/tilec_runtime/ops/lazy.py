@@ -8,27 +8,27 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, Union, cast, final
 
-from tilec_runtime.binding import bind, given_axes
-from tilec_runtime.contract import Contract
+from tilec_runtime.device.seam import Dim3
 from tilec_runtime.errors import ArgumentError, CallError, LaunchError, LaunchLimitError
-from tilec_runtime.grid import GridRule, GridWish
-from tilec_runtime.launch import Launcher
-from tilec_runtime.layout import device_words
+from tilec_runtime.launch.binding import bind, given_axes
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.grid import GridRule, GridWish
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.layout import device_words
+from tilec_runtime.launch.plans import MOST_PLANS
+from tilec_runtime.launch.select import require_built, require_options
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
 from tilec_runtime.ops.op import DeviceOp
-from tilec_runtime.plans import MOST_PLANS
-from tilec_runtime.seam import Dim3
-from tilec_runtime.select import require_built, require_options
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.lease import holder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from tilec_runtime.launch_config import LaunchConfig
-    from tilec_runtime.load import Module
+    from tilec_runtime.launch.config import LaunchConfig
+    from tilec_runtime.launch.load import Module
     from tilec_runtime.package import Package
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class LazyLaunch(DeviceOp[R_co]):
     def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes, config: LaunchConfig | None = None) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
         if config is not None:
-            from tilec_runtime.launch_config import configured  # few kernels take one
+            from tilec_runtime.launch.config import configured  # few kernels take one
 
             configured(origin.contract.info, config)  # sees that the kernel takes it
         self._origin = origin

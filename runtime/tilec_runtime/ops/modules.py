@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, final
 
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
-from tilec_runtime.device import Device
+from tilec_runtime.device.device import Device
 from tilec_runtime.errors import BundleError, CallError, ContextLostError, DriverError, LaunchLimitError
-from tilec_runtime.images import Function as LoadedFunction
-from tilec_runtime.images import refused
-from tilec_runtime.limits import check_compiled, check_device_limits
+from tilec_runtime.launch.images import Function as LoadedFunction
+from tilec_runtime.launch.images import refused
+from tilec_runtime.launch.limits import check_compiled, check_device_limits
+from tilec_runtime.launch.scalars import bare, is_whole, shown
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.ops.policy import current_device
 from tilec_runtime.protocols import DeviceLike
-from tilec_runtime.scalars import bare, is_whole, shown
 from tilec_runtime.uncopied import Uncopied
 
 if TYPE_CHECKING:
-    from tilec_runtime.launch_config import LaunchConfig
-    from tilec_runtime.occupancy import Residency
+    from tilec_runtime.launch.config import LaunchConfig
+    from tilec_runtime.launch.occupancy import Residency
 
 _ELF = b"\x7fELF"
 _FATBIN = bytes.fromhex("50ed55ba")
@@ -217,7 +217,7 @@ class KernelFunction(Uncopied):
         """
         if not hasattr(config, "shape"):
             raise CallError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
-        from tilec_runtime.occupancy import held_of  # no launch needs it
+        from tilec_runtime.launch.occupancy import held_of  # no launch needs it
 
         info = self.device.info
         check_device_limits(self.symbol, config.shape, info)

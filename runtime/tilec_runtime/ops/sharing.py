@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, final, overload
 
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.errors import CallError, Location, SchedulingError
 from tilec_runtime.kept import copied
-from tilec_runtime.marks import Mark
+from tilec_runtime.launch.scalars import whole
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
 from tilec_runtime.ops.site import label
 from tilec_runtime.ops.turns import Turn
-from tilec_runtime.scalars import whole
 
 if TYPE_CHECKING:
     from tilec_runtime.tensors.shared import SharedTensor

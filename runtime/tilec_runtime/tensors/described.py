@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from tilec_runtime.arguments import UnreadableError
 from tilec_runtime.errors import BorrowError, TensorError
-from tilec_runtime.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
+from tilec_runtime.launch.arguments import UnreadableError
+from tilec_runtime.launch.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
+from tilec_runtime.launch.scalars import is_whole
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
-from tilec_runtime.scalars import is_whole
 from tilec_runtime.tensors.fields import DescribedFields
 from tilec_runtime.tensors.lease import Holder, Lease
 from tilec_runtime.tensors.shapes import checked_packing, reinterpreted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime.native import CORE
+from tilec_runtime.launch.native import CORE
 
 
 class PlainLine:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilec_runtime import dlpack
-from tilec_runtime.dlpack_export import capsule
+from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.errors import TensorError
-from tilec_runtime.handles import stream_handle
-from tilec_runtime.layout import NOWHERE, ON_CPU
+from tilec_runtime.launch.layout import NOWHERE, ON_CPU
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.described import Described
+from tilec_runtime.tensors.dlpack_export import capsule
 from tilec_runtime.tensors.host import numpy_dtype
 from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.storage import freeing_stream

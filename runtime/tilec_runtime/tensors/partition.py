@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
 from tilec_runtime.errors import LaunchLimitError, TensorError
-from tilec_runtime.grid import GridRule, GridWish
-from tilec_runtime.layout import Look, Shape
-from tilec_runtime.scalars import whole
+from tilec_runtime.launch.grid import GridRule, GridWish
+from tilec_runtime.launch.layout import Look, Shape
+from tilec_runtime.launch.scalars import whole
 from tilec_runtime.tensors.described import Described
 from tilec_runtime.tensors.interop import Exchanged
 from tilec_runtime.tensors.lease import Holder, Lease, holder

@@ -10,13 +10,13 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from tilec_runtime.devices import driver_of, ordinal_of
+from tilec_runtime.device.devices import driver_of, ordinal_of
+from tilec_runtime.device.frees import FREES, Release
+from tilec_runtime.device.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.errors import CallError, SchedulingError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.frees import FREES, Release
+from tilec_runtime.launch.scalars import bare, byte_count
 from tilec_runtime.protocols import DeviceLike
-from tilec_runtime.scalars import bare, byte_count
-from tilec_runtime.seam import DeviceDriver, PoolHandle, PoolStats
 from tilec_runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.

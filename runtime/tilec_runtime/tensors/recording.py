@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from tilec_runtime.seam import DeviceDriver
+    from tilec_runtime.device.seam import DeviceDriver
 
 
 class Memory(Protocol):

@@ -7,10 +7,10 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.seam import CopyKind, DeviceDriver
 from tilec_runtime.errors import DriverError
 from tilec_runtime.forks import ForkLock
-from tilec_runtime.marks import Mark
-from tilec_runtime.seam import CopyKind, DeviceDriver
 
 if TYPE_CHECKING:
     import numpy as np

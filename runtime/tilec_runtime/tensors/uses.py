@@ -18,7 +18,7 @@ class Line(LineFields):
     __slots__ = ("__weakref__", "end", "used")
 
     def __init__(self, ordinal: int, handle: int) -> None:
-        """Begin a line; `tilec_runtime.marks.line_of` has one for each stream."""
+        """Begin a line; `tilec_runtime.device.marks.line_of` has one for each stream."""
         self.ordinal = ordinal
         self.handle = handle
         self.open = True

@@ -16,7 +16,7 @@ from tilec_runtime import (
     TensorLike,
 )
 from tilec_runtime import Module as _Loaded
-from tilec_runtime.jit import Compiled
+from tilec_runtime.launch.jit import Compiled
 
 __all__ = ["Functions", "Module", "add", "everything", "gemm", "load", "tiled"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import names_in
-from tilec_runtime.bundle.atomic import atomic_write, output_error, write_if_changed
+from tilec.model.atomic import atomic_write, output_error, write_if_changed
 from tilec_runtime.errors import OutputError
 
 

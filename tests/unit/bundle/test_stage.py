@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import names_in
-from tilec_runtime.bundle.atomic import Stage, atomic_write
+from tilec.model.atomic import Stage, atomic_write
 from tilec_runtime.errors import OutputError
 
 

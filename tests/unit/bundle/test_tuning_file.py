@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tilec_runtime.bundle.tuning import read_record, record_text
+from tilec.manifest.tuning_file import read_record, record_text
+from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.kernel import ToolInfo
-from tilec_runtime.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord
 
 POINT = (("T", "bf16"), ("BM", 128), ("BN", 256))
 ENTRY = TunedEntry(

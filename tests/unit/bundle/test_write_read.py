@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.bundle_samples import Sample, fake_bytes, names_in, row, write_sample
+from tilec.package.write import write_bundle
 from tilec_runtime.bundle import archive
 from tilec_runtime.bundle.format import index_members
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import BundleError, OutputError
 
 

@@ -26,11 +26,11 @@ from tilec.cli.main import run
 from tilec.compile.project import open_project
 from tilec.manifest.chains import StepError, parse_step
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.device import driver as _driver
+from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import CaseError, RequirementError
-from tilec_runtime.memory import DeviceBuffer
 from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.signature import Param, ParamKind
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.conftest import Golden, Terminal
 from tilec.cli.main import run
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import Location, NoDeviceError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

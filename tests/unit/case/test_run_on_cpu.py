@@ -15,11 +15,11 @@ import pytest
 from tests.cpu_samples import I32, PTR, program_of
 from tilec.cli.app import App
 from tilec.cli.main import run
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.cpu import driver as cpu_driver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import FaultError, Location, MissingError, NoDeviceError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256

@@ -16,9 +16,9 @@ from tests.runtime_samples import ADD, IMAGES
 from tilec.bench import place as bench_place
 from tilec.bench.ceilings import measure_ceilings
 from tilec.bench.clocks import Clocks
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import MissingError, NoDeviceError
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo
 

@@ -12,10 +12,10 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
 from tilec.compile.outputs import Output
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Assumption
 

@@ -28,8 +28,8 @@ from tilec.case.sweeps import parse_sweep, settings_at
 from tilec.cli import bench_run, tune_show
 from tilec.cli.bench_run import Files
 from tilec.manifest.types import Case
+from tilec.package.write import write_bundle
 from tilec.tune.cases import spaces_of
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location
 
 full, bare, outside = test_doctor_and_cache.full, test_doctor_and_cache.bare, test_doctor_and_cache.outside

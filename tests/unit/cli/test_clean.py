@@ -9,7 +9,7 @@ import pytest
 
 from tests.bundle_samples import Sample, write_sample
 from tilec.package.marks import signed, sums_text
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
 
 MANIFEST = '[package]\nname = "acme-kernels"\nmodule = "acme"\n[output]\ndir = "dist"\n'
 

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.watched_project import calls, driver, write_project, write_tool
-from tilec_runtime import _driver
+from tilec_runtime.device import driver as _driver
 
 SAID = "scale/some on Fake H200, stops in scale: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`\n"
 

@@ -66,7 +66,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version=""))
     monkeypatch.setattr(machine, "_real_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
-    monkeypatch.setattr("tilec_runtime.native.CORE", None)
+    monkeypatch.setattr("tilec_runtime.launch.native.CORE", None)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
     monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0"))
     monkeypatch.setattr(machine, "_real_driver", lambda: driver)
-    monkeypatch.setattr("tilec_runtime.native.CORE", object())
+    monkeypatch.setattr("tilec_runtime.launch.native.CORE", object())
 
 
 def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.bundle_samples import Sample
 from tests.unit.cli.conftest import Cli
 from tilec.cli.style import echo, style
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
 from tilec_runtime.errors import BundleError, Location, TilecError
 from tilec_runtime.foreign import printable
 

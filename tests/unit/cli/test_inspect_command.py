@@ -13,7 +13,7 @@ import pytest
 
 from tests.bundle_samples import Sample, write_sample
 from tests.conftest import Golden, Terminal
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitFallback

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import Golden, Terminal
 from tests.runtime_samples import ADD, GEMM, IMAGES, STRUCT, fake_driver, image, kernel, slot
 from tests.unit.cli.conftest import Cli
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.model.kernel import BundleInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 

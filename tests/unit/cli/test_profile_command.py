@@ -10,8 +10,8 @@ import pytest
 
 from tests.watched_project import IMAGE, INFO, calls, driver, write_ncu, write_project, write_tool
 from tilec.cli import alone
-from tilec_runtime import _driver
-from tilec_runtime.bundle.write import write_bundle
+from tilec.package.write import write_bundle
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import DriverError, NoDeviceError
 from tilec_runtime.model.table import DispatchRule, TuningTable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.watched_project import calls, driver, write_project, write_tool
-from tilec_runtime import _driver
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError
 
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]

@@ -23,9 +23,9 @@ from tilec.cli.cases import Opened
 from tilec.cli.main import COMMANDS
 from tilec.cli.main import run as tilec
 from tilec.cli.sanitize import sanitize as show_checked
-from tilec_runtime import _driver
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.ir import Loc
+from tilec_runtime.device import driver as _driver
 
 tilec_run = test_run_command.tilec
 SHELLS = "/usr/bin:/bin"

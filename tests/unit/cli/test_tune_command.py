@@ -16,15 +16,15 @@ from tilec.cli.settings import Settings
 from tilec.cli.tune import Duration
 from tilec.cli.tune_flow import _devices
 from tilec.manifest.types import Budget, Case
+from tilec.model.tuning import Status, TuningRecord
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.cases import spaces_of
 from tilec.tune.session import CaseResult
 from tilec.tune.space import Space
 from tilec.tune.trial import Trial
-from tilec_runtime import _driver
+from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError, UsageError
-from tilec_runtime.model.tuning import Status, TuningRecord
 
 OTHER = dataclasses.replace(H200, ordinal=1)
 FACTS = Facts(info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target="sm_90", sizes=())

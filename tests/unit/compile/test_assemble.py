@@ -11,11 +11,11 @@ import pytest
 from tests.runtime_samples import ADD, ADD_ABI, bundle_of, image, slot
 from tilec.compile.assemble import _over_budget, _with_images, never_compiled
 from tilec.manifest.types import Budget
+from tilec.model.job import Variant
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.job import Variant
 from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.model.signature import AbiSlot
 

@@ -20,11 +20,11 @@ from tilec.compile.execute import KeyedJob
 from tilec.compile.process import WorkerProcess
 from tilec.compile.schedule import Timings, expected_seconds
 from tilec.frontends.base import ToolSearch
+from tilec.model.job import Variant
 from tilec.testing.fakes import MemoryObserver
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import CacheError, CompileError, OutputError, TilecError, ToolchainError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Variant
 
 
 def error_of(outcome: Outcome) -> TilecError:

@@ -22,7 +22,7 @@ from tilec.compile.execute import KeyedJob, Pool
 from tilec_runtime.errors import Location
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import KernelDecl
 
 root = Path(sys.argv[1])

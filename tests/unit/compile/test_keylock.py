@@ -19,8 +19,8 @@ from tilec.compile.keylock import KeyLock
 from tilec.compile.wire import Compile, Setup
 from tilec.compile.worker import _Worker
 from tilec.frontends.base import ToolSearch
+from tilec.model.job import Member
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import Member
 
 ONE, OTHER = sha256(b"one"), sha256(b"other")
 HOLDER = """

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tilec.compile.schedule import Timings, expected_seconds
+from tilec.model.job import Job, Variant
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, Variant
 from tilec_runtime.model.signature import Assumption
 
 ASSUME = (Assumption(param="a", shape=(16, 16), align=16),)

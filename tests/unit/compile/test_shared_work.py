@@ -9,7 +9,7 @@ import pytest
 
 from tilec.compile.events import Done
 from tilec.compile.execute import KeyedJob
-from tilec_runtime.model.job import Job, Member
+from tilec.model.job import Job, Member
 
 
 def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) -> list[Job]:

@@ -12,8 +12,8 @@ from tilec.frontends.base import ToolSearch
 from tilec.inspection import dump as module
 from tilec.inspection.dump import Form, dump, pick
 from tilec.inspection.tileir import tileir_text
+from tilec.package.write import write_bundle
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import BundleError, TileIRError, ToolchainError, UsageError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilec_runtime.model.cpp import cut, dtype_of, plain
+from tilec.model.cpp import cut, dtype_of, plain
 from tilec_runtime.model.dtype import DTYPES
 
 

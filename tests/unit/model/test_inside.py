@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tilec.model.inside import contained
 from tilec_runtime.errors import LinkError
-from tilec_runtime.model.inside import contained
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tilec.model.occupancy import occupancy
 from tilec_runtime.model.arch import ARCHS
-from tilec_runtime.model.occupancy import occupancy
 
 A100, GA10X, H100, TURING, BLACKWELL = ARCHS[8, 0], ARCHS[8, 6], ARCHS[9, 0], ARCHS[7, 5], ARCHS[10, 0]
 

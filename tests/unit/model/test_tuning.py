@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tilec.model.tuning import bucket_of, size_expressions
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import Lookup, Point, TableDevice, TableEntry, TuningTable, look_up, same_point
-from tilec_runtime.model.tuning import bucket_of, size_expressions
 
 
 def entry(low: int, high: int, size: int) -> TableEntry:

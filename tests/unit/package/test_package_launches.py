@@ -25,10 +25,10 @@ from tests.unit.runtime.ops.test_regions import OWNED
 from tests.unit.runtime.test_launch_options import TUNED
 from tests.waiting import PATIENCE
 from tilec.package.render import render_package
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200
 from tilec_runtime import Device, Explanation, LazyLaunch, load, use_device, value
 from tilec_runtime.bundle.format import index_digest
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.cpu.launch import CpuOptions
 from tilec_runtime.errors import BundleError, RequirementError, UseAfterMoveError, VariantError
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
@@ -311,7 +311,7 @@ import cold
 print(*sorted(name for name in sys.modules if name.startswith("tilec")))
 from tests.cpu_samples import PythonKernels, add, ones
 from tilec_runtime.cpu.launch import CpuOptions
-from tilec_runtime.device import Device
+from tilec_runtime.device.device import Device
 before = set(sys.modules)
 device = Device("cpu", driver=PythonKernels(CpuOptions(run=add)))
 cold.load(device).add(ones(8), ones(8), ones(8))

@@ -7,10 +7,10 @@ from typing import Any
 
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
+from tilec.model.job import Job, Member, Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.job import Job, Member, Source
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.unit.plan.test_plan import cuda_kernel
+from tilec.model.job import Job, Variant
 from tilec.plan.checks import check_names
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import Job, Variant
 
 
 def test_ids_that_are_too_long_for_a_file_are_refused() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Bench, Case, Input, Kernel, Launch, Manifest, Matrix, Package, ParamTable, Profile, Targets
+from tilec.model.job import Source
+from tilec.model.tuning import size_expressions
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec.plan.matrix import with_absent
 from tilec_runtime.errors import Location, ManifestError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import Assumption
-from tilec_runtime.model.tuning import size_expressions
 
 AL16 = tuple(Assumption(param=name, align=16) for name in "xyb")
 

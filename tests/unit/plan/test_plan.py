@@ -24,10 +24,10 @@ from tilec.manifest.types import (
     Rule,
     Targets,
 )
+from tilec.model.job import Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location, ManifestError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 HERE = Location(file="k.py", line=3)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tests.unit.plan.test_plan import TILE_DECL, cuda_kernel, plan, problems, tile_kernel
+from tilec.manifest.tuning_file import record_text
 from tilec.manifest.types import AssumeSet, Bench, Case, Input, Kernel, Matrix, Override, Rule
+from tilec.model.job import InputFile, Source
+from tilec.model.tuning import TunedDevice, TunedEntry, TuningRecord
 from tilec.plan.tuning import Tuned, _plain, cases_digest, kernel_digest
-from tilec_runtime.bundle.tuning import record_text
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.job import InputFile, Source
 from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.table import TuningTable
-from tilec_runtime.model.tuning import TunedDevice, TunedEntry, TuningRecord
 
 Files = dict[str, Tuned]
 TOOL = ToolInfo(name="tileiras", version="13.4.1", digest="c" * 64)

@@ -7,7 +7,7 @@ import threading
 
 from cuda.bindings import driver as real
 
-from tilec_runtime.seam import LaunchParts, LaunchShape
+from tilec_runtime.device.seam import LaunchParts, LaunchShape
 
 OK = real.CUresult.CUDA_SUCCESS
 CONTEXTS = {0: 0x100, 1: 0x200}

@@ -11,9 +11,9 @@ from tests.cpu_samples import later as later_launch
 from tests.cpu_samples import ones
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Stream, api, load, use_device
-from tilec_runtime.devices import driver_of, ordinal_of
+from tilec_runtime.device.devices import driver_of, ordinal_of
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.errors import NoDeviceError, SchedulingError, UsageError
-from tilec_runtime.marks import Mark
 
 CPU = -1
 
@@ -31,7 +31,7 @@ def test_there_are_no_gpus_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> 
     def no_driver() -> FakeDriver:
         raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded")
 
-    monkeypatch.setattr("tilec_runtime.device.process_driver", no_driver)
+    monkeypatch.setattr("tilec_runtime.device.device.process_driver", no_driver)
     assert Device.count() == 0
 
 

@@ -10,11 +10,11 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tilec_runtime._driver import Driver
+from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.results import ADVICE, KERNEL_FAULTS, STICKY
+from tilec_runtime.device.seam import LaunchShape
 from tilec_runtime.errors import ContextLostError, DriverError, NoDeviceError
 from tilec_runtime.model.tensormap import TensorMap
-from tilec_runtime.results import ADVICE, KERNEL_FAULTS, STICKY
-from tilec_runtime.seam import LaunchShape
 
 
 def test_facts_of_a_device():

@@ -9,7 +9,7 @@ import pytest
 from cuda.bindings import driver as real
 
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
-from tilec_runtime._driver import Driver
+from tilec_runtime.device.driver import Driver
 from tilec_runtime.errors import ContextLostError, DriverError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.driver_api import Api
-from tilec_runtime._driver import Driver
+from tilec_runtime.device.driver import Driver
 from tilec_runtime.errors import DriverError
 
 RELAXED = "CU_STREAM_CAPTURE_MODE_RELAXED"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.runtime.driver_api import Api
-from tilec_runtime._driver import Driver
+from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.seam import KEEP_ALL, CopyKind, PoolStats
 from tilec_runtime.errors import DriverError
-from tilec_runtime.seam import KEEP_ALL, CopyKind, PoolStats
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import joined
-from tilec_runtime.images import ImageStore
+from tilec_runtime.launch.images import ImageStore
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -56,7 +56,7 @@ together(use)
 print(len(made))
 """
 CUDA = """
-from tilec_runtime import _driver
+from tilec_runtime.device import driver as _driver
 made, got = [], set()
 def slowly(api):
     time.sleep(0.01)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilec_runtime.frees import Frees
+from tilec_runtime.device.frees import Frees
 
 
 def test_a_free_may_lead_to_another_drain() -> None:

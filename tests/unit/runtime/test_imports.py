@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tests.runtime_samples import ADD, GEMM, IMAGES, bundle_of
 from tilec.package.render import render_package
+from tilec.package.write import write_bundle
 from tilec_runtime.bundle.format import index_digest
-from tilec_runtime.bundle.write import write_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 import sys
 import sample
-import tilec_runtime._driver as seam
+import tilec_runtime.device.driver as seam
 from tests.runtime_samples import ADD, Array, fake_driver
 driver = fake_driver(ADD)
 seam.driver = lambda: driver
@@ -57,7 +57,7 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
         archive.write(tmp_path / "b.tilec", "sample/b.tilec")
     code = (
         f"import sys; sys.path[:0] = [{str(tmp_path / 'packed.zip')!r}, {str(ROOT)!r}]\n"
-        "import sample, tilec_runtime._driver as seam\n"
+        "import sample, tilec_runtime.device.driver as seam\n"
         "from tests.runtime_samples import ADD, fake_driver\n"
         "driver = fake_driver(ADD)\n"
         "seam.driver = lambda: driver\n"
@@ -115,8 +115,8 @@ def noted(cls=None, /, **options):
     return real(cls, **options)
 dataclasses.dataclass = noted
 import sample
-import tilec_runtime._driver as seam
-import tilec_runtime.load
+import tilec_runtime.device.driver as seam
+import tilec_runtime.launch.load
 path = {name for name in sys.modules if name.startswith("tilec")}
 from tests.runtime_samples import ADD, Array, fake_driver
 driver = fake_driver(ADD)

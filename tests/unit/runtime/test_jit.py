@@ -17,16 +17,16 @@ from tests.cubin_samples import build_cubin
 from tests.runtime_samples import ADD, ADD_ABI, Array, bundle_of, fake_driver, image, loaded
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, load
-from tilec_runtime._nvjitlink import Form, LinkError, NvJitLink
 from tilec_runtime.bundle import store
+from tilec_runtime.device.nvjitlink import Form, LinkError, NvJitLink
 from tilec_runtime.errors import CallError, KernelCacheError, LinkerError, MissingError, NoImageError
-from tilec_runtime.images import store_of
-from tilec_runtime.jit import Jit
-from tilec_runtime.jit_cache import JitCache
+from tilec_runtime.launch.images import store_of
+from tilec_runtime.launch.jit import Jit
+from tilec_runtime.launch.jit_cache import JitCache
+from tilec_runtime.launch.prepare import Site
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.jit import JitBy, JitFallback
 from tilec_runtime.model.kernel import KernelInfo, VariantInfo
-from tilec_runtime.prepare import Site
 
 Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
 CUBIN = build_cubin()  # of a kernel `k`, for compute capability 9.0
@@ -474,7 +474,7 @@ def test_a_cache_that_is_off_keeps_nothing() -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from tilec_runtime.jit_cache import JitCache
+from tilec_runtime.launch.jit_cache import JitCache
 cache, own, key = JitCache(Path(sys.argv[1])), sys.argv[2].encode() * 100_000, {"arch": "sm_90"}
 for _ in range(100):
     cache.put(key, own)

@@ -12,8 +12,8 @@ import pytest
 
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
-from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import BundleError, OwnershipError, TensorError, TilecError
 
 CPU = -1

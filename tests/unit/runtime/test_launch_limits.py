@@ -10,9 +10,9 @@ import pytest
 from tests.runtime_samples import ADD, ADD_ABI, Array, image, loaded
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import AsyncKernelLaunch, Device, LaunchConfig, Module, load_module_from_ptx, use_device
+from tilec_runtime.device.seam import FunctionFacts, LaunchShape
 from tilec_runtime.errors import LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
-from tilec_runtime.seam import FunctionFacts, LaunchShape
 from tilec_runtime.tensors.tensor import Tensor
 
 ARRAYS = [Array(1024, ptr=0x10000 * i) for i in (1, 2, 3)]

@@ -25,9 +25,9 @@ from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200
 from tilec_runtime import DeviceBuffer, load
 from tilec_runtime.errors import AliasError, ArgumentError, DriverError, KernelCacheError, LaunchLimitError, NoImageError, PlacementError
+from tilec_runtime.launch.plans import MOST_BOUND, MOST_PLANS
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
-from tilec_runtime.plans import MOST_BOUND, MOST_PLANS
 
 Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec_runtime.layout import TensorFacts, byte_range, contiguous_stride, may_overlap, overlaps_itself, settled_stride
+from tilec_runtime.launch.layout import TensorFacts, byte_range, contiguous_stride, may_overlap, overlaps_itself, settled_stride
 
 
 def facts(shape, stride=None, ptr=0x1000, dtype="f32"):

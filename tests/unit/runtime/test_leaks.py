@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tilec_runtime import Stream, Tensor, use_device
-from tilec_runtime.completion import COMPLETIONS
-from tilec_runtime.marks import Mark
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.tensors.storage import Storage
 
 TIMES, WARM, MEASURED = 50, 3, 2

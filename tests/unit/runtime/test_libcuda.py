@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as real
 
-from tilec_runtime._driver import Driver
-from tilec_runtime._driver import driver as process_driver
-from tilec_runtime._libcuda import _CALLS, Libcuda, _Handle
+from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.driver import driver as process_driver
+from tilec_runtime.device.libcuda import _CALLS, Libcuda, _Handle
 from tilec_runtime.errors import DriverError, NoDeviceError
 
 ADDRESS = ctypes.POINTER(ctypes.c_void_p)
@@ -118,7 +118,7 @@ def test_without_the_bindings_or_the_driver(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(NoDeviceError, match="cuda-bindings cannot be imported"):
         api.cuMemAlloc  # noqa: B018
     fails: Callable[[], Any] = lambda: (_ for _ in ()).throw(OSError("no libcuda.so.1"))  # noqa: E731
-    monkeypatch.setattr("tilec_runtime._driver.Libcuda", fails)
+    monkeypatch.setattr("tilec_runtime.device.driver.Libcuda", fails)
     monkeypatch.setattr(process_driver, "_made", [])
     with pytest.raises(NoDeviceError, match=r"\(libcuda\) cannot be loaded: no libcuda.so.1"):
         process_driver()

@@ -18,13 +18,13 @@ from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tests.waiting import joined
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
-from tilec_runtime._driver import Driver
-from tilec_runtime._driver_recording import RecordingDriver
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.driver import Driver
+from tilec_runtime.device.driver_recording import RecordingDriver
+from tilec_runtime.device.lost import LaunchRecord, Losses, Running
+from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
+from tilec_runtime.device.seam import CopyKind, LaunchParts
 from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
-from tilec_runtime.lost import LaunchRecord, Losses, Running
-from tilec_runtime.results import KERNEL_FAULTS, STICKY
-from tilec_runtime.seam import CopyKind, LaunchParts
 
 ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
 ROOT = Path(__file__).resolve().parents[3]
@@ -299,7 +299,7 @@ def test_a_graph_is_a_launch_too() -> None:
 
 def test_the_environment_asks_for_it() -> None:
     code = (
-        "import tilec_runtime._driver as seam\n"
+        "import tilec_runtime.device.driver as seam\n"
         "from tests.unit.runtime.driver_api import Api\n"
         "seam.Libcuda = Api\n"
         "print(type(seam.driver()).__name__)\n"

@@ -10,10 +10,10 @@ import pytest
 
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import DeviceBuffer, Event, Stream, devices
-from tilec_runtime.devices import find_device, ordinal_of
+from tilec_runtime.device.devices import find_device, ordinal_of
+from tilec_runtime.device.frees import FREES
+from tilec_runtime.device.handles import stream_handle
 from tilec_runtime.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
-from tilec_runtime.frees import FREES
-from tilec_runtime.handles import stream_handle
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from tests.runtime_samples import ADD, Array, image, loaded
 from tilec.testing.fake_driver import H200
+from tilec_runtime.device.seam import FunctionFacts
 from tilec_runtime.errors import ArgumentError, LaunchLimitError, NoImageError
 from tilec_runtime.model.kernel import LaunchInfo
-from tilec_runtime.seam import FunctionFacts
 
 Z, X, Y = (Array(1000, ptr=0x100000 * k + 4) for k in (1, 2, 3))
 

@@ -13,12 +13,12 @@ from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, image, kerne
 from tests.unit.runtime import fake_torch
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime.errors import AliasError, TilecError
-from tilec_runtime.keys import facts_of
-from tilec_runtime.launch import Launcher
+from tilec_runtime.launch.keys import facts_of
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.plans import MOST_ALIKE
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, TuningTable
-from tilec_runtime.plans import MOST_ALIKE
 
 
 def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> list[str]:
@@ -214,7 +214,7 @@ def test_a_known_launch_in_python_reads_its_arguments_once(monkeypatch: pytest.M
     arrays, read = [Array(1024, ptr=FAR * place) for place in (1, 2, 3)], []
     module.add._tabled = True
     module.add(*arrays)
-    monkeypatch.setattr("tilec_runtime.launch.facts_of", lambda *call: read.append(call) or facts_of(*call))
+    monkeypatch.setattr("tilec_runtime.launch.launcher.facts_of", lambda *call: read.append(call) or facts_of(*call))
     module.add(*arrays)
     assert (len(read), len(driver.launches)) == (1, 2)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.plan_samples import Kernels
-from tilec_runtime import program as op
 from tilec_runtime.errors import ExpressionError
-from tilec_runtime.layout import TensorFacts, contiguous_stride
-from tilec_runtime.lowering import TensorTerms, lowered
+from tilec_runtime.launch import program as op
+from tilec_runtime.launch.layout import TensorFacts, contiguous_stride
+from tilec_runtime.launch.lowering import TensorTerms, lowered
+from tilec_runtime.launch.program import LoweringError, Step, Term, Writer, code, fits, packed, product, run
 from tilec_runtime.model.expr import parse
-from tilec_runtime.program import LoweringError, Step, Term, Writer, code, fits, packed, product, run
 
 MOST = 2**63 - 1
 

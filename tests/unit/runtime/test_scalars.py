@@ -11,8 +11,8 @@ import pytest
 
 from tilec_runtime.errors import UsageError
 from tilec_runtime.kernels import elements
+from tilec_runtime.launch.scalars import byte_count, encoder_of, format_of, is_number, numpy_dtype, refusal
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.scalars import byte_count, encoder_of, format_of, is_number, numpy_dtype, refusal
 
 
 def test_every_dtype_has_a_format_of_its_size():

@@ -14,13 +14,13 @@ from typing import Any, cast
 import pytest
 
 from tests.waiting import PATIENCE, Gate, joined
-from tilec_runtime.completion import Completions
 from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.queue import Mark, Queue, end_all
+from tilec_runtime.device.completion import Completions
+from tilec_runtime.device.marks import Mark as Place
+from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError
-from tilec_runtime.marks import Mark as Place
-from tilec_runtime.seam import CopyKind
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = -1

@@ -13,14 +13,14 @@ import pytest
 
 from tests.runtime_samples import ADD, IMAGES, bundle_of
 from tilec.case.cases import expand_cases
+from tilec.model.tuning import size_expressions
+from tilec.package.write import write_bundle
 from tilec.tune import worker
 from tilec.tune.candidates import Facts, Made
 from tilec.tune.cases import Prepared
 from tilec.tune.kit import Kit, read_kit, require_kit, write_kit
 from tilec.tune.space import space_of
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import OutputError, UsageError
-from tilec_runtime.model.tuning import size_expressions
 
 MANIFEST = """edition = 1
 [package]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tilec.compile.codec import encode
+from tilec.model.tuning import Status
 from tilec.tune.log import Header, TrialLog
 from tilec.tune.trial import Trial, from_line
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.tuning import Status
 
 HEADER = Header(
     kernel="gemm",

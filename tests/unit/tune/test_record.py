@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.tune_samples import built, planned
+from tilec.manifest.tuning_file import read_record, record_text
+from tilec.model.tuning import Status, TuningRecord, size_expressions
 from tilec.testing.fake_driver import H200
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
@@ -16,11 +18,9 @@ from tilec.tune.cases import spaces_of
 from tilec.tune.record import code_of, confirmed, merged, new_record, read_old, write_record
 from tilec.tune.session import CaseResult
 from tilec.tune.trial import Trial
-from tilec_runtime.bundle.tuning import read_record, record_text
 from tilec_runtime.cpu.driver import CPU
 from tilec_runtime.errors import ManifestError, UsageError
 from tilec_runtime.model.kernel import ToolInfo
-from tilec_runtime.model.tuning import Status, TuningRecord, size_expressions
 
 FACTS = Facts(
     info=planned(),

@@ -12,6 +12,7 @@ import pytest
 from tests.tune_samples import built
 from tilec.bench.measure import Measurement
 from tilec.manifest.types import Budget
+from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec.tune.candidates import Made
 from tilec.tune.cases import spaces_of
@@ -23,7 +24,6 @@ from tilec.tune.trial import Trial
 from tilec.tune.workplace import StoppedError
 from tilec_runtime.errors import NoDeviceError, OutputError
 from tilec_runtime.model.kernel import KernelInfo
-from tilec_runtime.model.tuning import Status
 
 HEADER = Header(kernel="gemm", kernel_digest="a", space_digest="b", cases_digest="c", target="sm_90", device="GPU", toolchain="")
 TIMES = {32: 3e-3, 64: 1e-3, 128: 2e-3}

@@ -10,11 +10,11 @@ from tests.tune_samples import A, B, C, kernel_with
 from tilec.case.cases import expand_cases
 from tilec.case.reference import References
 from tilec.manifest.types import Case
+from tilec.model.tuning import size_expressions
 from tilec.tune.cases import file_name, prepare_case, spaces_of
 from tilec.tune.space import at_point, point_text, space_of
 from tilec_runtime.errors import CaseError, UsageError
 from tilec_runtime.model.kernel import KernelInfo
-from tilec_runtime.model.tuning import size_expressions
 
 
 def test_a_case_of_two_dtypes_is_two_searches_over_the_other_axes(info: KernelInfo, kernel) -> None:

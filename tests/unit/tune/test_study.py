@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.tune_samples import built
 from tilec.bench.measure import Measurement
 from tilec.manifest.types import Budget
+from tilec.model.tuning import Status
 from tilec.tune import wire
 from tilec.tune.candidates import Made
 from tilec.tune.cases import spaces_of
@@ -12,7 +13,6 @@ from tilec.tune.search import Search, make_searcher
 from tilec.tune.study import Study
 from tilec.tune.trial import Trial
 from tilec_runtime.model.kernel import KernelInfo
-from tilec_runtime.model.tuning import Status
 
 MEASURED = wire.Measured(status=Status.MEASURED, measurement=Measurement(samples=(1e-3,) * 9, launches=1, steady=True), variant="v")
 

@@ -14,11 +14,11 @@ from tests.runtime_samples import ADD, IMAGES, bundle_of
 from tilec.bench.measure import MeasureOptions
 from tilec.case.cases import bind, small_case
 from tilec.manifest.types import Case, Input
+from tilec.model.tuning import Status
+from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec.tune import meter, wire, worker
-from tilec_runtime.bundle.write import write_bundle
 from tilec_runtime.errors import CaseError
-from tilec_runtime.model.tuning import Status
 
 COUNT = 64
 CASE = bind(Case(name="some", inputs=tuple(Input(name=n, shape=(str(COUNT),), dtype="f32", seed=i) for i, n in enumerate("zxy"))), ADD)

@@ -9,10 +9,10 @@ from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.cpp.parse import Found
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.search import Tool
+from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.arch import TargetKind, Version
-from tilec_runtime.model.job import Job
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

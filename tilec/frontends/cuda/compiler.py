@@ -13,13 +13,13 @@ from tilec.frontends.tools.abi import derive
 from tilec.frontends.tools.cpp import declare, includes
 from tilec.frontends.tools.cpp.symbol import bindings, name_expression
 from tilec.frontends.tools.machine_code import oldest_cuda
+from tilec.model.cpp import cut
+from tilec.model.job import Member
 from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError, CompileError
-from tilec_runtime.model.cpp import cut
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo, Resources
-from tilec_runtime.model.job import Member
 
 
 class Compiler:

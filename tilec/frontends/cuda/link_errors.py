@@ -9,8 +9,8 @@ from tilec.frontends.cuda.asked import Asked, Made
 from tilec.frontends.tools import ptx
 from tilec.frontends.tools.cpp.symbol import readable
 from tilec.frontends.tools.nvjitlink import Piece
+from tilec.model.link import LinkKind
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.link import LinkKind
 
 _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
 _TWICE = re.compile(r"(?:Multiple definition of|globals named) '([^']+)'")

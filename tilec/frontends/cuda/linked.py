@@ -13,11 +13,11 @@ from tilec.frontends.tools.cpp.nvcc import compile_ltoir
 from tilec.frontends.tools.cpp.options import CudaOptions
 from tilec.frontends.tools.nvjitlink import Piece, kind_of
 from tilec.frontends.tools.run import command_line
+from tilec.model.inside import contained
+from tilec.model.job import InputFile
+from tilec.model.link import LinkEntry, LinkKind
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.inside import contained
-from tilec_runtime.model.job import InputFile
-from tilec_runtime.model.link import LinkEntry, LinkKind
 
 _MOST_PARTS = 64
 

@@ -15,13 +15,13 @@ from tilec.frontends.tools.machine_code import oldest_cuda, shipped_isa
 from tilec.frontends.tools.tile_bytecode import read_tile
 from tilec.frontends.tools.tileiras import OLDEST_CUDA, bytecode_image
 from tilec.frontends.tools.tileiras import assemble as assemble_tile
+from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, CubinParam, read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version, dotted
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.signature import AbiSlot
 
 

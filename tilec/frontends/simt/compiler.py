@@ -20,10 +20,10 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.python_errors import line_of
 from tilec.frontends.tools.search import Tool
+from tilec.model.job import Job
 from tilec_runtime.errors import Diagnostic
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import Job
 
 
 class JobCompiler:

@@ -12,9 +12,9 @@ from tilec.frontends.tools.cpp.diagnostics import read_log
 from tilec.frontends.tools.nvjitlink import Piece
 from tilec.frontends.tools.run import command_line
 from tilec.frontends.tools.search import Tool
+from tilec.model.job import InputFile, Job, Source
+from tilec.model.link import LinkEntry, LinkKind, entries
 from tilec_runtime.errors import CompileError, Diagnostic, Location, ToolchainError
-from tilec_runtime.model.job import InputFile, Job, Source
-from tilec_runtime.model.link import LinkEntry, LinkKind, entries
 
 _STD = "-std=c++17"
 _MOST_KEPT = 64

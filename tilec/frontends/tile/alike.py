@@ -7,7 +7,7 @@ from typing import Any
 
 from tilec.frontends.tile.safe import OUTPUTS, OWNED, Access, SafeParam
 from tilec.frontends.tile.values import Below, Nearest, Within
-from tilec_runtime.model.alike import Alike
+from tilec.model.alike import Alike
 
 
 def of_access(param: SafeParam, places: Sequence[tuple[Any, str | None]], params: Sequence[SafeParam], *, like: bool) -> Iterator[Alike]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from tilec.frontends.tile import api
 from tilec.frontends.tools.python_errors import characters, line_of, parameter_place
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.suggest import did_you_mean
 
 # An array of the safe language as cuda.tile shows it: with its fields.

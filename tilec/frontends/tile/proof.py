@@ -28,8 +28,8 @@ from tilec.frontends.tile.values import (
     size_text,
 )
 from tilec.frontends.tools.python_errors import characters, line_of
+from tilec.model.alike import Alike
 from tilec_runtime.errors import Diagnostic, Location
-from tilec_runtime.model.alike import Alike
 from tilec_runtime.model.safety import Fact, Guarantee
 
 # What a checked access becomes where nothing is left to check: names of equal length, so that every place in the source stays what it is.

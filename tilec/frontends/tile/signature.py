@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilec.frontends.tile import api
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.dtype import DTYPES, DType
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 from tilec_runtime.model.suggest import nearest

@@ -6,10 +6,10 @@ import dataclasses
 import enum
 import re
 
+from tilec.model.inside import contained
+from tilec.model.job import InputFile, Option, Source
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.inside import contained
-from tilec_runtime.model.job import InputFile, Option, Source
 
 
 class FileKind(enum.Enum):

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilec.frontends.tools.environment import OWN, is_environment
+from tilec.model.inside import contained
+from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.inside import contained
-from tilec_runtime.model.job import InputFile, Source
 
 # Packages that kernels themselves stand on: they stay loaded whatever a project's directories are called.
 KEPT = {"cuda", "cutile_cache", "llvmlite", "ml_dtypes", "numba", "numba_cuda", "numpy", "tilec", "tilec_runtime", "triton"}

@@ -7,13 +7,13 @@ import dataclasses
 from tilec.frontends.tools import abi, ptx, ptxas
 from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.search import Tool
+from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic
 from tilec_runtime.model.arch import TargetKind, Version, dotted
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa, driver_of_ptx_isa
 from tilec_runtime.model.image import Image, ImageInfo
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.signature import AbiSlot
 
 

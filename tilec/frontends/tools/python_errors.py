@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
-from tilec_runtime.model.job import Source
 from tilec_runtime.model.suggest import did_you_mean
 
 IMPORTS = "a kernel module is executed when it is built: what only a launch needs (torch, say) is imported inside functions"

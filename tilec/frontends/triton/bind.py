@@ -10,10 +10,10 @@ from typing import Any
 from tilec.frontends.triton import api
 from tilec.frontends.triton.declare import DESCRIPTOR, HOW, Declared
 from tilec.frontends.triton.facts import Facts
+from tilec.model.job import Job
 from tilec_runtime.errors import CompileError, Diagnostic, ExpressionError, Location
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.job import Job
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean

@@ -7,10 +7,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from tilec.model.job import Variant
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr_tree import parse_tree
-from tilec_runtime.model.job import Variant
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 

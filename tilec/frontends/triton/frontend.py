@@ -13,10 +13,10 @@ from tilec.frontends.triton import api
 from tilec.frontends.triton.compiler import EXACT, JobCompiler
 from tilec.frontends.triton.declare import declared
 from tilec.frontends.triton.toolchain import toolchain
+from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.job import InputFile, Job, Source
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 _OLDEST = (8, 0)

@@ -17,10 +17,10 @@ from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import given_abi
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, input_files, prebuilt_files
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.job import Source
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 TRITON = (

@@ -16,9 +16,9 @@ from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
 from tilec.frontends.tools import sass
 from tilec.frontends.tools.python_errors import characters, function_node, parameter_place
 from tilec.frontends.tools.tileiras import tileiras_diagnostics
+from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
@@ -52,7 +52,7 @@ def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
     (tmp_path / "k.py").write_text("import os\n")
     code = (
         "import sys\nfrom tilec.frontends.tile.frontend import TileFrontend\nfrom tilec.frontends.base import ToolSearch\n"
-        "from tilec_runtime.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
+        "from tilec.model.job import Source\nTileFrontend(ToolSearch()).inputs(Source(root=sys.argv[1], path='k.py'))\n"
         "heavy = ('cuda.tile', 'cuda.bindings', 'numpy', 'numba')\n"
         "print([m for m in heavy if m in sys.modules])"
     )

@@ -12,8 +12,8 @@ from tilec.frontends.base import ToolSearch
 from tilec.frontends.tile.frontend import TileFrontend
 from tilec.frontends.tools import inputs
 from tilec.frontends.tools.inputs import closure
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Source
 
 
 def names(root, files: dict[str, str], path: str = "kernels/k.py") -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 from tilec.frontends.tools.environment import is_environment
 from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.modules import LoadedModule, load
+from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.job import Source
 
 OPEN = "from pathlib import Path\nHERE = Path(__file__).parent\n"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tilec.frontends.triton.facts import Facts
-from tilec_runtime.model.job import Variant
+from tilec.model.job import Variant
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 

@@ -11,12 +11,13 @@ import pytest
 
 from tests.runtime_samples import TENSOR, Array, bundle_of, fake_driver, image, kernel, slot
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, Tensor, api, dlpack, load, use_device
+from tilec_runtime import Device, Tensor, api, load, use_device
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DTypeError, TensorError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
+from tilec_runtime.tensors import dlpack
 from tilec_runtime.tensors.described import dtype_name
 from tilec_runtime.tensors.host import numpy_dtype
 

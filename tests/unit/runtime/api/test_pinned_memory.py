@@ -10,9 +10,9 @@ import pytest
 from tests.unit.runtime.api.transfer_samples import counting
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, api
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.frees import FREES
 from tilec_runtime.errors import DriverError
-from tilec_runtime.frees import FREES
 from tilec_runtime.tensors.staging import CHUNK
 
 

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from tests.unit.runtime import fake_torch
-from tilec_runtime.dlpack import RawTensor, RawVersioned
+from tilec_runtime.tensors.dlpack import RawTensor, RawVersioned
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

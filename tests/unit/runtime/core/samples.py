@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tilec_runtime import native
-from tilec_runtime import program as op
-from tilec_runtime.arguments import tensor_facts
+from tilec_runtime.launch import native
+from tilec_runtime.launch import program as op
+from tilec_runtime.launch.arguments import tensor_facts
 
 core: Any = native.CORE
 if core is None and os.environ.get("TILEC_NATIVE_STRICT", "0") in ("", "0"):

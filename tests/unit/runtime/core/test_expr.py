@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.unit.runtime.core.samples import core
-from tilec_runtime import program as py
+from tilec_runtime.launch import program as py
 
 EDGES = (0, 1, -1, 2, 3, -3, 7, 16, 127, 128, 255, 256, 2**31 - 1, 2**31, -(2**31), 2**32, 2**62, 2**63 - 1, -(2**63) + 1)
 BINARY = (*range(py.ADD, py.NEG), *range(py.EQ, py.NOT), py.BOTH, py.EITHER, py.CDIV, py.AND, py.OR)

@@ -114,7 +114,7 @@ def test_the_core_launches_what_is_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     calls = ((z, view, shared), (z, x[0:64], shared), (z, view.view(64), view))
     for values in (*calls, (part, view, view)):
         side.module.add(*values, stream=alone)
-    monkeypatch.setattr("tilec_runtime.launch.Launcher._launch", None)  # Python's path
+    monkeypatch.setattr("tilec_runtime.launch.launcher.Launcher._launch", None)  # Python's path
     before = driver.hits
     for values in calls:
         for _ in range(2):

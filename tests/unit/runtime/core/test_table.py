@@ -20,8 +20,8 @@ from tests.unit.runtime.core.samples import Plan, Recorder, core, table
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
-from tilec_runtime import program as op
 from tilec_runtime.errors import BorrowError, DriverError
+from tilec_runtime.launch import program as op
 
 # TILEC_CORE_LAUNCHES: how many launches may leave nothing behind; the gate makes fewer.
 LAUNCHES = int(os.environ.get("TILEC_CORE_LAUNCHES", "20000"))
@@ -394,7 +394,7 @@ def test_a_table_that_is_dropped_drops_its_plans() -> None:
 
 
 def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilec_runtime import native
+    from tilec_runtime.launch import native
 
     monkeypatch.setenv("TILEC_NATIVE", "0")
     assert native._loaded() is None

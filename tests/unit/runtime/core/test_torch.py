@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.runtime.core.samples import core
-from tilec_runtime.arguments import UnreadableError, tensor_facts
+from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
 from tilec_runtime.model.dtype import DTYPES
 
 torch = pytest.importorskip("torch")

@@ -9,8 +9,8 @@ from tests.cpu_samples import device, later, ones
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver, FakeStep
 from tilec_runtime.cpu.driver import POISON, CpuDriver
+from tilec_runtime.device.seam import CopyKind, PoolStats
 from tilec_runtime.errors import DriverError, FaultError
-from tilec_runtime.seam import CopyKind, PoolStats
 
 CPU = -1
 

@@ -14,8 +14,8 @@ from tilec_runtime import api
 from tilec_runtime.cpu import queue as cpu_queue
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.queue import Mark, Queue
+from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import DriverError
-from tilec_runtime.streams import Stream
 
 
 def nothing(_: Callable[[], bool]) -> None:

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE, joined
 from tilec_runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec_runtime.cpu.driver import CPU, CpuDriver, cpu_driver
 from tilec_runtime.cpu.launch import CpuRun
-from tilec_runtime.devices import driver_of, find_device
+from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -15,7 +15,7 @@ from tests.runtime_samples import ADD, fake_driver, loaded
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import DeviceError, DriverError
 
 REFUSED = "CUDA_ERROR_OPERATING_SYSTEM"

@@ -21,7 +21,7 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import DriverError, NestedExecutionError, UsedOpError
 from tilec_runtime.ops.future import DeviceFuture
 from tilec_runtime.tensors.storage import Storage

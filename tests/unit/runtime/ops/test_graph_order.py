@@ -13,9 +13,9 @@ from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.frees import FREES
 from tilec_runtime.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
-from tilec_runtime.frees import FREES
 from tilec_runtime.ops.context import ExecutionContext
 
 

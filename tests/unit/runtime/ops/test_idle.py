@@ -13,9 +13,9 @@ import pytest
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE, Gate, at_once, becomes, joined
 from tilec_runtime import MemPool, Tensor, value
-from tilec_runtime.completion import Completions
-from tilec_runtime.frees import FREES
-from tilec_runtime.marks import Mark
+from tilec_runtime.device.completion import Completions
+from tilec_runtime.device.frees import FREES
+from tilec_runtime.device.marks import Mark
 from tilec_runtime.tensors.storage import Storage
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import SingleStream, Stream, Tensor, value, zip_ops
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import BorrowError, SchedulingError, UsageError, UseAfterMoveError
 
 

@@ -19,9 +19,9 @@ from tests.unit.runtime.ops.graph_samples import Gpu
 from tests.waiting import PATIENCE
 from tilec.testing.fragile_cpu import FragileCpuDriver
 from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
-from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.queue import Queue
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import ContextLostError, FaultError
 
 SINCE = "the context of the cpu device is lost since the launch gave CUDA_ERROR_LAUNCH_FAILED"

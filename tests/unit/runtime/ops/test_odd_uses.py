@@ -195,7 +195,8 @@ LOCKED = """
 import os, signal, threading, warnings
 import numpy as np
 from tests.cpu_samples import device, ones
-from tilec_runtime import Device, Tensor, marks, set_default_device
+from tilec_runtime import Device, Tensor, set_default_device
+from tilec_runtime.device import marks
 from tilec_runtime.tensors import pool, staging
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # since Python 3.12

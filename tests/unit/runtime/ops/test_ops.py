@@ -14,7 +14,7 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
 from tilec_runtime import Stream
-from tilec_runtime.completion import COMPLETIONS
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
 from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
 from tilec_runtime.ops.context import ExecutionContext

@@ -12,7 +12,8 @@ import pytest
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import joined
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import Device, DeviceBuffer, Event, MemPool, Stream, defaults
+from tilec_runtime import Device, DeviceBuffer, Event, MemPool, Stream
+from tilec_runtime.device import defaults
 from tilec_runtime.errors import ArgumentError, NoDeviceError, SchedulingError, UsageError
 from tilec_runtime.ops import policy
 from tilec_runtime.ops.combinators import with_context
@@ -140,7 +141,7 @@ def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     def none() -> FakeDriver:
         raise NoDeviceError("no NVIDIA GPU can be used")
 
-    monkeypatch.setattr("tilec_runtime._driver.driver", none)
+    monkeypatch.setattr("tilec_runtime.device.driver.driver", none)
     forget_defaults(monkeypatch)
     with pytest.raises(NoDeviceError, match="no NVIDIA GPU can be used"):
         stream().sync()
@@ -148,7 +149,7 @@ def test_without_a_gpu_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
-    monkeypatch.setattr("tilec_runtime._driver.driver", lambda: driver)
+    monkeypatch.setattr("tilec_runtime.device.driver.driver", lambda: driver)
     forget_defaults(monkeypatch)
     assert current_device() == Device(0, driver=driver)
     assert current_device() is current_device()
@@ -239,7 +240,7 @@ def test_streams_of_others_are_taken() -> None:
 
 def test_what_names_no_device_means_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
-    monkeypatch.setattr("tilec_runtime._driver.driver", lambda: driver)
+    monkeypatch.setattr("tilec_runtime.device.driver.driver", lambda: driver)
     forget_defaults(monkeypatch)
     contextvars.Context().run(_unnamed_devices, driver)  # outside of any use_device
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import dlpack, dlpack_export
-from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import BorrowError, TensorError, UseAfterMoveError
 from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors import dlpack, dlpack_export
 from tilec_runtime.tensors.host import numpy_dtype
 from tilec_runtime.tensors.lease import Holder
 from tilec_runtime.tensors.storage import freeing_stream

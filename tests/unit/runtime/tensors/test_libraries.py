@@ -125,7 +125,7 @@ def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
         "        libc.__cxa_atexit(ctypes.c_void_p(managed.deleter), ctypes.c_void_p(ctypes.addressof(managed)), None)\n"
         "atexit.register(at_the_end)\n"
         "from tilec_runtime import api, use_device\n"
-        "from tilec_runtime.dlpack import RawManaged\n"
+        "from tilec_runtime.tensors.dlpack import RawManaged\n"
         "pointer = ctypes.pythonapi.PyCapsule_GetPointer\n"
         "pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)\n"
         "rename = ctypes.pythonapi.PyCapsule_SetName\n"

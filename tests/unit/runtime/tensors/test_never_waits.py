@@ -13,7 +13,7 @@ from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.seam import CopyKind, DeviceDriver
+from tilec_runtime.device.seam import CopyKind, DeviceDriver
 from tilec_runtime.tensors.interop import Exchanged
 
 # Every call of the driver that waits for a device, or asks it how far it is.

@@ -11,10 +11,10 @@ import pytest
 
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, DeviceBuffer, Tensor, api, use_device
-from tilec_runtime.arguments import UnreadableError, tensor_facts
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import DTypeError, TensorError
-from tilec_runtime.layout import TensorFacts, as_bytes, byte_range, may_overlap
+from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
+from tilec_runtime.launch.layout import TensorFacts, as_bytes, byte_range, may_overlap
 from tilec_runtime.model.dtype import DTYPES
 
 F4 = ml_dtypes.float4_e2m1fn

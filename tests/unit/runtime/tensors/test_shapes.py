@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilec_runtime.errors import TensorError
-from tilec_runtime.layout import contiguous_stride, settled_stride
+from tilec_runtime.launch.layout import contiguous_stride, settled_stride
 from tilec_runtime.tensors.shapes import checked_shape, extent_of, grid_of, is_contiguous, reinterpreted, reshaped, sliced
 
 SHAPES = st.lists(st.integers(0, 6), max_size=4).map(tuple)

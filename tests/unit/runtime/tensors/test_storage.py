@@ -18,12 +18,12 @@ import pytest
 from tests.waiting import PATIENCE, Gate, joined
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Stream
-from tilec_runtime.completion import COMPLETIONS
 from tilec_runtime.cpu.driver import POISON, CpuDriver
+from tilec_runtime.device.completion import COMPLETIONS
+from tilec_runtime.device.frees import FREES
+from tilec_runtime.device.marks import Mark
+from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import DriverError, OutOfMemoryError, SchedulingError
-from tilec_runtime.frees import FREES
-from tilec_runtime.marks import Mark
-from tilec_runtime.seam import CopyKind
 from tilec_runtime.tensors.storage import Storage, freeing_stream
 
 CPU = -1

@@ -19,7 +19,7 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, Stream, api, load
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
-from tilec_runtime.plans import Plans, Ready
+from tilec_runtime.launch.plans import Plans, Ready
 from tilec_runtime.tensors.tensor import Tensor
 
 ROOT = Path(__file__).resolve().parents[4]

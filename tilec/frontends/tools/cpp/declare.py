@@ -9,9 +9,9 @@ from pathlib import Path
 from tilec.frontends.tools.cpp import includes, symbol
 from tilec.frontends.tools.cpp.options import read_options
 from tilec.frontends.tools.cpp.parse import SIMT, Found, find_kernels
+from tilec.model.cpp import cut
+from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.cpp import cut
-from tilec_runtime.model.job import Job, Source
 
 _TOGETHER = 16
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tilec.model.inside import is_inside
+from tilec.model.job import InputFile
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.inside import is_inside
-from tilec_runtime.model.job import InputFile
 
 _COMMENT = re.compile(
     # A header's name between angle brackets is a token of its own: `//` in it starts no comment.

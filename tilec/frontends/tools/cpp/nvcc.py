@@ -16,8 +16,8 @@ from tilec.frontends.tools.cpp.nvrtc import HERE
 from tilec.frontends.tools.cpp.options import unspeakable
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.run import command_line, run_tool
+from tilec.model.job import InputFile
 from tilec_runtime.errors import ToolchainError, UsageError
-from tilec_runtime.model.job import InputFile
 
 _MARK = "tilec_entry"
 _PATH_LENGTH = 200

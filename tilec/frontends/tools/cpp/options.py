@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import PurePosixPath
 
 from tilec.frontends.tools.cpp.flags import OptionError, read_flags
+from tilec.model.job import Option, Options
+from tilec.model.link import LinkEntry, entries
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.job import Option, Options
-from tilec_runtime.model.link import LinkEntry, entries
 
 _COMPILERS = ("nvrtc", "nvcc")
 _STANDARDS = ("c++14", "c++17", "c++20", "c++23")

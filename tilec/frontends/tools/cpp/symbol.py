@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from tilec.model.cpp import cut, dtype_of
 from tilec_runtime.errors import CompileError, Diagnostic
-from tilec_runtime.model.cpp import cut, dtype_of
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelDecl
 from tilec_runtime.model.suggest import did_you_mean

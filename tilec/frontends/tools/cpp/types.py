@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilec_runtime.model.cpp import dtype_of, plain
+from tilec.model.cpp import dtype_of, plain
 from tilec_runtime.model.dtype import DTYPES
 
 # Element dtype of the toolkit's vector types: a pointer to them is a tensor of that dtype.

@@ -8,8 +8,8 @@ import pytest
 
 from tilec.frontends.tools.cpp.flags import OptionError
 from tilec.frontends.tools.cpp.options import read_options
+from tilec.model.job import Option
 from tilec_runtime.errors import UsageError
-from tilec_runtime.model.job import Option
 
 
 def test_defaults() -> None:

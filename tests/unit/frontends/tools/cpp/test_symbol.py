@@ -8,9 +8,9 @@ from tilec.frontends.tools.abi import check, derive
 from tilec.frontends.tools.cpp.parse import Found, find_kernels
 from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
 from tilec.frontends.tools.ptx import EntryParam
+from tilec.model.cpp import cut
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.cpp import cut
 from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot
 

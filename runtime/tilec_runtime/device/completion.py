@@ -1,0 +1,164 @@
+"""Completion threads: each blocks on the events of one stream, and reports to futures or releases what the device used."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tilec_runtime.device.lost import PENDING, Losses
+from tilec_runtime.device.marks import Mark
+
+# Gets the error of the work before a mark; None where there is none.
+Callback = Callable[["BaseException | None"], None]
+# Seconds without work after which a thread ends, and for which the end of the process waits for the device.
+_LINGER, _PATIENCE = 0.5, 2.0
+# (id of the driver, device, stream)
+_Key = tuple[int, int, int]
+
+
+class _Entry(NamedTuple):
+    """A mark, whom to call when it is reached, and what to keep alive until then."""
+
+    mark: Mark
+    callback: Callback | None
+    kept: Any
+
+
+class _Line:
+    """The entries of one stream, whose marks are reached in order, and its thread."""
+
+    def __init__(self, changed: threading.Condition) -> None:
+        self.entries: collections.deque[_Entry | None] = collections.deque()  # None once an entry is dealt with
+        self.changed = changed
+        self.thread: threading.Thread | None = None
+
+
+class Completions:
+    """Waits for marks. A stream has a thread while somebody waits for its work.
+
+    One thread for all streams would report a short op only after a long one on another stream.
+    """
+
+    def __init__(self) -> None:
+        """Start with no thread."""
+        self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        self._lines: dict[_Key, _Line] = {}
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a mark is waited for."""
+        with self._lock:
+            return any(line.entries for line in self._lines.values())
+
+    def watch(self, mark: Mark, stream: int, callback: Callback) -> None:
+        """Call a function on the completion thread of a stream once a mark is reached."""
+        self._add(stream, _Entry(mark, callback, None))
+
+    def keep(self, mark: Mark, stream: int, thing: Any) -> None:
+        """Keep an object alive until a mark is reached. Errors of the work stay with the stream."""
+        self._add(stream, _Entry(mark, None, thing))
+
+    def pending(self, losses: Losses, ordinal: int) -> list[str]:
+        """Return the labels of futures that wait for a device whose contexts these are, the first of each stream first."""
+        with self._lock:
+            lines = [[entry for entry in line.entries if entry is not None] for line in self._lines.values()]
+        turns = sorted((place, number, entry) for number, line in enumerate(lines) for place, entry in enumerate(line))
+        ours = [entry for _, _, entry in turns if entry.mark.ordinal == ordinal and getattr(entry.mark.driver, "_losses", None) is losses]
+        return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until every mark is reached and every callback has returned, at most this long; return whether that is so."""
+        with self._lock:
+            return self._idle.wait_for(lambda: not self.busy, seconds)
+
+    def close(self, seconds: float) -> None:
+        """Wait for the device at the end of the process, at most this long, and end the threads.
+
+        What is waited for from then on is waited for on the calling thread: the interpreter must not end beside a running thread.
+        """
+        end = time.monotonic() + seconds
+        self.drain(seconds)
+        with self._lock:
+            self._closed = True
+            lines = list(self._lines.values())
+            for line in lines:
+                line.changed.notify()
+        for line in lines:
+            if line.thread is not None and line.thread is not threading.current_thread():
+                line.thread.join(max(end - time.monotonic(), 0.0))
+
+    def renew(self) -> None:
+        """Start over in a forked child, which has none of its parent's threads and streams."""
+        self.__init__()  # type: ignore[misc]
+
+    def _add(self, stream: int, entry: _Entry) -> None:
+        key = (id(entry.mark.driver), entry.mark.ordinal, stream)
+        with self._lock, contextlib.suppress(RuntimeError):  # an interpreter that ends starts no threads
+            if not self._closed:
+                line = self._lines.get(key) or self._started(key)
+                line.entries.append(entry)
+                line.changed.notify()
+                return
+        _deal_with(entry)
+
+    def _started(self, key: _Key) -> _Line:
+        """Start the thread of a stream, which waits for the lock at first."""
+        line = _Line(threading.Condition(self._lock))
+        # A daemon: a process that ends does not wait for a device that does not stop.
+        line.thread = threading.Thread(target=self._run, args=(key, line), name="tilec-completion", daemon=True)
+        line.thread.start()
+        self._lines[key] = line
+        return line
+
+    def _run(self, key: _Key, line: _Line) -> None:
+        while (entry := self._next(key, line)) is not None:
+            _deal_with(entry)
+            line.entries[0] = entry = None  # before it counts as done, and without the lock: what was kept may have a destructor
+            with self._lock:
+                line.entries.popleft()
+                self._idle.notify_all()
+
+    def _next(self, key: _Key, line: _Line) -> _Entry | None:
+        with self._lock:
+            line.changed.wait_for(lambda: bool(line.entries) or self._closed, _LINGER)
+            if line.entries:
+                return line.entries[0]
+            del self._lines[key]
+            return None
+
+
+def _deal_with(entry: _Entry) -> None:
+    error = _wait(entry)
+    if entry.callback is None:
+        return
+    try:
+        entry.callback(error)
+    except BaseException:
+        import logging  # it takes long to import, and is hardly ever needed
+
+        logging.getLogger("tilec_runtime").exception("a callback of a DeviceFuture failed")
+
+
+def _wait(entry: _Entry) -> BaseException | None:
+    """Wait for a mark; return the error of the work before it, if the entry has a callback that takes it."""
+    mark = entry.mark
+    try:
+        with mark.driver.outside_captures(mark.ordinal):  # a wait breaks captures of all threads that are in the global mode
+            mark.sync()
+            return None if entry.callback is None else mark.failure
+    except Exception as error:  # noqa: BLE001 - the device is lost, or the bindings do not know the result: nobody may wait for ever
+        return error.with_traceback(None)  # its frames would keep the entry
+
+
+COMPLETIONS = Completions()
+PENDING.append(COMPLETIONS.pending)
+os.register_at_fork(after_in_child=COMPLETIONS.renew)
+atexit.register(COMPLETIONS.close, _PATIENCE)

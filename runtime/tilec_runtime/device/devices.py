@@ -1,0 +1,109 @@
+"""Devices by whatever names them: a number, `cuda:1`, `cpu`, or a device object of another library; and the drivers that serve them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.device.defaults import named_device
+from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.errors import CallError
+from tilec_runtime.launch.layout import ON_CPU
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.protocols import DeviceLike
+
+
+def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -> DeviceInfo:
+    """Facts about a device.
+
+    Args:
+        device: as for `ordinal_of`.
+        driver: what serves it; the process's driver for it by default.
+
+    Raises:
+        CallError: `device` names none.
+        NoDeviceError: there is no such device.
+    """
+    return (driver or driver_of(device)).device(ordinal_of(device))
+
+
+def driver_of(device: DeviceLike | None) -> DeviceDriver:
+    """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at the first call.
+
+    Raises:
+        CallError: `device` names none.
+        NoDeviceError: there is no CUDA driver or no GPU.
+    """
+    if device is None:
+        device = named_device()
+    own: DeviceDriver | None = getattr(device, "_tilec_driver_", None)
+    if own is not None:  # a `Device`, which may have a driver of its own
+        return own
+    if ordinal_of(device) != ON_CPU:
+        return process_driver()
+    # Imported here: launching on a GPU needs no interpreter.
+    from tilec_runtime.cpu.driver import cpu_driver
+
+    return cpu_driver()
+
+
+def ordinal_of(device: DeviceLike | None) -> int:
+    """The number of a device; -1 for the cpu device.
+
+    Args:
+        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device object of torch (`index`), CuPy
+            (`id`), cuda.core (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes); None for the
+            default device of this thread or task.
+
+    Raises:
+        CallError: it names no device that kernels run on.
+    """
+    if device is None:
+        named = named_device()
+        return 0 if named is None else named.ordinal
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    if isinstance(device, DeviceInfo):
+        return device.ordinal
+    if isinstance(device, str):
+        name, colon, number = device.partition(":")
+        if name == "cuda" and (not colon or (number.isascii() and number.isdigit() and len(number) <= 4)):
+            return int(number or 0)
+        if device == "cpu":
+            return ON_CPU
+    elif getattr(device, "type", "") == "cpu" or getattr(device, "platform", "") == "cpu":
+        return ON_CPU
+    elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in ("gpu", "cuda"):
+        for attribute in ("index", "local_hardware_id", "id", "device_id"):
+            found: Any = getattr(device, attribute, None)
+            if type(found) is int:
+                return found
+        if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
+            return 0
+    fix = 'pass a number, "cuda", "cuda:1", "cpu", or a device object of torch, CuPy, JAX or cuda.core'
+    if isinstance(device, str) and device.lower().startswith("cpu"):
+        fix = f'there is one cpu device, and its name is "cpu"; {fix}'
+    raise CallError(f"{device!r} is no device that kernels run on", fix=fix)
+
+
+def devices(driver: DeviceDriver | None = None) -> tuple[DeviceInfo, ...]:
+    """All GPUs that this process sees; the cpu device is always there besides.
+
+    Raises:
+        NoDeviceError: there is no driver or no device.
+    """
+    found = driver or process_driver()
+    return tuple(found.device(ordinal) for ordinal in range(found.device_count()))
+
+
+def process_driver() -> DeviceDriver:
+    """The process's CUDA driver, started at the first call.
+
+    Raises:
+        NoDeviceError: there is no driver or no device.
+    """
+    # Imported here: what only reads bundles or fakes a driver needs no CUDA.
+    from tilec_runtime.device.driver import driver
+
+    return driver()

@@ -1,0 +1,214 @@
+"""What the parts of the CUDA driver's seam share: its start, the devices' primary contexts, and results that become errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from tilec_runtime.device.lost import Losses
+from tilec_runtime.errors import ContextLostError, DriverError, NoDeviceError
+from tilec_runtime.launch.layout import device_words
+
+_UNKNOWN = r"(\d+) is not a valid CUresult"
+# The drivers that were started in this process.
+_STARTED: weakref.WeakSet[Calls] = weakref.WeakSet()
+
+
+class _Nothing:
+    """A block that needs nothing before and after."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+_NOTHING = _Nothing()
+
+
+class Calls:
+    """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
+
+    def __init__(self, api: Any) -> None:
+        """Start the driver API.
+
+        Args:
+            api: the module `cuda.bindings.driver`, or `Libcuda` in its place.
+        """
+        self._api = api
+        self._success = 0
+        self._lock = threading.Lock()
+        self._contexts: dict[int, Any] = {}  # but for those that are lost: who looks for one of them is told
+        self._numbers: dict[int, int] = {}  # of all contexts, lost or not: whose they are
+        self._losses = Losses()
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")  # read by the driver as it starts
+        try:
+            result = api.cuInit(0)[0]
+        except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
+            raise no_driver(error) from error
+        if result != self._success:
+            raise self._no_device("cuInit", result)
+        self._count = int(self._ask("cuDeviceGetCount"))
+        if self._count == 0:
+            raise self._no_device("cuDeviceGetCount", api.CUresult.CUDA_ERROR_NO_DEVICE)
+        _STARTED.add(self)
+
+    def refuse_all(self) -> None:
+        """Refuse every call from now on: this is a forked child, where CUDA does not work once its parent has started it."""
+        from tilec_runtime.device.results import ADVICE
+
+        result = "CUDA_ERROR_NOT_INITIALIZED"
+        cause, fix = ADVICE[result]
+        self._contexts.clear()
+        self._lock = threading.Lock()
+        for ordinal in range(self._count):
+            what = f"the context of {device_words(ordinal)} is lost since the fork"
+            lost = ContextLostError(what, cause=cause, fix=fix, device=ordinal, result=result, code=3, since="the fork")
+            self._losses.errors.setdefault(ordinal, lost)
+
+    # Contexts
+
+    def current(self, ordinal: int) -> contextlib.AbstractContextManager[None]:
+        """Make the device's primary context current, and restore the thread's own afterwards. Where it is already, which is cheaper to
+        ask, there is nothing to do.
+        """
+        context = self._context(ordinal)
+        found = self._api.cuCtxGetCurrent()
+        if found[0] == self._success and self._numbers.get(int(found[1])) == ordinal:
+            return _NOTHING
+        return self._pushed(context)
+
+    def adopt(self, ordinal: int) -> None:
+        """Give a thread that has no context that of device 0, for good, if this is the device: the CUDA runtime would. With that of another
+        one, torch and CuPy would make their next arrays there; what is for another device is done in its context each time.
+        """
+        if ordinal == 0 and not int(self._ask("cuCtxGetCurrent")):
+            self._ask("cuCtxSetCurrent", self._context(ordinal))
+
+    @contextlib.contextmanager
+    def _pushed(self, context: Any) -> Iterator[None]:
+        self._ask("cuCtxPushCurrent", context)
+        try:
+            yield
+        except BaseException:
+            self._api.cuCtxPopCurrent()  # what went wrong is on its way already
+            raise
+        self._ask("cuCtxPopCurrent")
+
+    def _handle(self, ordinal: int) -> Any:
+        if not 0 <= ordinal < self._count:
+            what = f"there is no device {ordinal}: this process sees {self._count}, numbered from 0"
+            from tilec_runtime.device.results import ADVICE
+
+            raise NoDeviceError(what, fix=ADVICE["CUDA_ERROR_INVALID_DEVICE"][1])
+        return self._ask("cuDeviceGet", ordinal)
+
+    def _context(self, ordinal: int) -> Any:
+        """The primary context of a device, retained once and kept for the process.
+
+        Raises:
+            ContextLostError: it is lost.
+        """
+        found = self._contexts.get(ordinal)
+        if found is None:
+            self._losses.check(ordinal)
+            with self._lock:
+                if ordinal not in self._contexts:
+                    context = self._ask("cuDevicePrimaryCtxRetain", self._handle(ordinal))
+                    self._numbers[int(context)] = ordinal
+                    self._contexts[ordinal] = context
+                found = self._contexts[ordinal]
+        return found
+
+    def _some_context(self) -> Any:
+        """The primary context of a device that has one, whoever made it; None where nobody has."""
+        for ordinal in self._contexts or range(self._count):
+            if ordinal in self._contexts or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]:
+                return self._context(ordinal)
+        return None
+
+    # Results
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        """Make one driver call; its value, or its failure as an error."""
+        try:
+            found = getattr(self._api, call)(*arguments)
+        except ValueError as error:  # a driver that is newer than the bindings
+            if (match := re.search(_UNKNOWN, str(error))) is None:
+                raise
+            raise self._error(call, int(match[1])) from error
+        if found[0] != self._success:
+            raise self._error(call, found[0])
+        return found[1] if len(found) > 1 else None
+
+    def _error(self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None) -> DriverError:
+        name = result_name(result)
+        words = ""
+        if type(result) is not int:  # one that the bindings do not know has no words there
+            text = self._api.cuGetErrorString(result)[1]
+            words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
+        where = self._current_device() if ordinal is None else ordinal
+        error = self._losses.failed(where, call, name, int(result), words=words, kernel=kernel, blocking=bool(kernel) and self._blocking)
+        if isinstance(error, ContextLostError) and where is not None:
+            self._contexts.pop(where, None)
+        return error
+
+    def _current_device(self) -> int | None:
+        """Whose context is current in this thread, of those that are used here."""
+        result, *values = self._api.cuCtxGetCurrent()
+        if result != self._success or not values:
+            return None
+        if not int(values[0]) and len(self._numbers) == 1:  # a thread without a context: there is but one that it can be about
+            return next(iter(self._numbers.values()))
+        return self._numbers.get(int(values[0]))
+
+    def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
+        """Make a call that gives something back in the device's context. Of a lost one there is nothing left to give back."""
+        if ordinal not in self._losses:
+            with self.current(ordinal):
+                self._ask(call, *arguments)
+
+    def _no_device(self, call: str, result: Any) -> NoDeviceError | DriverError:
+        from tilec_runtime.device.results import ADVICE, NO_DEVICE
+
+        name = result_name(result)
+        if name not in NO_DEVICE:
+            return self._error(call, result)
+        cause, fix = ADVICE.get(name, ("the driver library is a stub, or the device is in use by another process", "look at nvidia-smi"))
+        fix = f'{fix}; tile kernels run without a GPU: load("cpu")'
+        return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
+
+
+def result_name(result: Any) -> str:
+    """The name of a result, of one that the bindings do not know too."""
+    return getattr(result, "name", "") or f"CUDA result {int(result)}"
+
+
+def is_final(result: Any) -> bool:
+    """Whether nothing works any more on the device after this result, in this process."""
+    if not int(result):
+        return False
+    from tilec_runtime.device.results import STICKY
+
+    return result_name(result) in STICKY
+
+
+def _forked() -> None:
+    for driver in list(_STARTED):
+        driver.refuse_all()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def no_driver(error: BaseException) -> NoDeviceError:
+    return NoDeviceError(
+        f"the CUDA driver (libcuda) cannot be loaded: {error}",
+        cause="no NVIDIA driver is installed on this machine, or this container was started without its GPU",
+        fix="install the NVIDIA driver, or start the container with its GPU (--gpus all); building and inspecting need no driver, "
+        'nor does load("cpu"), which runs tile kernels without a GPU',
+    )

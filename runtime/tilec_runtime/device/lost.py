@@ -1,0 +1,219 @@
+"""Contexts that are lost: which device, since which call, and which launches may be to blame. Pure: knows no driver."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+
+from tilec_runtime.device.seam_types import LaunchShape
+from tilec_runtime.errors import ContextLostError, DriverError
+from tilec_runtime.launch.layout import device_words
+from tilec_runtime.values import value_class
+
+# Launches that are remembered, and that a message names.
+_REMEMBERED, _NAMED = 256, 4
+# What tells, of the contexts of a driver and a device's ordinal, which ops were enqueued and are not done, the oldest of each stream first.
+PENDING: list[Callable[[Losses, int], list[str]]] = []
+_AGAIN = (
+    "TILEC_DEBUG=launches names what was running, CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
+    "looks at tile kernels without a GPU"
+)
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class LaunchRecord:
+    """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where` says which op or line it came from."""
+
+    kernel: str
+    shape: LaunchShape | None
+    stream: int
+    where: str = ""
+
+    def __str__(self) -> str:
+        """`add (grid 4x1x1, block 256x1x1, stream 0x1000), app.py:12`."""
+        sizes = ""
+        if self.shape is not None:
+            grid, block = ("x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block))
+            sizes = f"grid {grid}, block {block}, "
+        return f"{self.kernel} ({sizes}stream {self.stream:#x}){self.where and ', ' + self.where}"
+
+
+class Suspects:
+    """The kernels that were made ready to be launched on one device: known without a step on the way of a launch."""
+
+    exact = False
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._records: collections.deque[LaunchRecord] = collections.deque(maxlen=_REMEMBERED)
+
+    def add(self, record: LaunchRecord) -> None:
+        """A launch was made ready."""
+        self._records.append(record)
+
+    def latest(self) -> list[LaunchRecord]:
+        """What may be to blame, the latest first."""
+        return list(dict.fromkeys(reversed(self._records)))
+
+
+class Running(Suspects):
+    """The launches of one device that may still run: each is noted, and goes when somebody has waited for it."""
+
+    exact = True
+
+    def __init__(self) -> None:
+        """Start with none."""
+        super().__init__()
+        self._lock = threading.RLock()  # the collector may record and ask events from inside
+        self._count = itertools.count(1)
+        self._last = 0
+        self._launched: dict[int, collections.deque[tuple[int, LaunchRecord]]] = {}
+        self._marks: dict[int, tuple[int, int]] = {}
+
+    def launched(self, record: LaunchRecord) -> None:
+        """A launch is about to be enqueued."""
+        with self._lock:
+            self._last = next(self._count)
+            line = self._launched.setdefault(record.stream, collections.deque(maxlen=_REMEMBERED))
+            line.append((self._last, record))
+
+    def marked(self, event: int, stream: int) -> None:
+        """An event was recorded behind what a stream has by now."""
+        with self._lock:
+            self._marks[event] = (stream, self._last)
+
+    def reached(self, event: int) -> None:
+        """An event was reached: what was launched before it on its stream is done."""
+        with self._lock:
+            stream, last = self._marks.pop(event, (0, 0))
+            self._done(stream, last)
+
+    @property
+    def now(self) -> int:
+        """The number of the latest launch."""
+        return self._last
+
+    def waited(self, stream: int | None, last: int) -> None:
+        """Somebody waited for the launches of a stream up to this number; None stands for all streams."""
+        with self._lock:
+            for each in list(self._launched) if stream is None else [stream]:
+                self._done(each, last)
+
+    def latest(self) -> list[LaunchRecord]:
+        """What was launched and not waited for, the latest first."""
+        with self._lock:
+            lines = [list(line) for line in self._launched.values()]
+        found = sorted(itertools.chain.from_iterable(lines), key=lambda entry: -entry[0])
+        return [record for _, record in found]
+
+    def _done(self, stream: int, last: int) -> None:
+        line = self._launched.get(stream)
+        while line and line[0][0] <= last:
+            line.popleft()
+
+
+class Losses:
+    """The lost contexts of one driver.
+
+    Attributes:
+        errors: what told of each loss first, by the device's ordinal.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.errors: dict[int, ContextLostError] = {}
+        self._suspects: dict[int, Suspects] = {}
+
+    def __contains__(self, ordinal: int) -> bool:
+        """Whether a device's context is lost."""
+        return ordinal in self.errors
+
+    def suspects(self, ordinal: int, kind: type[Suspects] = Suspects) -> Suspects:
+        """What may be to blame for the loss of a device's context, when it comes."""
+        return self._suspects.setdefault(ordinal, kind())
+
+    def check(self, ordinal: int) -> None:
+        """See that a device's context is not lost.
+
+        Raises:
+            ContextLostError: it is.
+        """
+        if ordinal in self.errors:
+            raise self.again(ordinal)
+
+    def failed(
+        self, ordinal: int | None, call: str, result: str, code: int, *, words: str = "", kernel: str = "", blocking: bool = False
+    ) -> DriverError:
+        """The error of a driver's call that failed: it is the end of the context for some results.
+
+        Args:
+            ordinal: the device; None where that is not known.
+            call: of the driver, or `the launch`.
+            result: name of the result.
+            code: its number.
+            words: the driver's own description.
+            kernel: whose launch it was.
+            blocking: launches are waited for, so that `kernel` is what failed.
+        """
+        from tilec_runtime.device.results import KERNEL_FAULTS, STICKY, advice  # what results mean is read when there is one
+
+        cause, fix = advice(result)
+        what = f"{kernel}: " if kernel else ""
+        what += f"{call} failed: {result}" + (f" ({words})" if words else "")
+        if result not in STICKY or ordinal is None:
+            return DriverError(what, result=result, code=code, cause=cause, fix=fix, kernel=kernel, device=ordinal)
+        if ordinal in self.errors:
+            return self.again(ordinal, kernel)
+        blamed = result in KERNEL_FAULTS
+        launches, told = self._named(ordinal, kernel if blocking else "") if blamed else ((), "")
+        lost = ContextLostError(
+            f"{what}: the context of {device_words(ordinal)} is lost",
+            cause=f"{cause}{told}",
+            fix=f"{fix}. {_AGAIN}" if blamed and not blocking else fix,
+            kernel=kernel if blocking else "",
+            device=ordinal,
+            result=result,
+            code=code,
+            since=call,
+            launches=launches,
+        )
+        self.errors.setdefault(ordinal, lost)
+        return lost
+
+    def again(self, ordinal: int, kernel: str = "") -> ContextLostError:
+        """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its own, since tracebacks grow."""
+        first = self.errors[ordinal]
+        what = f"{kernel}: " if kernel else ""
+        what += f"the context of {device_words(ordinal)} is lost since {first.since} gave {first.result}"
+        return ContextLostError(
+            f"{what}: nothing works there any more in this process",
+            cause=first.cause,
+            fix=first.fix,
+            kernel=first.kernel,
+            device=ordinal,
+            result=first.result,
+            code=first.code,
+            since=first.since,
+            launches=first.launches,
+            again=True,
+        )
+
+    def _named(self, ordinal: int, kernel: str) -> tuple[tuple[str, ...], str]:
+        """The launches that may be to blame, and the words that say so."""
+        suspects = self._suspects.get(ordinal)
+        if kernel:
+            return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
+        launches = tuple(str(record) for record in suspects.latest()) if suspects is not None else ()
+        if suspects is None or not launches:
+            return (), "; nothing of tilec was launched there: look at other libraries of this process"
+        what = "launched, and waited for by nobody yet" if suspects.exact else "launched there by tilec in this process"
+        told = f"; {what} (newest first): {_first(launches)}"
+        ops = [] if suspects.exact else [op for pending in PENDING for op in pending(self, ordinal)]
+        return launches, f"{told}; ops that were not done (the first of each stream first): {_first(ops)}" if ops else told
+
+
+def _first(things: Sequence[str]) -> str:
+    more = f"; and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
+    return "; ".join(things[:_NAMED]) + more

@@ -1,0 +1,119 @@
+"""From a call to values in parameter order: count, names, defaults, and the axes that the caller chose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from tilec_runtime.errors import ArgumentError, VariantError
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.signature import ParamKind
+
+
+def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, AxisValue]]:
+    """The values of all parameters in order, and the axes among the keywords.
+
+    Raises:
+        ArgumentError: too many or too few arguments, an unknown or a repeated name.
+        VariantError: an axis value that was not built.
+    """
+    name, params = contract.name, contract.params
+    if len(args) > len(params):
+        fix = stream_by_name(contract, args[0])
+        raise ArgumentError(f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}", fix=fix, kernel=name)
+    values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
+    chosen: dict[str, AxisValue] = {}
+    for key, value in kwargs.items():
+        if key == "stream_" and key not in contract.index and ("stream" in contract.index or "stream" in contract.axes):
+            key = "stream"  # by that name the launcher takes where to enqueue
+        if key in values and key in contract.index:
+            raise ArgumentError(f"{name}: argument {key!r} is given twice, by place and by name", kernel=name)
+        if key in contract.index:
+            values[key] = value
+        elif key in contract.axes:
+            if value is not None:  # left open
+                chosen[key] = value
+        else:
+            from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
+
+            hint = did_you_mean(key, [*contract.index, *contract.axes])
+            raise ArgumentError(f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}", kernel=name)
+    missing = [p.name for p in params if p.name not in values and p.default is None and not p.optional]
+    if missing:
+        listed = ", ".join(repr(m) for m in missing)
+        plural = "arguments are" if len(missing) > 1 else "argument is"
+        what = f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}"
+        fix = "pass it as `stream_`: `stream` is where the kernel is enqueued" if "stream" in missing else ""
+        raise ArgumentError(what, fix=fix, kernel=name)
+    check_axes(contract, chosen)
+    return tuple(values.get(p.name, p.default) for p in params), chosen
+
+
+def stream_by_name(contract: Contract, value: Any) -> str:
+    """How to pass the stream, where the first value of a call is one; empty where it is none."""
+    if contract.params[0].kind is not ParamKind.TENSOR:
+        return ""
+    if not isinstance(value, int) and not any(hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")):
+        return ""
+    given = [*(param.name for param in contract.params), "stream=stream"]
+    return f"pass the stream by name: {contract.name}({', '.join(given)})"
+
+
+def check_count(contract: Contract, values: tuple[Any, ...]) -> None:
+    """Refuse another number of values than there are parameters.
+
+    Raises:
+        ArgumentError: the number differs.
+    """
+    if len(values) != len(contract.params):
+        what = f"{contract.name}: takes {count(len(contract.params))} ({contract.usage}), got {len(values)}"
+        raise ArgumentError(what, kernel=contract.name)
+
+
+def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict[str, AxisValue]:
+    """The axes that are given a value, without those that None leaves open.
+
+    Raises:
+        VariantError: an axis that does not exist, whatever it is given.
+    """
+    for axis in axes:
+        if axis not in contract.axes:
+            _refuse_axis(contract, axis)
+    return {axis: value for axis, value in axes.items() if value is not None}
+
+
+def check_axes(contract: Contract, chosen: Mapping[str, AxisValue], pinned: Mapping[str, AxisValue] | None = None) -> None:
+    """Refuse axes and values that were not built, or that a launcher is not restricted to.
+
+    Raises:
+        VariantError: an axis that does not exist, a value of it that was not built, or another one than is `pinned`.
+    """
+    for axis, value in chosen.items():
+        if axis not in contract.axes:
+            _refuse_axis(contract, axis)
+        built = contract.axes[axis]
+        # True is not 1 and 64.0 is not 64: a variant's id says which it is.
+        if not any(type(value) is type(known) and value == known for known in built):
+            raise VariantError(
+                f"{contract.name}: {axis} = {value!r} was not built; built are {contract.built(axis)}",
+                fix=f"add the value to the matrix of kernel.{contract.name} and build again",
+                kernel=contract.name,
+            )
+    for name, value in (pinned or {}).items():
+        if chosen.get(name, value) != value:
+            what = f"{contract.name}: {name} is {value!r} for this launcher, got {chosen[name]!r}"
+            raise VariantError(what, kernel=contract.name)
+
+
+def _refuse_axis(contract: Contract, axis: str) -> NoReturn:
+    from tilec_runtime.model.suggest import did_you_mean
+
+    known = ", ".join(contract.axes) or "none"
+    what = f"{contract.name}: there is no axis {axis!r}{did_you_mean(axis, contract.axes)}; its axes are {known}"
+    raise VariantError(what, kernel=contract.name)
+
+
+def count(number: int) -> str:
+    """`1 argument`, `3 arguments`."""
+    return f"{number} argument{'' if number == 1 else 's'}"

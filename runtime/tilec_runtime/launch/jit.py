@@ -1,0 +1,222 @@
+"""Compiling at load, where `jit-fallback` allows it: by whom, what came of it, and what is kept of that."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.bundle.choose import FORMS, Candidate, machine_code
+from tilec_runtime.errors import BundleError, CallError, KernelCacheError, LinkerError, MissingError
+from tilec_runtime.model.arch import TargetKind, Version, dotted
+from tilec_runtime.model.driver import ptx_isa_of_cuda
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitBy, JitFallback
+from tilec_runtime.values import value_class
+
+if TYPE_CHECKING:
+    from tilec_runtime.bundle.choose import DeviceFacts
+    from tilec_runtime.device.nvjitlink import Linker
+    from tilec_runtime.launch.jit_cache import JitCache
+
+_RECIPE = 2  # raised when what is asked of the linker changes
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Compiled:
+    """An image that was compiled at load.
+
+    Attributes:
+        variant: id of the variant. target: what the bundle has of it.
+        by: what compiled it.
+        kept: nothing was compiled: the machine code was in tilec's cache. (The driver has a cache of its own, of which nobody knows.)
+    """
+
+    variant: str
+    target: str
+    by: JitBy
+    kept: bool = False
+
+    def __str__(self) -> str:
+        """`scale-f32: compute_80 was compiled at load by nvJitLink (kept in the cache)`."""
+        return f"{self.variant}: {self.target} was compiled at load by {self.by.value}{' (kept in the cache)' if self.kept else ''}"
+
+
+class Jit:
+    """What a loaded bundle has compiled.
+
+    Args:
+        cache: keeps machine code; None for that of the environment, which is looked for when it is first needed.
+        linker: makes the linker, when it is first needed.
+    """
+
+    def __init__(self, *, cache: JitCache | None = None, linker: Callable[[], Linker] | None = None) -> None:
+        self._cache = cache
+        self._make = linker or _nvjitlink
+        self._linker: Linker | None = None
+        self._lock = threading.Lock()
+        self._compiled: dict[tuple[str, str], Compiled] = {}
+        self._found: set[str] = set()  # digests of images whose code was in the cache
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """What was compiled so far, in the order of its first use."""
+        with self._lock:
+            return tuple(self._compiled.values())
+
+    def code(self, taken: Candidate, image: Callable[[], bytes], device: DeviceFacts, variant: str) -> bytes:
+        """What the driver is to load for an image that is no machine code; asked for once per device.
+
+        Args:
+            taken: the image.
+            image: gives its verified bytes.
+            device: what it is for.
+            variant: id of its variant, for messages.
+
+        Raises:
+            LinkerError: there is no nvJitLink, or one that is too old. KernelCacheError: it refuses the image, with its log.
+            RuntimeWarning: the policy is to warn, and warnings are errors in this process.
+        """
+        assert taken.jit is not None
+        if device.jit is JitFallback.WARN:
+            told = f"{variant}: no machine code for {device}; {taken.image.target} is compiled at load by {taken.jit.value}"
+            warnings.warn(f"{told}: {machine_code(device)}", RuntimeWarning, stacklevel=2)
+        kept = False
+        if taken.jit is JitBy.DRIVER:
+            code = image()
+        else:
+            code, kept = self._machine_code(taken.image, image, device, variant)
+        if kept:
+            with self._lock:
+                self._found.add(taken.image.digest)
+        self.note(taken, variant)
+        return code
+
+    def note(self, taken: Candidate, variant: str) -> None:
+        """Take down that a variant runs code that was compiled: for this bundle, or before for another one that has the same image."""
+        assert taken.jit is not None
+        target = str(taken.image.target)
+        with self._lock:
+            kept = taken.image.digest in self._found
+            self._compiled.setdefault((variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept))
+
+    def _machine_code(self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str) -> tuple[bytes, bool]:
+        """PTX or LTO-IR as machine code, by nvJitLink; and whether it was in the cache."""
+        linker = self._linker_for(image, device, variant)
+        arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
+        key = _key(image, linker.version, device.driver, arch)
+        cache = self._kept()
+        found = cache.get(key)
+        if found is not None:
+            if not _unsound(found, image.symbol, device.cc):
+                return found, True
+            cache.drop(key)
+        made = self._link(linker, image, data(), arch, variant)
+        why = _unsound(made, image.symbol, device.cc)
+        if why:
+            form = FORMS[image.target.kind]
+            raise KernelCacheError(
+                f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}", kernel=variant
+            )
+        cache.put(key, made)
+        return made, False
+
+    def _link(self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str) -> bytes:
+        from tilec_runtime.device.nvjitlink import Form, LinkError
+
+        try:
+            if image.target.kind is TargetKind.LTOIR:
+                return linker.compile(data, f"{variant}.ltoir", arch, Form.LTOIR, image.linking)
+            return linker.compile(data, f"{variant}.ptx", arch)
+        except LinkError as error:
+            log = "\n".join(f"  {line}" for line in error.what.splitlines())
+            raise KernelCacheError(
+                f"{variant}: nvJitLink {dotted(linker.version)} does not compile the {FORMS[image.target.kind]} for {image.target} "
+                f"for {arch}:\n{log}",
+                fix=f"add {arch} to [targets] and build again: a build finds such errors",
+                kernel=variant,
+                target=str(image.target),
+            ) from error
+
+    def _linker_for(self, image: ImageInfo, device: DeviceFacts, variant: str) -> Linker:
+        with self._lock:
+            try:
+                linker = self._linker = self._linker or self._make()
+            except MissingError as error:
+                why = ", for the driver is too old" if image.target.kind is TargetKind.PTX else ""
+                form = FORMS[image.target.kind]
+                what = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
+                raise LinkerError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
+        beyond = _beyond(image, linker.version)
+        if beyond:
+            fix = f"pip install --upgrade 'nvidia-nvjitlink<14'; or {machine_code(device)}"
+            raise LinkerError(f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant)
+        return linker
+
+    def _kept(self) -> JitCache:
+        if self._cache is None:
+            from tilec_runtime.bundle.place import cache_root
+            from tilec_runtime.launch.jit_cache import JitCache
+
+            self._cache = JitCache(cache_root(os.environ))
+        return self._cache
+
+
+def asked_for(text: JitFallback | str, who: str) -> JitFallback:
+    """The policy that a caller or the environment asks for.
+
+    Args:
+        text: a policy, or its name.
+        who: what said so, for the message.
+
+    Raises:
+        CallError: it is none.
+    """
+    try:
+        return text if isinstance(text, JitFallback) else JitFallback.parse(text)
+    except ValueError as error:
+        raise CallError(f"{who}: {error}", fix="say deny, warn or allow; or nothing, to go by what the bundle says") from error
+
+
+def _nvjitlink() -> Linker:
+    from tilec_runtime.device.nvjitlink import NvJitLink
+
+    return NvJitLink()
+
+
+def _beyond(image: ImageInfo, linker: Version) -> str:
+    """Why an image is of no version that a linker reads; empty where it is."""
+    version, own = image.ptx_isa, ptx_isa_of_cuda(linker)
+    if version is None:
+        return ""
+    if image.target.kind is TargetKind.PTX:
+        return f"reads PTX up to ISA {dotted(own)}, and the PTX for {image.target} is of ISA {dotted(version)}" if own < version else ""
+    # LTO-IR is what the compiler's intermediate code is at the time: of no other major release, and of no newer one.
+    if version[0] == linker[0] and version <= linker:
+        return ""
+    return f"links LTO-IR of CUDA {linker[0]}.0 to {dotted(linker)}, and the LTO-IR for {image.target} is of CUDA {dotted(version)}"
+
+
+def _key(image: ImageInfo, linker: Version, driver: Version, arch: str) -> dict[str, Any]:
+    return {
+        "arch": arch,
+        "driver": dotted(driver),
+        "image": image.digest,
+        "linker": f"nvJitLink {dotted(linker)}",
+        "linking": list(image.linking),
+        "recipe": _RECIPE,
+    }
+
+
+def _unsound(cubin: bytes, symbol: str, cc: Version) -> str:
+    """What is wrong with machine code for a device; empty where nothing is."""
+    from tilec_runtime.bundle.cubin import read_cubin
+
+    try:
+        read = read_cubin(cubin)
+        read.kernel(symbol)
+    except BundleError as error:
+        return error.what
+    return "" if read.cc == cc else f"it is for compute capability {dotted(read.cc)}"

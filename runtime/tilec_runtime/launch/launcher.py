@@ -1,0 +1,376 @@
+"""The launcher of one kernel: looks a call's plan up by its facts, and prepares one on a miss."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.device.handles import current_stream, stream_handle
+from tilec_runtime.device.seam_types import LaunchCall
+from tilec_runtime.errors import ArgumentError
+from tilec_runtime.launch.arguments import is_foreign, is_leased, tensor_facts
+from tilec_runtime.launch.binding import bind, check_axes, check_count, given_axes
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.grid import GridWish
+from tilec_runtime.launch.keys import Facts, facts_of
+from tilec_runtime.launch.native import LauncherBase, table_of
+from tilec_runtime.launch.packing import Block
+from tilec_runtime.launch.plans import MOST_PLANS, Plan, Plans, Ready
+from tilec_runtime.launch.prepare import Explanation, Site, explain, prepare
+from tilec_runtime.launch.scalars import MISFITS, is_number
+from tilec_runtime.launch.select import narrowed, require_built, require_options
+from tilec_runtime.model.kernel import AxisValue, KernelInfo
+from tilec_runtime.tensors.recording import own_recording, recording_of
+from tilec_runtime.uncopied import Uncopied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper
+    from tilec_runtime.launch.config import LaunchConfig
+    from tilec_runtime.launch.occupancy import Residency
+    from tilec_runtime.protocols import StreamLike
+
+
+class Launcher(Uncopied, LauncherBase):
+    """A kernel on a device, ready to be called: `launcher(*args, stream=None, **kwargs)`.
+
+    Calls are checked before the driver is asked, and enqueue at once: they return when the launch is in the stream. On the cpu device a
+    call with an array that is no tensor of tilec's returns when the launch is done. A launcher may be called from any thread.
+
+    A call whose plan is cached runs in the launch core, which calls a method of this class for every other one.
+
+    Attributes:
+        pinned: the axes that it is restricted to.
+        plans: of calls that were prepared.
+        site: where it launches.
+    """
+
+    def __init__(
+        self, info: KernelInfo | str, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()
+    ) -> None:
+        """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is asked when it is first needed."""
+        self._info = info
+        self.site = site
+        self.pinned = dict(pinned or {})
+        self.plans = Plans()
+        self._tabled = False  # whether the launch core was asked for a table
+        self._grid = grid
+        self._contract: Contract | None = None
+        self._derived: dict[tuple[Any, ...], Launcher] = {}
+
+    @property
+    def info(self) -> KernelInfo:
+        """The kernel's row of the index.
+
+        Raises:
+            BundleError: it is damaged.
+        """
+        if isinstance(self._info, str):
+            self._info = self.site.bundle.kernel(self._info)
+        return self._info
+
+    @property
+    def contract(self) -> Contract:
+        """What every launch is held against. Threads that ask at once may each read it."""
+        contract = self._contract
+        if contract is None:
+            contract = self._contract = Contract(self.info)
+        return contract
+
+    def __repr__(self) -> str:
+        """Kernel, device, and the axes it is restricted to."""
+        pins = "".join(f", {name}={value!r}" for name, value in self.pinned.items())
+        return f"<Launcher {self.info.name}{pins} on {self.site.device}>"
+
+    def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
+        """Make a call that the launch core did not."""
+        if "config" in kwargs and "config" not in self.contract.index and "config" not in self.contract.axes:
+            config = kwargs.pop("config")
+            (self if config is None else self.configured(config))(*args, stream=stream, **kwargs)
+        elif kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
+            values, chosen = bind(self.contract, args, kwargs)
+            self._restrict(chosen).launch(stream, values)
+        elif defaults := self.contract.defaults[len(args) :]:
+            self.launch(stream, args + defaults)
+        else:
+            self._launch(stream, args)
+
+    def _launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
+        """Make a launch that the launch core did not."""
+        if choices:
+            named = zip(self.contract.choices, choices, strict=True)
+            self._restrict({name: value for name, value in named if value is not None}).launch(stream, values)
+            return
+        stream = current_stream(values) if stream is None else stream
+        self.enqueue(stream, values)
+        if self.site.driver.holds_arguments:
+            self._complete(stream, values)
+
+    def enqueue(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
+        """Do as `launch` does, and wait on no device.
+
+        Raises:
+            As for a call.
+        """
+        contract, site = self.contract, self.site
+        check_count(contract, values)
+        handle = stream_handle(stream, contract.name)
+        leased = [place for place in contract.tensors if is_leased(values[place])]
+        self._check_leases(contract, values, leased)
+        ordered = bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
+        if not (ordered and self._launch_in_core(handle, values, leased)):
+            self._launch_in_python(handle, values, leased)
+
+    def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
+        """Let the launch core make a launch with tensors whose leases were checked, or on a stream that is captured; whether it did."""
+        answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
+        if answer is None or isinstance(answer, bool):
+            return answer is True
+        self._refused(answer, handle, values)
+        return True
+
+    def _launch_in_python(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> None:
+        """Launch without the launch core, which then learns of the plan."""
+        driver, ordinal = self.site.driver, self.site.device.ordinal
+        facts = self._facts(values)
+        ready = self._known(facts)
+        if ready is None or facts is None:
+            captured = recording_of(driver, ordinal, handle) is not None
+            with driver.outside_captures(ordinal) if captured else contextlib.nullcontext():  # the first launch loads the image
+                ready, facts = self._prepared(values, facts)
+            driver.adopt(ordinal)
+            ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
+            if ready.plan.native and self._keep(values, facts, ready.plan) and self._launch_in_core(handle, values, leased):
+                return
+        call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
+        self._order(handle, values, leased)()
+        self._enqueue(ready, call, block, handle, values)
+        if ready.plan.native:
+            self._keep(values, facts, ready.plan)
+
+    def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
+        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use.
+
+        Of a stream that is captured, the graph learns of the tensors instead, and keeps what else the launch uses.
+        """
+
+        def order() -> None:
+            for place in leased:
+                values[place].storage.pass_through(handle, write=self.contract.params[place].out)
+            recording = own_recording(self.site.driver, self.site.device.ordinal, handle)
+            if recording is not None:
+                recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
+
+        return order
+
+    def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
+        """Let the launch core do calls like this one; whether it takes them. Its table is made when the device has its context."""
+        if not self._tabled:
+            self._tabled, self._table = True, table_of(self.contract, self.site.driver, self.site.device.ordinal)
+        if self._table is None:
+            return False
+        try:
+            return self._table.add(values, plan, facts.tensors)
+        except (ValueError, TypeError, OverflowError):  # beyond the limits of the core
+            plan.native = False
+            return False
+
+    def _refused(self, result: Any, stream: StreamLike | None, values: tuple[Any, ...]) -> None:
+        """Let the driver deal with a launch of the launch core that it refused."""
+        handle = stream_handle(current_stream(values) if stream is None else stream, self.info.name)
+
+        def again() -> int:
+            leased = [place for place in self.contract.tensors if is_leased(values[place])]
+            self._launch_in_python(handle, values, leased)
+            return 0
+
+        self.site.driver.launch_failed(self.site.device.ordinal, result, handle, again, self.info.name)
+
+    def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
+        """Wait for a launch on the cpu device that takes an array of another library, unless a capture or the op of this stream does."""
+        from tilec_runtime.running import RUNNING  # launches on a GPU do not ask
+
+        if any(is_foreign(values[place]) for place in self.contract.tensors):
+            driver, ordinal, handle = self.site.driver, self.site.device.ordinal, stream_handle(stream, self.info.name)
+            waited = RUNNING.op is not None and RUNNING.stream == handle
+            if not waited and own_recording(driver, ordinal, handle) is None:
+                driver.synchronize(ordinal, handle)
+
+    def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
+        """Call the driver."""
+        driver = self.site.driver
+        result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
+        if result:
+            self._failed(ready.plan, call, block, handle, result)
+
+    def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
+        """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
+        driver, name = self.site.driver, self.info.name
+        try:
+            driver.launch_failed(self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
+        except BaseException:
+            plan.bind.cache_clear()
+            raise
+
+    def _facts(self, values: tuple[Any, ...]) -> Facts | None:
+        """The facts of a call; None where an argument cannot be read, which `prepare` then explains."""
+        contract, ask = self.contract, self.site.driver.pointer_device
+        given = [values[place] for place in contract.tensors]
+        try:
+            return facts_of(contract, values, [None if value is None else tensor_facts(value, ask) for value in given])
+        except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
+            return None
+
+    def _known(self, facts: Facts | None) -> Ready | None:
+        """A cached plan for a call; None on a miss."""
+        return None if facts is None else self.plans.find(self.contract, facts)
+
+    def _prepared(self, values: tuple[Any, ...], facts: Facts | None) -> tuple[Ready, Facts]:
+        """Make the plan of a call on a miss, and cache it."""
+        contract = self.contract
+        plan, facts = prepare(contract, values, self.pinned, self.site, self._grid, facts)
+        self.plans.add(contract, facts, plan)
+        ready = plan.ready(facts.slots)
+        assert ready is not None  # `prepare` tried it
+        return ready, facts
+
+    def plan_of(self, values: tuple[Any, ...]) -> Plan:
+        """The plan of a call, cached or new.
+
+        Raises:
+            As for a call.
+        """
+        facts = self._facts(values)
+        return (self._known(facts) or self._prepared(values, facts)[0]).plan
+
+    def _filled(self, ready: Ready, values: tuple[Any, ...]) -> Block:
+        """An argument block for a call.
+
+        Raises:
+            ArgumentError: a number does not fit its dtype, or the type of the entry point's argument.
+        """
+        try:
+            return ready.plan.fill(ready, values)
+        except MISFITS as error:
+            name = self.info.name
+            prepare(self.contract, values, self.pinned, self.site, self._grid)  # raises for a number that does not fit its parameter
+            what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
+            fix = "pass a number that fits, or build the kernel with a wider type of that argument"
+            raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
+
+    def variant(self, **axes: AxisValue | None) -> Launcher:
+        """This launcher, restricted to some values of its axes; one that is None is left as it is.
+
+        Raises:
+            VariantError: an axis or a value that was not built, or no variant with these values together.
+        """
+        contract = self.contract
+        chosen = given_axes(contract, axes)
+        require_built(contract, self.pinned, chosen)
+        return self._restrict(chosen)
+
+    def options(self, **hints: int) -> Launcher:
+        """This launcher, restricted to variants whose image for this device was built with these compiler hints.
+
+        Raises:
+            VariantError: there is none; the message names what was built.
+        """
+        contract = self.contract
+        fitting = require_options(contract, self.pinned, hints, self.site.facts(self.info))
+        return self._derive(("hints", *sorted(hints.items())), info=narrowed(self.info, fitting))
+
+    def configured(self, config: LaunchConfig) -> Launcher:
+        """This launcher, launched as a configuration says where the manifest leaves that open.
+
+        Raises:
+            ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the manifest.
+        """
+        from tilec_runtime.launch.config import LaunchConfig, configured  # few kernels take one
+
+        given: object = config
+        known = self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None
+        if known is None:
+            info = configured(self.info, config)
+            known = self._derive(("config", config.shape), info=info)
+        return known
+
+    def on_grid(self, wishes: tuple[GridWish, ...]) -> Launcher:
+        """This launcher, held to what a caller says of the grid."""
+        return self._derive(("grid", *wishes), grid=wishes)
+
+    def _derive(self, key: tuple[Any, ...], **changed: Any) -> Launcher:
+        """A launcher that differs from this one, made once."""
+        launcher = self._derived.get(key)
+        if launcher is None:
+            if len(self._derived) >= MOST_PLANS:
+                self._derived.clear()
+            same = {"info": self._info, "site": self.site, "pinned": self.pinned, "grid": self._grid}
+            launcher = self._derived[key] = Launcher(**same | changed)
+        return launcher
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Why a call with these arguments (without the stream) takes the variant and the image it takes; nothing is enqueued.
+
+        Raises:
+            LaunchError: the call would be refused.
+        """
+        contract = self.contract
+        values, chosen = bind(contract, args, kwargs)
+        return explain(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
+
+    def residency(self, *args: Any, **kwargs: Any) -> Residency:
+        """What the device holds at once of a launch with these arguments (without the stream): `max_active_blocks`, `max_cooperative_grid`
+        and `suggest_block_size`. The image is loaded, nothing is enqueued.
+
+        Raises:
+            LaunchError: the call would be refused for another reason.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image.
+        """
+        from tilec_runtime.launch.occupancy import residency  # no launch needs it
+
+        contract = self.contract
+        values, chosen = bind(contract, args, kwargs)
+        return residency(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
+
+    def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
+        """Go through what a launch with these arguments (without the stream) would run, one operation after another.
+
+        Only on the cpu device. Nothing is enqueued, and no stream is waited for: the blocks run in the calling thread, as far as the
+        stepper is asked to go, and what they write is in the arguments at once.
+
+        Args:
+            args: the kernel's arguments in order.
+            block: place in the grid of the block that runs, or of several.
+            kwargs: arguments by name, and axes.
+
+        Raises:
+            LaunchError: a launch would be refused.
+            CallError: the device is a GPU, or has no such block.
+        """
+        # Imported here: launching on a GPU needs no interpreter.
+        from tilec_runtime.launch.stepping import step_launch
+
+        contract = self.contract
+        values, chosen = bind(contract, args, kwargs)
+        self._check_leases(contract, values, [place for place in contract.tensors if is_leased(values[place])])
+        return step_launch(contract, values, self._restrict(chosen).pinned, self.site, block)
+
+    def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
+        """The launcher with these axes pinned."""
+        if not axes:
+            return self
+        check_axes(self.contract, axes, self.pinned)
+        return self._derive(tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)), pinned={**self.pinned, **axes})
+
+    def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
+        """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
+        if not leased:
+            return
+        from tilec_runtime.tensors.lease import holder  # there is one of tilec's tensors, so it is loaded
+
+        who = holder(f"the launch of {self.info.name}")
+        for place in leased:
+            tensor = values[place]
+            (tensor.require_writable if contract.params[place].out else tensor.require_readable)(who)

@@ -1,0 +1,152 @@
+"""Loads a bundle on a device: the module object with a launcher per kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilec_runtime.bundle.choose import JIT_VARIABLE
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.devices import driver_of, find_device
+from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.forks import ForkLock
+from tilec_runtime.launch.images import store_of
+from tilec_runtime.launch.launcher import Launcher
+from tilec_runtime.launch.prepare import Site
+from tilec_runtime.model.kernel import BundleInfo
+from tilec_runtime.once import Once
+from tilec_runtime.uncopied import Uncopied
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.launch.jit import Compiled, Jit
+    from tilec_runtime.model.jit import JitFallback
+    from tilec_runtime.ops.lazy import LazyLaunchers
+    from tilec_runtime.protocols import DeviceLike
+
+
+def load(
+    bundle: Path | str | bytes | Bundle,
+    device: DeviceLike | None = None,
+    *,
+    driver: DeviceDriver | None = None,
+    jit_fallback: JitFallback | str | None = None,
+) -> Module:
+    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images at the first launch that needs them.
+
+    Args:
+        bundle: a path, the bytes of a bundle, or an open one.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the default device (`use_device`) where none
+            is named.
+        driver: what to launch through; the process's driver of the device by default.
+        jit_fallback: whether images that are no machine code of the device may be compiled at the first launch: `"deny"`, `"warn"` or
+            `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle, and deny where neither says anything.
+
+    Raises:
+        CallError: there is no such policy.
+        BundleError: the bundle cannot be read.
+        NoDeviceError: there is no driver or no such device.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else Bundle.open(bundle, whole=False)
+    found = driver or driver_of(device)
+    return Module(site_on(opened, find_device(device, found), found, jit_fallback))
+
+
+def site_on(bundle: Bundle, device: DeviceInfo, driver: DeviceDriver, jit_fallback: JitFallback | str | None = None) -> Site:
+    """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of `load`."""
+    said, who = (jit_fallback, "jit_fallback") if jit_fallback is not None else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
+    asked = None
+    if said is not None:
+        from tilec_runtime.launch.jit import asked_for
+
+        asked = asked_for(said, who)
+    return Site(bundle=bundle, device=device, driver=driver, store=store_of(driver), asked=asked, jit=Once(_jit))
+
+
+class Module(Uncopied):
+    """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
+
+    def __init__(self, site: Site) -> None:
+        """Use `load`."""
+        self._site = site
+        self.kernels: Mapping[str, Launcher] = _Launchers(site)
+
+    @property
+    def info(self) -> BundleInfo:
+        """The bundle's index."""
+        return self._site.bundle.info
+
+    @property
+    def device(self) -> DeviceInfo:
+        """Where it is loaded."""
+        return self._site.device
+
+    @property
+    def compiled(self) -> tuple[Compiled, ...]:
+        """The images that were no machine code and were compiled so far, by the driver or by nvJitLink."""
+        return self._site.jit().compiled
+
+    @property
+    def lazy(self) -> LazyLaunchers:
+        """The kernels as functions that give ops: `module.lazy.add(z, x, y)`."""
+        from tilec_runtime.ops.lazy import LazyLaunchers
+
+        return LazyLaunchers(self)
+
+    def __getattr__(self, name: str) -> Launcher:
+        """The launcher of a kernel."""
+        if name not in self.kernels:
+            from tilec_runtime.model.suggest import did_you_mean
+
+            hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
+            raise AttributeError(f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self)
+        launcher = self.__dict__[name] = self.kernels[name]  # found without this method the next time
+        return launcher
+
+    def __dir__(self) -> list[str]:
+        """Attributes and kernels."""
+        return [*super().__dir__(), *self.kernels]
+
+    def __repr__(self) -> str:
+        """Package, version, device."""
+        package = self.info.package
+        return f"<Module {package.name} {package.version} on {self.device}>"
+
+
+class _Launchers(Mapping[str, Launcher]):
+    """Launchers by kernel name, in the manifest's order; made when asked for."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._made: dict[str, Launcher] = {}
+        self._lock = ForkLock()
+
+    def __getitem__(self, name: str) -> Launcher:
+        with self._lock:
+            if name not in self._made:
+                if name not in self._site.bundle.kernels:
+                    raise KeyError(name)
+                self._made[name] = Launcher(name, self._site)
+            return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._site.bundle.kernels
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._site.bundle.kernels)
+
+    def __len__(self) -> int:
+        return len(self._site.bundle.kernels)
+
+    def __repr__(self) -> str:
+        """Package, version, device: what modules of generated packages show."""
+        package = self._site.bundle.info.package
+        return f"<kernels of {package.name} {package.version} on {self._site.device}>"
+
+
+def _jit() -> Jit:
+    from tilec_runtime.launch.jit import Jit  # few bundles need it
+
+    return Jit()

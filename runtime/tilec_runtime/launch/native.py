@@ -1,0 +1,136 @@
+"""The compiled launch core (`_core/`) for launchers: where it was built, and unless TILEC_NATIVE=0 turns it off."""
+
+from __future__ import annotations
+
+import functools
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.device.handles import current_stream, handle_attribute, handle_of
+from tilec_runtime.launch.arguments import is_torch, tensor_facts
+from tilec_runtime.launch.layout import is_of_jax
+from tilec_runtime.launch.packing import encoded
+from tilec_runtime.model.dtype import DTYPES
+from tilec_runtime.tensors.recording import RECORDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tilec_runtime._core import Table
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.launch.contract import Contract
+    from tilec_runtime.model.kernel import AxisValue
+    from tilec_runtime.protocols import StreamLike
+
+# How the core reads arrays of a type (`enum reading_kind` in _core/array.h).
+BY_PYTHON, BY_TORCH_EXCHANGE, BY_EXCHANGE, BY_LAUNCHER, BY_OWNER = range(5)
+
+
+def reading_of(cls: type) -> int:
+    """Return how the core reads arrays of a type; it asks once for each."""
+    if hasattr(cls, "grid_wish"):
+        return BY_LAUNCHER
+    if hasattr(cls, "_tilec_facts_"):
+        return BY_OWNER if hasattr(cls, "_tilec_leased_") else BY_PYTHON
+    if is_torch(cls):
+        return BY_TORCH_EXCHANGE
+    # JAX's arrays are read-only, and no protocol of theirs says so.
+    return BY_PYTHON if is_of_jax(cls) else BY_EXCHANGE
+
+
+class PlainLauncher:
+    """The base type of launchers where there is no launch core: Python makes every launch."""
+
+    _table: Table | None = None  # of cached plans
+    _call: Callable[..., None]
+    _launch: Callable[..., None]
+
+    def __call__(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
+        """Check the arguments and enqueue the kernel.
+
+        Args:
+            args: the kernel's arguments in order.
+            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int. None is the current stream
+                of the arrays' library (torch, CuPy), and the device's default stream for all other arrays.
+            kwargs: arguments by name, and axes (`BM=128`).
+
+        Raises:
+            LaunchError: the call was refused; nothing was enqueued.
+            NoImageError: the bundle has no image for this device.
+            DriverError: the driver refused the image or the launch.
+            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the kernel failed.
+        """
+        self._call(*args, stream=stream, **kwargs)
+
+    def launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), /) -> None:
+        """Check the arguments and enqueue the kernel; generated code calls this.
+
+        On the cpu device, a launch that takes an array of another library returns when it is done:
+        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are read.
+
+        Args:
+            stream: where to enqueue, as for a call.
+            values: every argument, in order.
+            choices: the value of every axis that a caller chooses, in the manifest's order; None
+                leaves an axis open. Empty where the caller chooses none.
+
+        Raises:
+            As for a call.
+        """
+        self._launch(stream, values, choices)
+
+
+def table_of(contract: Contract, driver: DeviceDriver, ordinal: int) -> Table | None:
+    """Return an empty table of plans for a launcher; None where Python makes its launches."""
+    target = None if CORE is None else driver.launch_target(ordinal)
+    if CORE is None or target is None:
+        return None
+    try:
+        table: Table = CORE.Table(
+            parameters=len(contract.params),
+            tensors=contract.tensors,
+            others=contract.others,
+            keyed=contract.keyed,
+            read=functools.partial(_facts, driver),
+            recordings=RECORDINGS,
+            target=target,
+            adopts=ordinal == 0,  # see `Driver.adopt`
+            outs=contract.outs,
+        )
+    except (OSError, ValueError):  # an old driver; a kernel of more parameters than the core takes
+        return None
+    return table
+
+
+def _facts(driver: DeviceDriver, value: Any) -> Any:
+    return tensor_facts(value, driver.pointer_device)
+
+
+def _loaded() -> ModuleType | None:
+    """Return the launch core, ready for use."""
+    if os.environ.get("TILEC_NATIVE") == "0":
+        return None
+    try:
+        from tilec_runtime import _core
+
+        configure = _core.configure
+    except (ImportError, AttributeError):  # no extension was built: the directory of its sources may be found in its place
+        return None
+    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded, handle_attribute, handle_of, current_stream)
+    return _core
+
+
+def absence() -> str:
+    """Why launches take Python's path; empty where the launch core makes them."""
+    if CORE is not None:
+        return ""
+    return "TILEC_NATIVE=0 turns the launch core off" if os.environ.get("TILEC_NATIVE") == "0" else "the launch core was not built"
+
+
+# The launch core; None where launches take Python's path.
+CORE = _loaded()
+if TYPE_CHECKING:
+    LauncherBase = PlainLauncher
+else:
+    LauncherBase = PlainLauncher if CORE is None else CORE.Launcher  # the same in C

@@ -1,0 +1,313 @@
+"""From one call to a plan that later calls with the same facts reuse: every check, the variant, the image, the launch shape."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from tilec_runtime.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
+from tilec_runtime.bundle.read import Bundle
+from tilec_runtime.device.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
+from tilec_runtime.errors import DeviceError
+from tilec_runtime.launch.checks import Call, Values
+from tilec_runtime.launch.conditions import Admitted, settled_program, why_exact
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.grid import GridRule, GridWish, settle_grid
+from tilec_runtime.launch.images import Function, ImageStore
+from tilec_runtime.launch.keys import Facts, facts_of, tensor_slots
+from tilec_runtime.launch.limits import (
+    admit,
+    as_compiled,
+    check_compiled,
+    check_device_limits,
+    check_recorded,
+    check_residency,
+    launch_shape,
+)
+from tilec_runtime.launch.packing import Packing, fixed_parts
+from tilec_runtime.launch.plans import Bind, Plan
+from tilec_runtime.launch.select import Considered, Settled, settle
+from tilec_runtime.model.image import ImageInfo
+from tilec_runtime.model.jit import JitFallback
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
+from tilec_runtime.model.signature import ParamKind
+from tilec_runtime.values import value_class
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.launch.jit import Jit
+
+# Variants that were not looked at and that the text of an explanation lists.
+MOST_OTHERS = 8
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Site:
+    """Where a bundle is loaded: one device, through one driver, with what is loaded there.
+
+    `asked` is what the caller or the environment says of compiling at load, before the bundle is asked; `jit` gives what does it.
+    """
+
+    bundle: Bundle
+    device: DeviceInfo
+    driver: DeviceDriver
+    store: ImageStore
+    asked: JitFallback | None
+    jit: Callable[[], Jit]
+
+    def facts(self, kernel: KernelInfo) -> DeviceFacts:
+        """What the choice of a kernel's image knows of the device."""
+        device, jit = self.device, self.asked or kernel.jit
+        return DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets, jit=jit)
+
+    def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> Function:
+        """The entry point of an image that was chosen: loaded if this is its first use, and compiled before where it has to be.
+
+        Raises:
+            BundleError: its bytes are damaged. CompileError, MissingError: it cannot be compiled.
+            KernelCacheError: the driver refuses it. TileIRError: the cpu device cannot read it.
+        """
+        digest = taken.image.digest
+
+        def original() -> bytes:
+            return self.bundle.image(digest)
+
+        if taken.jit is None:
+            return self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, original)
+        jit = self.jit()
+        code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
+        found = self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit)
+        jit.note(taken, variant)
+        return found
+
+
+@value_class(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Why a launch takes what it takes.
+
+    Attributes:
+        kernel: its name. device: where.
+        axes: the point of the matrix.
+        origins: who says so, axis by axis: the caller, the arguments, the tuning table, the default.
+        reasons: of points that come first by the tuning table, why they were taken or passed over; empty where there is no table.
+        considered: variants at that point in the order in which they were tried; the last one is taken.
+        others: the kernel's other variants, each with why it was not looked at.
+        images: the choice among that variant's images, with every candidate.
+        shape: grid, block, shared memory.
+    """
+
+    kernel: str
+    device: DeviceInfo
+    axes: tuple[tuple[str, AxisValue], ...]
+    origins: tuple[tuple[str, str], ...]
+    reasons: tuple[str, ...]
+    considered: tuple[Considered, ...]
+    others: tuple[Considered, ...]
+    images: Choice
+    shape: LaunchShape
+
+    @property
+    def variant(self) -> VariantInfo:
+        """The variant that is taken."""
+        return self.considered[-1].variant
+
+    @property
+    def image(self) -> ImageInfo | None:
+        """The image that is taken; None where none fits the device."""
+        return self.images.image
+
+    def __str__(self) -> str:
+        """The explanation as text, a line per decision."""
+        point = ", ".join(f"{name}={value}" for name, value in self.axes) or "no axes"
+        lines = [f"{self.kernel} on {self.device}: {point}"]
+        said = [f"{name} is {who}" for name, who in self.origins]
+        lines += [f"  {'; '.join(said)}"] if said else []
+        lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}" for c in self.considered]
+        for candidate in self.images.candidates:
+            word = "takes" if candidate.image is self.image else "could take" if candidate.accepted else "cannot take"
+            lines.append(f"  {word} image {candidate.image.target}: {candidate.reason}")
+        lines.append(f"  grid {self.shape.grid}, block {self.shape.block}, {self.shape.shared} bytes of dynamic shared memory")
+        lines += [f"  leaves variant {c.variant.id}: {c.reason}" for c in self.others[:MOST_OTHERS]]
+        more = len(self.others) - MOST_OTHERS
+        lines += [f"  leaves {more} more: `others` has them all"] if more > 0 else []
+        return "\n".join(lines)
+
+
+def prepare(
+    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = (), read: Facts | None = None
+) -> tuple[Plan, Facts]:
+    """Check a call in the documented order; its plan, and the facts that it was made for.
+
+    Args:
+        contract: of the kernel.
+        values: all arguments in order.
+        axes: those that the launcher is restricted to.
+        site: where the bundle is loaded.
+        grid: what the caller says of it.
+        read: the call's facts; None where they could not be read, or were not.
+
+    Raises:
+        LaunchError: the first check that fails.
+        NoImageError: the bundle has no image of the variant for this device.
+        DriverError: the driver refuses the image.
+    """
+    try:
+        call = Call(contract, values, dict(axes), site.driver, None if read is None else read.tensors)
+        facts = read or facts_of(contract, values, [call.tensors.get(contract.params[place].name) for place in contract.tensors])
+        return _prepared(call, facts, axes, site, grid), facts
+    except DeviceError as error:
+        if error.device is None:
+            error.device = site.device.ordinal
+        raise
+
+
+def _prepared(call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]) -> Plan:
+    contract, settled = call.contract, _settled(call, axes, site)
+    variant = settled.considered[-1].variant
+    name, device, driver = contract.name, site.device, site.driver
+    own = shape = _settled_shape(call, grid)
+    check_device_limits(name, shape, device)
+    taken = require_image(variant.images, site.facts(contract.info), kernel=variant.id, language=contract.info.language)
+    image = taken.image
+    if image.block:
+        shape = as_compiled(shape, image)
+        check_device_limits(name, shape, device)
+    fixed = fixed_parts(call, variant.abi, device.ordinal)
+    function: Function | None = None
+    resident: int | None = None
+    bind: Bind = _launch_nothing
+    if 0 not in shape.grid:
+        check_compiled(name, shape, image)
+        function = site.function(taken, contract.info, variant.id)
+        admit(name, shape, device, image, function, driver)
+        resident = check_residency(name, shape, device, image, function, driver)
+        bind = _binder(call, variant, site, function)
+    exact = why_exact(call, variant.abi, device, grid)
+    admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or call.cut_outputs), resident=resident)
+    program, exact = settled_program(call, settled, device, admitted, facts.slots, exact)
+    return Plan(
+        variant=variant.id,
+        function=None if function is None else function.handle,
+        shape=shape,
+        program=program,
+        exact=exact,
+        packing=Packing(call, variant.abi, fixed, program.arguments),
+        bind=bind,
+        addresses=tuple(begin for begin, _ in tensor_slots(contract, facts.key)),
+        scratch=any(slot.scratch for slot in variant.abi),
+    )
+
+
+def _launch_nothing(_shape: LaunchShape, _stream: int) -> LaunchCall:
+    """An empty grid is a launch of nothing."""
+    return lambda _parameters, _extra: (0,)
+
+
+def _binder(call: Call, variant: VariantInfo, site: Site, function: Function) -> Bind:
+    """What binds launches of an entry point, with scratch memory where it needs any."""
+    driver, ordinal, parts = site.driver, site.device.ordinal, _parts(call, variant)
+
+    def bind(shape: LaunchShape, stream: int) -> LaunchCall:
+        return driver.bind_launch(ordinal, function.handle, shape, stream, parts)
+
+    scratch = [(place, slot.scratch) for place, slot in enumerate(variant.abi) if slot.scratch]
+    if not scratch:
+        return bind
+    from tilec_runtime.launch.scratch import with_scratch  # few kernels need any
+
+    return with_scratch(bind, driver, ordinal, scratch, call.contract.name)
+
+
+def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
+    """What a driver that runs kernels itself has to know of a launch."""
+    contract = call.contract
+    names = [contract.params[place].name for place in contract.tensors]
+    tensors = tuple(TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors)
+    plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
+    addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
+    sizes, slots = tuple(slot.size for slot in variant.abi), tuple(slot.expr.strip() for slot in variant.abi)
+    return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots)
+
+
+def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
+    """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions that are written have it."""
+    shape = _wished_shape(call, grid)
+    if call.contract.shared_out:
+        from tilec_runtime.launch.regions import check_counts
+
+        check_counts(call, shape.grid)
+    return shape
+
+
+def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
+    contract, shape = call.contract, launch_shape(call)
+    parted = call.cut_outputs
+    if not parted and not grid:
+        return shape
+    from tilec_runtime.launch.regions import check_grid, check_shares, check_tiles
+
+    check_tiles(call, parted)
+    wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
+    settled = settle_grid(contract.name, shape.grid, wishes)
+    check_grid(call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes))
+    if not grid:  # whoever gives one as well knows the kernel's blocks
+        check_shares(call, shape.grid, parted)
+    return dataclasses.replace(shape, grid=settled)
+
+
+def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()) -> Explanation:
+    """Check a call and say what a launch would take; nothing is loaded.
+
+    Raises:
+        LaunchError: the call is refused.
+    """
+    call = Call(contract, values, dict(axes), site.driver)
+    settled = _settled(call, axes, site)
+    considered = settled.considered
+    images = choose_image(considered[-1].variant.images, site.facts(contract.info))
+    point = tuple((name, call.axes[name]) for name, _ in contract.info.axes)
+    shape = _settled_shape(call, grid)
+    if images.image is not None:
+        shape = as_compiled(shape, images.image)
+    check_device_limits(contract.name, shape, site.device)
+    if images.image is not None:
+        check_recorded(contract.name, shape, site.device, images.image)
+    fixed_parts(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
+    return Explanation(
+        kernel=contract.name,
+        device=site.device,
+        axes=point,
+        origins=tuple((name, settled.origins[name]) for name, _ in contract.info.axes),
+        reasons=settled.reasons,
+        considered=considered,
+        others=tuple(_left(contract, call, settled)),
+        images=images,
+        shape=shape,
+    )
+
+
+def _left(contract: Contract, call: Call, settled: Settled) -> Iterator[Considered]:
+    """The variants that were not looked at, each with the reason."""
+    looked = {each.variant.id for each in settled.considered}
+    for variant in contract.info.variants:
+        if variant.id in looked:
+            continue
+        why = f"{settled.considered[-1].variant.id} comes before it"
+        for name, value in variant.axes:
+            if call.axes[name] != value:
+                why = f"{name} is {value}, and {call.axes[name]} is {settled.origins[name]}"
+                break
+        yield Considered(variant=variant, taken=False, reason=why)
+
+
+def _settled(call: Call, axes: dict[str, AxisValue], site: Site) -> Settled:
+    call.check_signature(site.device)
+    settled = settle(call, axes)
+    if isinstance(settled, Settled):
+        return settled
+    from tilec_runtime.launch.tuned import settle_in_turn  # few kernels have tuning tables or rules
+
+    return settle_in_turn(call, settled, site.device)

@@ -1,0 +1,129 @@
+"""How kernels that own regions of their outputs have to be launched: on their own grid, with outputs cut into the kernel's tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilec_runtime.device.seam import Dim3
+from tilec_runtime.errors import LaunchLimitError, LayoutError
+from tilec_runtime.launch.checks import Call
+from tilec_runtime.launch.grid import MOST_TILES
+from tilec_runtime.model.expr import parse
+from tilec_runtime.model.safety import Region
+
+
+def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
+    """Hold partitions against the tiles that the kernel writes.
+
+    Args:
+        call: the call.
+        parted: places and values of the arguments that are partitions.
+
+    Raises:
+        LayoutError: one is cut into other tiles.
+        LaunchLimitError: one is dealt out to blocks, and the kernel's blocks own one region each, or the other way round.
+    """
+    regions = {region.param: region for region in _regions(call)}
+    for place, value in parted:
+        param = call.contract.params[place]
+        region = regions.get(param.name)
+        if region is None:
+            continue
+        tile = tuple(int(call.evaluate(parse(extent))) for extent in region.tile)
+        if tuple(value.tile) != tile:
+            what = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
+            raise call.refuse(LayoutError, param, what, f"partition({', '.join(map(str, tile))}), or choose the variant of that tile")
+        if value.mapped and not region.mapped:
+            raise _refused(
+                call, f"{param.name} is dealt out to blocks, and each block of the kernel writes one tile of it", "leave map() out"
+            )
+        if region.mapped and not value.mapped:
+            raise _refused(
+                call, f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles", "call map(blocks) on it"
+            )
+
+
+def check_counts(call: Call, grid: Dim3) -> None:
+    """See that the tiles of outputs that blocks share can be counted: kernels number them in 32 bits, and go on by the number of blocks.
+
+    Args:
+        call: the call.
+        grid: that of the launch.
+
+    Raises:
+        LaunchLimitError: there are too many.
+    """
+    for region in _regions(call):
+        if not region.mapped:
+            continue
+        tiles = [int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))) for axis, size in enumerate(region.tile)]
+        blocks = math.prod(grid)
+        if math.prod(tiles) + blocks > MOST_TILES:
+            what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
+            raise _refused(call, what, "choose larger tiles, or launch on parts of the output")
+
+
+def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
+    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can tell whether they go on to further tiles.
+
+    Those of kernels that share regions do.
+
+    Args:
+        call: the call.
+        own: the kernel's own grid.
+        parted: places and values of the arguments that are partitions.
+
+    Raises:
+        LaunchLimitError: there are fewer, which would leave tiles unwritten where they do not go on.
+    """
+    shared = {region.param for region in _regions(call)}
+    for place, value in parted:
+        name = call.contract.params[place].name
+        if not value.mapped or name in shared:
+            continue
+        kernel = call.contract.name
+        blocks = value.grid_wish(name, kernel).grid[0]
+        if blocks < math.prod(own):
+            raise LaunchLimitError(
+                f"{kernel}: {name} is dealt out to {blocks} blocks, and the kernel's own grid {own} has {math.prod(own)}",
+                cause="blocks that do not go on to further tiles would leave the rest unwritten, and of this kernel nobody can tell",
+                fix=f"leave map() out; where the kernel's blocks do go on, say so: lazy.{kernel}(...).grid({blocks})",
+                kernel=kernel,
+            )
+
+
+def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
+    """See that no two blocks own one region on the grid that a caller asks for in place of the kernel's own.
+
+    Args:
+        call: the call.
+        own: the kernel's own grid.
+        grid: that of the launch.
+        prefix: whether the caller said that the first tiles alone are written.
+
+    Raises:
+        LaunchLimitError: they would.
+    """
+    regions = _regions(call)
+    if not regions or grid == own:
+        return
+    fewer = prefix and all(has <= most for has, most in zip(grid, own, strict=True))
+    if any(not region.mapped for region in regions):
+        if fewer:
+            return
+        what = f"the grid {grid} is not that of the tiles of {regions[0].param}, {own}: each block owns one of them"
+        raise _refused(call, what, "leave the grid out")
+    if grid[1:] != (1, 1):
+        what = f"the grid {grid} has more than one dimension, and blocks that share the tiles of {regions[0].param} are numbered along one"
+        raise _refused(call, what, "give a number of blocks")
+
+
+def _regions(call: Call) -> tuple[Region, ...]:
+    safety = call.contract.info.safety
+    return safety.regions if safety is not None else ()
+
+
+def _refused(call: Call, what: str, fix: str) -> LaunchLimitError:
+    return LaunchLimitError(f"{call.contract.name}: {what}", fix=fix, kernel=call.contract.name)

@@ -1,0 +1,53 @@
+"""Launches of kernels that need scratch memory: each brings its own along, in the order of its stream."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilec_runtime.errors import LaunchError
+
+if TYPE_CHECKING:
+    from tilec_runtime.device.seam import DeviceDriver
+    from tilec_runtime.device.seam_types import LaunchCall, LaunchShape
+
+_ADDRESS = ctypes.sizeof(ctypes.c_void_p)
+
+
+def with_scratch(
+    bind: Callable[[LaunchShape, int], LaunchCall], driver: DeviceDriver, ordinal: int, sizes: Sequence[tuple[int, int]], kernel: str
+) -> Callable[[LaunchShape, int], LaunchCall]:
+    """What enqueues a launch of a shape on a stream, with memory that is allocated in front of it and given back behind it.
+
+    Args:
+        bind: enqueues the launch alone.
+        driver: what allocates.
+        ordinal: of the device.
+        sizes: (place among the arguments, bytes for each block) of each address.
+        kernel: for messages.
+    """
+
+    def bound(shape: LaunchShape, stream: int) -> LaunchCall:
+        call, blocks = bind(shape, stream), math.prod(shape.grid)
+
+        def launch(parameters: int, extra: Any) -> Any:
+            if driver.capturing(ordinal, stream):
+                what = f"{kernel}: needs scratch memory, which each launch allocates, and its stream is captured"
+                fix = "launch it outside of the graph, or pass descriptors that are made on the host: descriptor(x, …) in args"
+                raise LaunchError(what, fix=fix, kernel=kernel)
+            taken: list[int] = []
+            try:
+                for place, size in sizes:
+                    taken.append(driver.allocate(ordinal, size * blocks, stream))
+                    held = ctypes.c_void_p.from_address(parameters + place * _ADDRESS).value or 0
+                    ctypes.c_uint64.from_address(held).value = taken[-1]
+                return call(parameters, extra)
+            finally:
+                for address in taken:
+                    driver.free(ordinal, address, stream)
+
+        return launch
+
+    return bound

@@ -1,0 +1,41 @@
+"""Goes through what a launch on the cpu device would run, operation by operation, in the calling thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilec_runtime.cpu.launch import QueuedCall
+from tilec_runtime.cpu.tileir.trace import Coordinates, Stepper, step
+from tilec_runtime.errors import CallError
+from tilec_runtime.launch.arguments import is_leased
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.prepare import Site, prepare
+from tilec_runtime.model.kernel import AxisValue
+
+
+def step_launch(
+    contract: Contract, values: tuple[Any, ...], axes: dict[str, AxisValue], site: Site, block: Coordinates | Sequence[Coordinates]
+) -> Stepper:
+    """Check a call as a launch does, and give what goes through blocks of it; nothing is enqueued.
+
+    Raises:
+        LaunchError: the call would be refused.
+        CallError: the device is no cpu device, or has no such block.
+    """
+    name = contract.name
+    if site.device.interprets is None:
+        fix = f'load the package on "cpu" too, and step through {name} there'
+        raise CallError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
+    plan, facts = prepare(contract, values, axes, site)
+    ready = plan.ready(facts.slots)
+    assert ready is not None  # `prepare` tried it
+    call = plan.call(0, ready.outputs)
+    if not isinstance(call, QueuedCall):
+        raise CallError(f"{name}: the grid of this call has no blocks to step through", kernel=name)
+    arguments = plan.fill(ready, values)
+    for place in contract.tensors:  # tilec's own tensors know who uses them
+        if is_leased(values[place]):
+            values[place].storage.sync(write=contract.params[place].out)
+    run = call.launching.run(arguments.address, (ready.addresses, values))
+    return step(run.program, run.arguments, run.grid, run.memory, block, run.options)

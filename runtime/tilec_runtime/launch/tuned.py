@@ -1,0 +1,145 @@
+"""The point that a call takes of a kernel with a tuning table or rules: the table's, a rule's, the default, whatever fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tilec_runtime.device.seam_types import DeviceInfo
+from tilec_runtime.errors import LaunchError, LayoutError, RequirementError, VariantError
+from tilec_runtime.launch.checks import Call
+from tilec_runtime.launch.contract import Contract
+from tilec_runtime.launch.select import Decision, Settled, no_variant, select_variant, settle_axes
+from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.table import Lookup, Point, look_up, same_point
+
+
+def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
+    """Settle the axes that caller and arguments leave open, check the call there, and choose the variant.
+
+    Args:
+        call: the call; its axes are settled in place.
+        origins: who says the axes that are settled already.
+        device: where it is launched.
+
+    Raises:
+        LaunchError: no variant takes the call.
+    """
+    contract = call.contract
+    reasons: list[str] = []
+    trail: list[Decision] = []
+    first: LaunchError | None = None
+    said = dict(call.axes)
+    for point, who, why in _points(call, device, reasons, trail):
+        call.axes = dict(point)
+        reasons.append(why)
+        try:
+            call.check_contract()
+            considered = select_variant(call)
+        except (LayoutError, RequirementError, VariantError) as error:
+            first = first or error
+            trail.append(Decision(axes=dict(point)))
+            reasons.append(f"passed over: {error.what.splitlines()[0]}")
+            continue
+        found = {axis: origins[axis] if axis in said else who for axis in call.axes}
+        return Settled(considered=considered, origins=found, reasons=tuple(reasons), trail=tuple(trail))
+    call.axes = said
+    raise first or no_variant(contract, said)
+
+
+def _points(call: Call, device: DeviceInfo, reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
+    """The points that a call may take, best first, each with who says so and why; each once."""
+    contract, said = call.contract, dict(call.axes)
+    seen: list[Point] = []
+    if contract.table is not None:
+        found = _look_up(call, device, trail)
+        if found.entry is None:
+            reasons.append(found.reason)
+        elif not contract.matching(dict(found.entry.point)):
+            reasons.append(f"{found.reason}; the bundle has no variant there")
+        else:
+            seen.append(_ordered(contract, dict(found.entry.point)))
+            yield seen[0], "the tuning table's", found.reason
+    for point, who, why in _by_rule(call, said, reasons, trail):
+        if point not in seen:
+            seen.append(point)
+            yield point, who, why
+    default = dict(said)
+    try:
+        settle_axes(contract, default)
+    except VariantError as error:
+        reasons.append(f"no default: {error.what}")
+    else:
+        point = _ordered(contract, default)
+        if point not in seen:
+            seen.append(point)
+            yield point, "the default", f"so the default is tried: {_point_text(point)}"
+    for variant in contract.info.variants:
+        if variant.axes not in seen and same_point(variant.axes, said):
+            seen.append(variant.axes)
+            yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
+
+
+def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
+    """The points of the rules that hold, in order."""
+    contract = call.contract
+    for number, (when, take) in enumerate(contract.rules, 1):
+        name = f"dispatch rule {number}" if when is None else f"dispatch rule {number}, {when.text},"
+        call.axes = dict(said)
+        call.open()
+        try:
+            holds = when is None or bool(call.evaluate(when))
+        except RequirementError as error:
+            none = [p.name for p in contract.params if p.optional and p.name in when.names and p.name not in call.tensors] if when else []
+            trail.append(Decision(axes=dict(said), when=when, unsayable=True))
+            reasons.append(f"{name} cannot say: {f'{none[0]} is None' if none else error.what}")
+            continue
+        if when is not None:
+            trail.append(Decision(axes=dict(said), when=when, held=holds))
+        if not holds:
+            reasons.append(f"{name} does not hold")
+            continue
+        points = {variant.axes: None for variant in contract.info.variants if same_point(variant.axes, said)}
+        points = {point: None for point in points if same_point(point, dict(take))}
+        if not points:
+            reasons.append(f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already")
+        # What neither arguments nor rule say is the default's, where that was built.
+        for point in sorted(points, key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)})):
+            yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
+
+
+def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
+    contract, said = call.contract, call.axes
+    table = contract.table
+    assert table is not None
+    call.open()
+    sizes: list[int] = []
+    trail.append(Decision(axes=dict(said), sizes=contract.sizes, unsayable=True))  # as long as it has not said anything
+    for size in contract.sizes:
+        try:
+            value: Any = call.evaluate(size)
+        except RequirementError as error:
+            return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
+        try:
+            sizes.append(int(value))
+        except (TypeError, ValueError, OverflowError):  # an infinity, a dtype: the table is no reason to refuse the launch
+            return Lookup(entry=None, reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything")
+    found = look_up(
+        table,
+        device=device.name,
+        cc=device.cc,
+        multiprocessors=device.multiprocessors,
+        sizes=sizes,
+        fits=lambda point: same_point(point, said),
+    )
+    trail[-1] = Decision(axes=dict(said), sizes=contract.sizes, entry=found.entry)
+    return found
+
+
+def _point_text(point: Point) -> str:
+    return ", ".join(f"{name}={value}" for name, value in point) or "the only point"
+
+
+def _ordered(contract: Contract, axes: Mapping[str, AxisValue]) -> Point:
+    """A point with its axes in the order of the kernel's variants."""
+    return tuple((name, axes[name]) for name, _ in contract.info.axes)
