@@ -1,6 +1,8 @@
-"""The floor of every launch: a C loop over cuLaunchKernel with the kernels, grids and arguments that a launcher passes.
+"""The floor of every launch: a C loop over cuLaunchKernel with the kernels, grids and arguments
+that a launcher passes.
 
-usage: python benchmarks/c_loop.py. Compiles the loop to build/c_loop.so, for a machine without a C compiler.
+usage: python benchmarks/c_loop.py. Compiles the loop to build/c_loop.so, for a machine without a C
+compiler.
 """
 
 from __future__ import annotations
@@ -74,7 +76,13 @@ def library() -> ctypes.CDLL:
     if not LIBRARY.is_file():
         compile_library()
     loaded = ctypes.CDLL(str(LIBRARY))
-    loaded.loop.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    loaded.loop.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    )
     return loaded
 
 
@@ -100,14 +108,23 @@ def argument_values(abi: Sequence[AbiSlot], names: Mapping[str, Any]) -> list[An
 
 
 def symbol(tensor: Any) -> Any:
-    """What expressions read of a torch tensor or of one of tilec's own, which is not claimed by that."""
+    """What expressions read of a torch tensor or of one of tilec's own, which is not claimed by
+    that.
+    """
     if hasattr(tensor, "data_ptr"):
         strides, address, item = tensor.stride(), tensor.data_ptr(), tensor.element_size()
     else:
         strides, address, item = tensor.strides, tensor.ptr, tensor.itemsize
     shape = tuple(tensor.shape)
     size = math.prod(shape)
-    return SimpleNamespace(shape=shape, stride=tuple(strides), size=size, ptr=address, itemsize=item, nbytes=size * item)
+    return SimpleNamespace(
+        shape=shape,
+        stride=tuple(strides),
+        size=size,
+        ptr=address,
+        itemsize=item,
+        nbytes=size * item,
+    )
 
 
 class Raw:
@@ -141,7 +158,10 @@ class Raw:
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
             data = self._bundle.image(digest)
             check(self._cuda.cuModuleLoadData(ctypes.byref(module), data), "cuModuleLoadData")
-            check(self._cuda.cuModuleGetFunction(ctypes.byref(function), module, entry.encode()), "cuModuleGetFunction")
+            check(
+                self._cuda.cuModuleGetFunction(ctypes.byref(function), module, entry.encode()),
+                "cuModuleGetFunction",
+            )
             self._functions[digest, entry] = int(function.value or 0)
         return self._functions[digest, entry]
 
@@ -160,7 +180,9 @@ class Packed:
         """Evaluate the grid and the arguments."""
         names = {**plan.axes, **dict(zip(plan.params, values, strict=True))}
         self._values = argument_values(plan.abi, names)
-        self._array = (ctypes.c_void_p * len(self._values))(*(ctypes.addressof(value) for value in self._values))
+        self._array = (ctypes.c_void_p * len(self._values))(
+            *(ctypes.addressof(value) for value in self._values)
+        )
         grid = [int(expression.evaluate(names)) for expression in plan.grid]
         self.launch = Launch(
             plan.function,
@@ -176,7 +198,9 @@ class Plan(SimpleNamespace):
 
     def packed(self, *values: Any) -> Packed:
         """A launch with these tensors and numbers."""
-        return Packed(self, [symbol(value) if hasattr(value, "shape") else value for value in values])
+        return Packed(
+            self, [symbol(value) if hasattr(value, "shape") else value for value in values]
+        )
 
 
 def check(code: int, call: str) -> None:

@@ -1,8 +1,11 @@
-"""On a GPU: what the first launch costs in a process whose arrays exist already, from the import to the end of the kernel.
+"""On a GPU: what the first launch costs in a process whose arrays exist already, from the import to
+the end of the kernel.
 
-usage: python benchmarks/cold_start.py OUT.json [--dist dist] [--repeats 7] [--before DIR]. Each way runs in new processes: those of
-a turn get ready side by side (torch makes the arrays), then each is let go when the one before has ended. Caches are warm, where
-nothing else is said. The Triton kernel, the tile kernel and the SIMT kernel are the same sources in a bundle and under their own JIT.
+usage: python benchmarks/cold_start.py OUT.json [--dist dist] [--repeats 7] [--before DIR]. Each way
+runs in new processes: those of a turn get ready side by side (torch makes the arrays), then each is
+let go when the one before has ended. Caches are warm, where nothing else is said. The Triton
+kernel, the tile kernel and the SIMT kernel are the same sources in a bundle and under their own
+JIT.
 """
 
 from __future__ import annotations
@@ -139,7 +142,8 @@ SETUP = {
 import os, tempfile
 os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(dir=FOLDER)
 """,
-    # A numba that is older than the NumPy beside it misses this name of it; nothing else stands in its way.
+    # A numba that is older than the NumPy beside it misses this name of it; nothing else stands in
+    # its way.
     "numba-cuda, cached": """
 import numpy
 if not hasattr(numpy, "row_stack"):
@@ -180,7 +184,11 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="where to write the JSON")
     where = "where tilec_examples lies; those of examples/triton and examples/simt lie in dist/ of theirs"
     parser.add_argument("--dist", type=Path, default=EXAMPLES.parent / "dist", help=where)
-    parser.add_argument("--large", type=Path, help="folder of tilec_large, which large_package.py writes and `tilec build` builds")
+    parser.add_argument(
+        "--large",
+        type=Path,
+        help="folder of tilec_large, which large_package.py writes and `tilec build` builds",
+    )
     parser.add_argument("--repeats", type=int, default=7, help="processes of each way")
     parser.add_argument("--before", type=Path, help="another checkout, whose tilec is measured too")
     parser.add_argument("--limit", type=int, default=30, help="seconds that a process may take")
@@ -189,7 +197,11 @@ def main() -> int:
     tilec = Path(importlib.import_module("tilec_runtime").__path__[0])
     places = [arguments.dist.resolve(), EXAMPLES / "triton" / "dist", EXAMPLES / "simt" / "dist"]
     places += [arguments.large.resolve()] if arguments.large else []
-    for place in (*places, tilec, *([arguments.before / "runtime" / "tilec_runtime"] if arguments.before else [])):
+    for place in (
+        *places,
+        tilec,
+        *([arguments.before / "runtime" / "tilec_runtime"] if arguments.before else []),
+    ):
         compileall.compile_dir(place, quiet=2)
     paths = {
         name: [str(tilec.parent), *map(str, places)]
@@ -198,22 +210,42 @@ def main() -> int:
     }
     if arguments.before:
         paths["tilec, before"] = [str(arguments.before.resolve() / "runtime"), *map(str, places)]
-    document: dict[str, Any] = {"schema_version": 1, "benchmark": "cold_start", "machine": {}, "milliseconds": {}, "times_tilec": {}}
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "benchmark": "cold_start",
+        "machine": {},
+        "milliseconds": {},
+        "times_tilec": {},
+    }
     found: dict[str, list[list[float]]] = {name: [] for name in paths}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "numba_saxpy.py").write_text(NUMBA, encoding="utf-8")
         here = str(Path(__file__).resolve().parent)
-        document["machine"], error = Process(f"HERE = {here!r}\n{FACTS}", [], Path(folder)).end(arguments.limit)
+        document["machine"], error = Process(f"HERE = {here!r}\n{FACTS}", [], Path(folder)).end(
+            arguments.limit
+        )
         if error:
             print(f"no GPU, nothing was measured: {error}", file=sys.stderr)
             return 3
         head = f"KERNEL, PTX, FOLDER, EXAMPLES = {KERNEL!r}, {compiled()!r}, {folder!r}, {str(EXAMPLES)!r}\n{BEFORE}"
         for turn in range(arguments.repeats + 1):  # the first one warms caches and the disk
-            names = [name for name in paths if "error" not in document["milliseconds"].get(name, {})]
-            names = names[turn % len(names) :] + names[: turn % len(names)]  # who goes first finds the machine as the last turn left it
-            code = {name: f"{SETUP.get(name, '')}{GO}{WAYS[name.partition(', before')[0]]}{AFTER}" for name in names}
-            ready = [Process(f"TILEC = {paths[name][0]!r}\n{head}{code[name]}", paths[name], Path(folder)) for name in names]
+            names = [
+                name for name in paths if "error" not in document["milliseconds"].get(name, {})
+            ]
+            names = (
+                names[turn % len(names) :] + names[: turn % len(names)]
+            )  # who goes first finds the machine as the last turn left it
+            code = {
+                name: f"{SETUP.get(name, '')}{GO}{WAYS[name.partition(', before')[0]]}{AFTER}"
+                for name in names
+            }
+            ready = [
+                Process(
+                    f"TILEC = {paths[name][0]!r}\n{head}{code[name]}", paths[name], Path(folder)
+                )
+                for name in names
+            ]
             for process in ready:
                 process.wait()
             for name, process in zip(names, ready, strict=True):
@@ -223,9 +255,13 @@ def main() -> int:
                 if turn or error:
                     document["milliseconds"][name] = {"error": error} if error else row(found[name])
                     document["times_tilec"] = ratios(document["milliseconds"])
-                    arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+                    arguments.out.write_text(
+                        json.dumps(document, indent=2) + "\n", encoding="utf-8"
+                    )
                     print(f"{turn} {name:32} {document['milliseconds'][name]}", flush=True)
-    print(f"times what tilec takes: {document['times_tilec']} (wanted: at least {WANTED} for Triton with a warm cache)")
+    print(
+        f"times what tilec takes: {document['times_tilec']} (wanted: at least {WANTED} for Triton with a warm cache)"
+    )
     return int(document["times_tilec"].get("Triton, warm cache", WANTED) < WANTED)
 
 
@@ -234,10 +270,23 @@ class Process:
 
     def __init__(self, code: str, path: list[str], folder: Path) -> None:
         """Start it."""
-        caches = {"TRITON_CACHE_DIR": str(folder / "triton"), "CUPY_CACHE_DIR": str(folder / "cupy")}
-        environment = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])])}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self._process = subprocess.Popen([sys.executable, "-c", code], env=environment, text=True, **pipes)
+        caches = {
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            "CUPY_CACHE_DIR": str(folder / "cupy"),
+        }
+        environment = {
+            **os.environ,
+            **caches,
+            "PYTHONPATH": os.pathsep.join([*path, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        }
+        pipes: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, text=True, **pipes
+        )
 
     def wait(self) -> None:
         """Until it is ready, or has ended."""
@@ -275,7 +324,11 @@ def row(turns: list[list[float]]) -> dict[str, Any]:
 def ratios(rows: dict[str, dict[str, Any]]) -> dict[str, float]:
     """How many times what tilec takes each way takes whose kernel is the same."""
     both = {name: (rows.get(name, {}), rows.get(own, {})) for name, own in PAIRS.items()}
-    return {name: round(a["together"] / b["together"], 1) for name, (a, b) in both.items() if "together" in a and "together" in b}
+    return {
+        name: round(a["together"] / b["together"], 1)
+        for name, (a, b) in both.items()
+        if "together" in a and "together" in b
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the benchmarks share: timing of commands, facts of the machine, and where results are written."""
+"""What the benchmarks share: timing of commands, facts of the machine, and where results are
+written.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,13 @@ class Spent:
 def options(doc: str, *, repeats: int = 3) -> argparse.ArgumentParser:
     """The command line that all benchmarks have."""
     parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
-    parser.add_argument("--repeats", type=int, default=repeats, help="measurements; the median counts")
+    parser.add_argument(
+        "--repeats", type=int, default=repeats, help="measurements; the median counts"
+    )
     parser.add_argument("-j", "--jobs", type=int, default=cores(), help="worker processes")
-    parser.add_argument("--out", type=Path, help="where to write the JSON (default: benchmarks/results/NAME.json)")
+    parser.add_argument(
+        "--out", type=Path, help="where to write the JSON (default: benchmarks/results/NAME.json)"
+    )
     return parser
 
 
@@ -58,14 +64,18 @@ def tilec() -> str:
     return other
 
 
-def timed(command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> float:
+def timed(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> float:
     """Wall seconds of a command.
 
     Raises:
         SystemExit: the command failed; its output is printed.
     """
     start = time.perf_counter()
-    done = subprocess.run(command, env=environment(env or {}), cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment(env or {}), cwd=cwd, capture_output=True, text=True, check=False
+    )
     seconds = time.perf_counter() - start
     if done.returncode:
         sys.exit(f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -86,8 +96,14 @@ def _children() -> float:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment and more; Python may keep compiled modules, as it does for everyone who installs tilec."""
-    return {name: value for name, value in {**os.environ, **more}.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """This process's environment and more; Python may keep compiled modules, as it does for
+    everyone who installs tilec.
+    """
+    return {
+        name: value
+        for name, value in {**os.environ, **more}.items()
+        if name != "PYTHONDONTWRITEBYTECODE"
+    }
 
 
 def median(values: Sequence[float]) -> float:
@@ -105,9 +121,13 @@ def toolkit() -> Path:
 
 
 def example_project(folder: Path, kernels: Sequence[str] = ()) -> Path:
-    """A copy of the examples' project: manifest (of some kernels alone, where they are named), sources and licence, nothing built."""
+    """A copy of the examples' project: manifest (of some kernels alone, where they are named),
+    sources and licence, nothing built.
+    """
     project = folder / "project"
-    shutil.copytree(ROOT / "examples", project / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "examples", project / "examples", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("tilec.toml", "LICENSE"):
         shutil.copy(ROOT / name, project / name)
     if kernels:
@@ -130,15 +150,43 @@ def _only(manifest: str, kernels: Sequence[str]) -> str:
 
 def machine() -> dict[str, Any]:
     """Where the numbers come from."""
-    model = next((line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
-    memory = next((int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    memory = next(
+        (
+            int(line.split()[1]) // 1024
+            for line in _lines("/proc/meminfo")
+            if line.startswith("MemTotal")
+        ),
+        0,
+    )
     versions = {"python": platform.python_version()}
-    for name in ("tilec", "tilec-runtime", "cuda-tile", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc", "nvidia-cuda-tileiras"):
+    for name in (
+        "tilec",
+        "tilec-runtime",
+        "cuda-tile",
+        "cuda-bindings",
+        "nvidia-cuda-nvrtc",
+        "nvidia-cuda-nvcc",
+        "nvidia-cuda-tileiras",
+    ):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"system": platform.platform(), "cpu": model, "cores": cores(), "memory_mib": memory, "versions": versions}
+    return {
+        "system": platform.platform(),
+        "cpu": model,
+        "cores": cores(),
+        "memory_mib": memory,
+        "versions": versions,
+    }
 
 
 def gpu_machine(torch: Any) -> dict[str, Any]:
@@ -148,7 +196,9 @@ def gpu_machine(torch: Any) -> dict[str, Any]:
     return {
         "device": facts.name,
         "compute_capability": [facts.major, facts.minor],
-        "driver": driver.read_text(encoding="utf-8").splitlines()[0] if driver.is_file() else "unknown",
+        "driver": driver.read_text(encoding="utf-8").splitlines()[0]
+        if driver.is_file()
+        else "unknown",
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
@@ -161,7 +211,9 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def save(name: str, out: Path | None, rows: Mapping[str, Any], table: Sequence[tuple[str, str]]) -> None:
+def save(
+    name: str, out: Path | None, rows: Mapping[str, Any], table: Sequence[tuple[str, str]]
+) -> None:
     """Print the table, and write it with everything measured as JSON and as Markdown next to it."""
     where = machine()
     width = max(len(label) for label, _ in table)
@@ -171,7 +223,16 @@ def save(name: str, out: Path | None, rows: Mapping[str, Any], table: Sequence[t
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {"schema_version": 1, "benchmark": name, "machine": where, **rows}
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    lines = [f"# {name}", "", "| | |", "|---|---|", *(f"| {label} | {value} |" for label, value in table), ""]
-    lines.append(f"Measured on {where['cpu']} with {where['cores']} cores, Python {where['versions']['python']}; all in one run.")
+    lines = [
+        f"# {name}",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {label} | {value} |" for label, value in table),
+        "",
+    ]
+    lines.append(
+        f"Measured on {where['cpu']} with {where['cores']} cores, Python {where['versions']['python']}; all in one run."
+    )
     path.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"written to {path}")

@@ -1,4 +1,5 @@
-"""Tile kernels on the cpu device against Triton's interpreter, in turns; cost of a block from 10 to 100,000 of them; memory of a launch.
+"""Tile kernels on the cpu device against Triton's interpreter, in turns; cost of a block from 10 to
+100,000 of them; memory of a launch.
 
 Triton runs in a Python of its own, which --triton-python names: pip install triton torch numpy.
 """
@@ -47,9 +48,15 @@ class Case:
 def main() -> None:
     """Measure and save."""
     parser = options(__doc__ or "", repeats=7)
-    parser.add_argument("--triton-python", help="a Python with triton and torch; without one only tilec is measured")
+    parser.add_argument(
+        "--triton-python", help="a Python with triton and torch; without one only tilec is measured"
+    )
     args = parser.parse_args()
-    cases = {"vector add": vector_add(1 << 20, 1024), "softmax": softmax(4096, 1024), "matmul": matmul(512, 64, 64, 32)}
+    cases = {
+        "vector add": vector_add(1 << 20, 1024),
+        "softmax": softmax(4096, 1024),
+        "matmul": matmul(512, 64, 64, 32),
+    }
     triton = start_triton(args.triton_python) if args.triton_python else None
     ours: dict[str, list[float]] = {name: [] for name in cases}
     theirs: dict[str, list[float]] = {name: [] for name in cases}
@@ -60,18 +67,28 @@ def main() -> None:
             if turn:  # the first one warms up
                 ours[name].append(spent)
                 theirs[name].append(other)
-    result: dict[str, Any] = {name: entry(name, ours[name], theirs[name] if triton else None) for name in cases}
+    result: dict[str, Any] = {
+        name: entry(name, ours[name], theirs[name] if triton else None) for name in cases
+    }
     blocks = {str(count): per_block(count, args.repeats) for count in GRIDS}
     memory = {str(count): peak(count) for count in (1_000, 100_000)}
     table = [(name, told(found)) for name, found in result.items()]
     table += [(f"a block of {count}", f"{cost} us") for count, cost in blocks.items()]
     table += [(f"peak memory of {count} blocks", f"{size} MiB") for count, size in memory.items()]
-    save("cpu_interpreter", args.out, {"cases": result, "block_us": blocks, "peak_mib": memory}, table)
+    save(
+        "cpu_interpreter",
+        args.out,
+        {"cases": result, "block_us": blocks, "peak_mib": memory},
+        table,
+    )
 
 
 def entry(name: str, ours: list[float], theirs: list[float] | None) -> dict[str, Any]:
     """What is saved of a case."""
-    found: dict[str, Any] = {"tilec_ms": round(1e3 * median(ours), 2), "runs_ms": [round(1e3 * t, 2) for t in ours]}
+    found: dict[str, Any] = {
+        "tilec_ms": round(1e3 * median(ours), 2),
+        "runs_ms": [round(1e3 * t, 2) for t in ours],
+    }
     if theirs is not None:
         found |= {
             "triton_interpreter_ms": round(1e3 * median(theirs), 1),
@@ -91,7 +108,9 @@ def told(found: dict[str, Any]) -> str:
 def start_triton(python: str) -> subprocess.Popen[str]:
     """The process that runs Triton's interpreter."""
     env = {**os.environ, "TRITON_INTERPRET": "1"}
-    return subprocess.Popen([python, str(TRITON)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [python, str(TRITON)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def ask(process: subprocess.Popen[str], name: str) -> float:
@@ -104,8 +123,12 @@ def ask(process: subprocess.Popen[str], name: str) -> float:
     return float(answer) if answer else sys.exit("Triton's interpreter failed")
 
 
-def launch(kernel: Any, grid: tuple[int, int, int], arrays: list[np.ndarray], constants: list[int]) -> Callable[[], None]:
-    """What launches a kernel on the cpu device; compiled and bound beforehand, as a loaded bundle's is."""
+def launch(
+    kernel: Any, grid: tuple[int, int, int], arrays: list[np.ndarray], constants: list[int]
+) -> Callable[[], None]:
+    """What launches a kernel on the cpu device; compiled and bound beforehand, as a loaded bundle's
+    is.
+    """
     import cuda.tile as ct
     import cuda.tile.compilation as ctc
 
@@ -115,17 +138,33 @@ def launch(kernel: Any, grid: tuple[int, int, int], arrays: list[np.ndarray], co
 
     arguments = [
         ctc.ArrayConstraint(
-            ct.float32, a.ndim, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(), may_alias_internally=False
+            ct.float32,
+            a.ndim,
+            index_dtype=ct.int32,
+            stride_lower_bound_incl=0,
+            alias_groups=(),
+            may_alias_internally=False,
         )
         for a in arrays
     ]
     constraints = [*arguments, *(ctc.ConstantConstraint(value) for value in constants)]
     output = io.BytesIO()
-    signature = ctc.KernelSignature(constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel")
-    ctc.export_kernel(kernel, [signature], output, gpu_code=None, output_format="tileir_bytecode", bytecode_version="13.3")
+    signature = ctc.KernelSignature(
+        constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel"
+    )
+    ctc.export_kernel(
+        kernel,
+        [signature],
+        output,
+        gpu_code=None,
+        output_format="tileir_bytecode",
+        bytecode_version="13.3",
+    )
     program = prepare(read_module(output.getvalue()))
     memory = Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
-    flat = [v for a in arrays for v in (a.ctypes.data, *a.shape, *(s // a.itemsize for s in a.strides))]
+    flat = [
+        v for a in arrays for v in (a.ctypes.data, *a.shape, *(s // a.itemsize for s in a.strides))
+    ]
     return lambda: execute(program, flat, grid, memory)
 
 

@@ -1,7 +1,7 @@
 """On a GPU: operations of one millisecond that overlap.
 
-usage: python benchmarks/device_ops.py OUT.json. Needs torch, for the facts of the machine. Medians. What ops cost the host:
-program_ops.py.
+usage: python benchmarks/device_ops.py OUT.json. Needs torch, for the facts of the machine. Medians.
+What ops cost the host: program_ops.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def main() -> int:
         print("no GPU: nothing was measured", file=sys.stderr)
         return 3
     torch.zeros(1, device="cuda")
-    document = {"schema_version": 1, "benchmark": "device_ops", "machine": gpu_machine(torch), "concurrency_ms": overlapping()}
+    document = {
+        "schema_version": 1,
+        "benchmark": "device_ops",
+        "machine": gpu_machine(torch),
+        "concurrency_ms": overlapping(),
+    }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=2))
@@ -58,13 +63,25 @@ def main() -> int:
 
 
 def overlapping() -> dict[str, Any]:
-    """Milliseconds of 4 independent operations of 1 ms on few multiprocessors: over the default policy, and on one stream."""
-    from tilec_runtime import AsyncKernelLaunch, LaunchConfig, SingleStream, load_module_from_ptx, use_policy
+    """Milliseconds of 4 independent operations of 1 ms on few multiprocessors: over the default
+    policy, and on one stream.
+    """
+    from tilec_runtime import (
+        AsyncKernelLaunch,
+        LaunchConfig,
+        SingleStream,
+        load_module_from_ptx,
+        use_policy,
+    )
 
     spin = load_module_from_ptx(SPIN).function("spin", ("u64",))
 
     def op() -> Any:
-        return AsyncKernelLaunch(spin).push_arg(1_000_000).set_launch_config(LaunchConfig(grid=8, block=32))
+        return (
+            AsyncKernelLaunch(spin)
+            .push_arg(1_000_000)
+            .set_launch_config(LaunchConfig(grid=8, block=32))
+        )
 
     def futures(ops: list[Any]) -> None:
         for future in [made.future() for made in ops]:

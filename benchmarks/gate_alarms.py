@@ -1,7 +1,9 @@
-"""How often the gate of `tilec bench` is wrong on a real device: pairs of runs of the same code, and of code that is 8 % slower.
+"""How often the gate of `tilec bench` is wrong on a real device: pairs of runs of the same code,
+and of code that is 8 % slower.
 
-usage: PYTHONPATH=.:runtime python benchmarks/gate_alarms.py BUNDLE OUT.json [--pairs 200] [--device cuda:0] [--samples FILE.npz]. BUNDLE is
-that of the examples. The slower code is the same kernel on 8 % more elements. `--device cpu` tries the program itself.
+usage: PYTHONPATH=.:runtime python benchmarks/gate_alarms.py BUNDLE OUT.json [--pairs 200] [--device
+cuda:0] [--samples FILE.npz]. BUNDLE is that of the examples. The slower code is the same kernel on
+8 % more elements. `--device cpu` tries the program itself.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ OPTIONS = MeasureOptions(least=30, most=300, seconds=0.3, precise=0.01)
 
 
 class Runs:
-    """Measures vector_add, each time with memory and graphs of its own, as separate runs of the command would."""
+    """Measures vector_add, each time with memory and graphs of its own, as separate runs of the
+    command would.
+    """
 
     def __init__(self, bundle: str, device: str) -> None:
         self._driver, self._module = driver_of(device), load(bundle, device)
@@ -40,16 +44,27 @@ class Runs:
         self.driver = self._clocks.driver if self._clocks else ""
         self._elements = TRIAL if device == "cpu" else ELEMENTS
         self.taken: list[tuple[float, ...]] = []
-        self._host = np.random.default_rng(0).normal(size=int(self._elements * (1 + PLANTED)) + 16).astype(np.float32)
+        self._host = (
+            np.random.default_rng(0)
+            .normal(size=int(self._elements * (1 + PLANTED)) + 16)
+            .astype(np.float32)
+        )
 
     def samples(self, more: float = 0.0) -> tuple[float, ...]:
         """Samples of one run, of a kernel with so much more to do."""
         count = int(self._elements * (1 + more)) // 16 * 16
 
         def make() -> Mapping[str, Any]:
-            return {name: DeviceBuffer.from_host(self._host[:count], self._module.device, driver=self._driver) for name in "zxy"}
+            return {
+                name: DeviceBuffer.from_host(
+                    self._host[:count], self._module.device, driver=self._driver
+                )
+                for name in "zxy"
+            }
 
-        with LaunchSubject(self._module, self._driver, "vector_add", {}, make, clocks=self._clocks) as subject:
+        with LaunchSubject(
+            self._module, self._driver, "vector_add", {}, make, clocks=self._clocks
+        ) as subject:
             (found,) = measure_together([subject], OPTIONS, clock=time.perf_counter)
         self.taken.append(found.samples)
         return found.samples
@@ -62,8 +77,14 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="where to write the JSON")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further pair after so many")
-    parser.add_argument("--samples", type=Path, help="keep every sample of every run here too, to try other statistics on")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no further pair after so many"
+    )
+    parser.add_argument(
+        "--samples",
+        type=Path,
+        help="keep every sample of every run here too, to try other statistics on",
+    )
     arguments = parser.parse_args()
     runs, begun = Runs(arguments.bundle, arguments.device), time.monotonic()
     counts = {"false_alarms": 0, "caught": 0, "unclear": 0}
@@ -96,7 +117,11 @@ def main() -> int:
     if arguments.samples:
         np.savez_compressed(arguments.samples, *(np.array(samples) for samples in runs.taken))
     print(json.dumps({key: value for key, value in found.items() if not key.startswith("ratios_")}))
-    return 0 if counts["false_alarms"] <= len(ratios) // 100 and counts["caught"] >= 0.95 * len(ratios) else 1
+    return (
+        0
+        if counts["false_alarms"] <= len(ratios) // 100 and counts["caught"] >= 0.95 * len(ratios)
+        else 1
+    )
 
 
 if __name__ == "__main__":

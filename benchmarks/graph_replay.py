@@ -1,7 +1,9 @@
-"""On a GPU: what a replay of 1,000 small kernels costs, next to torch.cuda.CUDAGraph of the same kernels.
+"""On a GPU: what a replay of 1,000 small kernels costs, next to torch.cuda.CUDAGraph of the same
+kernels.
 
-usage: python benchmarks/graph_replay.py OUT.json [--dist dist]. Needs the built bundle and torch. Medians of 60 replays, each of which is
-waited for; all ways take turns in one run, and use the same memory: where that lies changes small kernels by a tenth.
+usage: python benchmarks/graph_replay.py OUT.json [--dist dist]. Needs the built bundle and torch.
+Medians of 60 replays, each of which is waited for; all ways take turns in one run, and use the same
+memory: where that lies changes small kernels by a tenth.
 """
 
 from __future__ import annotations
@@ -26,7 +28,12 @@ def main() -> int:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("out", type=Path, help="where to write the JSON")
-    parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where the examples' bundle lies")
+    parser.add_argument(
+        "--dist",
+        type=Path,
+        default=Path(__file__).resolve().parents[1] / "dist",
+        help="where the examples' bundle lies",
+    )
     arguments = parser.parse_args()
     try:
         import torch
@@ -58,7 +65,9 @@ def main() -> int:
 
 
 def vector_add(torch: Any, module: Any) -> tuple[Any, Any, Any]:
-    """The ops, the same launches for torch to capture, and torch's own kernels: all in the same memory."""
+    """The ops, the same launches for torch to capture, and torch's own kernels: all in the same
+    memory.
+    """
     from tilec_runtime import Tensor
 
     tz, tx, ty = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
@@ -106,7 +115,9 @@ def elementwise(torch: Any, module: Any) -> tuple[Any, Any, Any]:
     return record, launches, own
 
 
-def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None], own: Callable[[], None]) -> dict[str, Any]:
+def table(
+    torch: Any, record: Callable[[Any], None], launches: Callable[[], None], own: Callable[[], None]
+) -> dict[str, Any]:
     """Microseconds per kernel of each way."""
     from tilec_runtime import CudaGraph, Stream
 
@@ -124,14 +135,19 @@ def table(torch: Any, record: Callable[[Any], None], launches: Callable[[], None
     with torch.cuda.stream(side):
         for turn in range(WARM + ROUNDS):
             names = list(ways)
-            for name in names[turn % 3 :] + names[: turn % 3]:  # each is first, second and third as often
+            for name in (
+                names[turn % 3 :] + names[: turn % 3]
+            ):  # each is first, second and third as often
                 seconds, host = timed(torch, ways[name])
                 if turn >= WARM:
                     times[name].append(seconds / KERNELS * 1e6)
                     calls[name].append(host * 1e6)
-        times["launches, without a graph"] = [timed(torch, launches)[0] / KERNELS * 1e6 for _ in range(ROUNDS // 3)]
+        times["launches, without a graph"] = [
+            timed(torch, launches)[0] / KERNELS * 1e6 for _ in range(ROUNDS // 3)
+        ]
     rows: dict[str, Any] = {
-        name: {"median_us": round(statistics.median(each), 4), "minimum_us": round(min(each), 4)} for name, each in times.items()
+        name: {"median_us": round(statistics.median(each), 4), "minimum_us": round(min(each), 4)}
+        for name, each in times.items()
     }
     for name, each in calls.items():
         rows[name]["call_us"] = round(statistics.median(each), 2)

@@ -1,4 +1,5 @@
-"""Start of every command without work: its `--help` against Python doing nothing, and the modules that it must not import.
+"""Start of every command without work: its `--help` against Python doing nothing, and the modules
+that it must not import.
 
 Processor time tells on a machine that does other things too.
 """
@@ -34,12 +35,21 @@ def main() -> None:
     heavy = sorted(set(done.stdout.split()) & set(HEAVY))
     table = []
     for name, times in taken.items():
-        shown = "python -c pass" if name == "python" else " ".join(dict.fromkeys(("tilec", name, "--help")))
+        shown = (
+            "python -c pass"
+            if name == "python"
+            else " ".join(dict.fromkeys(("tilec", name, "--help")))
+        )
         wanted = "" if name == "python" else f" (wanted: under {WANTED})"
-        wall, cpu = (median([getattr(one, kind) for one in times]) * 1e3 for kind in ("wall", "cpu"))
+        wall, cpu = (
+            median([getattr(one, kind) for one in times]) * 1e3 for kind in ("wall", "cpu")
+        )
         table.append((shown, f"{wall:.0f} ms{wanted}, {cpu:.0f} ms of processor time"))
     table.append(("heavy modules imported", ", ".join(heavy) or "none"))
-    numbers = {name: {"wall": [one.wall for one in times], "cpu": [one.cpu for one in times]} for name, times in taken.items()}
+    numbers = {
+        name: {"wall": [one.wall for one in times], "cpu": [one.cpu for one in times]}
+        for name, times in taken.items()
+    }
     save("help_time", arguments.out, {"commands": numbers, "heavy": heavy}, table)
 
 

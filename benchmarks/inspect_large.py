@@ -1,7 +1,8 @@
-"""What `tilec inspect` takes for a bundle of 1,000 kernels x 6 targets, each image with bytes of its own: time, CPU time and memory.
+"""What `tilec inspect` takes for a bundle of 1,000 kernels x 6 targets, each image with bytes of
+its own: time, CPU time and memory.
 
-usage: PYTHONPATH=.:runtime python benchmarks/inspect_large.py [OUT.json]. Needs no compiler and no GPU.
-Exits with 1 where one takes more than 2 seconds of CPU time or 300 MB.
+usage: PYTHONPATH=.:runtime python benchmarks/inspect_large.py [OUT.json]. Needs no compiler and no
+GPU. Exits with 1 where one takes more than 2 seconds of CPU time or 300 MB.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ from tilec_runtime.model.signature import Param, ParamKind
 
 KERNELS, TARGETS = 1000, ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 MOST_SECONDS, MOST_BYTES = 2.0, 300_000_000
-WAYS: dict[str, tuple[str, ...]] = {"text": (), "json": ("--json",), "verify": ("--verify",), "diff": ("--diff", "BUNDLE")}
-USED = Resources(registers=40, spill_stores=8, spill_loads=8, stack=16, shared=1024, constant=400, code=2048)
+WAYS: dict[str, tuple[str, ...]] = {
+    "text": (),
+    "json": ("--json",),
+    "verify": ("--verify",),
+    "diff": ("--diff", "BUNDLE"),
+}
+USED = Resources(
+    registers=40, spill_stores=8, spill_loads=8, stack=16, shared=1024, constant=400, code=2048
+)
 
 
 def write_large(path: Path) -> None:
@@ -36,7 +44,13 @@ def write_large(path: Path) -> None:
         data = sha256(f"{kernel} {target}".encode()).encode() * 80  # 5 KiB
         digest = sha256(data)
         blobs[digest] = data
-        return ImageInfo(target=Target.parse(target), digest=digest, size=len(data), symbol=f"scale_{kernel}", resources=USED)
+        return ImageInfo(
+            target=Target.parse(target),
+            digest=digest,
+            size=len(data),
+            symbol=f"scale_{kernel}",
+            resources=USED,
+        )
 
     def kernel(number: int) -> KernelInfo:
         name = f"scale_{number}"
@@ -45,13 +59,24 @@ def write_large(path: Path) -> None:
             language="cuda",
             location=Location(file="scale.cu", line=number + 1),
             doc="Multiplies.",
-            params=tuple(Param(name=n, kind=ParamKind.TENSOR, dtype="f32", rank=1, out=n == "y") for n in "yx"),
-            launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == y.size",)),
-            variants=(VariantInfo(id=name, images=tuple(image(number, target) for target in TARGETS)),),
+            params=tuple(
+                Param(name=n, kind=ParamKind.TENSOR, dtype="f32", rank=1, out=n == "y")
+                for n in "yx"
+            ),
+            launch=LaunchInfo(
+                grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == y.size",)
+            ),
+            variants=(
+                VariantInfo(id=name, images=tuple(image(number, target) for target in TARGETS)),
+            ),
         )
 
     package = PackageInfo(name="large", version="1.0", module="large")
-    write_bundle(path, BundleInfo(package=package, kernels=tuple(map(kernel, range(KERNELS)))), blobs.__getitem__)
+    write_bundle(
+        path,
+        BundleInfo(package=package, kernels=tuple(map(kernel, range(KERNELS)))),
+        blobs.__getitem__,
+    )
 
 
 def measured(command: list[str]) -> dict[str, float]:
@@ -62,7 +87,11 @@ def measured(command: list[str]) -> dict[str, float]:
     seconds = time.monotonic() - begun
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"{' '.join(command)} failed")
-    return {"seconds": round(seconds, 3), "cpu_seconds": round(used.ru_utime + used.ru_stime, 3), "peak_bytes": used.ru_maxrss * 1024}
+    return {
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 3),
+        "peak_bytes": used.ru_maxrss * 1024,
+    }
 
 
 def main() -> int:
@@ -74,7 +103,9 @@ def main() -> int:
         for name, options in WAYS.items():
             words = [str(path) if word == "BUNDLE" else word for word in options]
             command = [sys.executable, "-m", "tilec", "inspect", str(path), *words]
-            rows[name] = min((measured(command) for _ in range(3)), key=lambda row: row["cpu_seconds"])
+            rows[name] = min(
+                (measured(command) for _ in range(3)), key=lambda row: row["cpu_seconds"]
+            )
         found = {
             "schema_version": 1,
             "benchmark": "inspect_large",
@@ -88,7 +119,12 @@ def main() -> int:
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_text(text + "\n", encoding="utf-8")
     print(text)
-    return int(any(row["cpu_seconds"] > MOST_SECONDS or row["peak_bytes"] > MOST_BYTES for row in rows.values()))
+    return int(
+        any(
+            row["cpu_seconds"] > MOST_SECONDS or row["peak_bytes"] > MOST_BYTES
+            for row in rows.values()
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Writes a project of 100 small CUDA kernels, each for seven targets: 700 images, for `cold_start.py --large`.
+"""Writes a project of 100 small CUDA kernels, each for seven targets: 700 images, for
+`cold_start.py --large`.
 
-usage: python benchmarks/large_package.py FOLDER [--kernels 100]; then `tilec -C FOLDER build`, which takes a minute or two.
+usage: python benchmarks/large_package.py FOLDER [--kernels 100]; then `tilec -C FOLDER build`,
+which takes a minute or two.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def write(folder: Path, kernels: int) -> None:
     text = HEAD.format(targets=targets) + "".join(KERNEL.format(name=name) for name in names)
     (folder / "tilec.toml").write_text(text, encoding="utf-8")
     for number, name in enumerate(names):
-        (folder / "kernels" / f"{name}.cu").write_text(SOURCE.format(name=name, number=number), encoding="utf-8")
+        (folder / "kernels" / f"{name}.cu").write_text(
+            SOURCE.format(name=name, number=number), encoding="utf-8"
+        )
 
 
 def main() -> int:

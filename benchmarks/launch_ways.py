@@ -1,4 +1,6 @@
-"""What several benchmarks launch: one small kernel as source and as PTX, and tensors of tilec's own."""
+"""What several benchmarks launch: one small kernel as source and as PTX, and tensors of tilec's
+own.
+"""
 
 from __future__ import annotations
 
@@ -43,4 +45,7 @@ def own_tensors(n: int, count: int = 3, stream: int = 0) -> list[Any]:
     from tilec_runtime import Tensor, current_device
 
     driver = current_device().driver
-    return [Tensor.uninitialized((n,), "f32", driver=driver, ordinal=0, stream=stream) for _ in range(count)]
+    return [
+        Tensor.uninitialized((n,), "f32", driver=driver, ordinal=0, stream=stream)
+        for _ in range(count)
+    ]

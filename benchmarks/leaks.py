@@ -1,7 +1,9 @@
-"""On a GPU: memory of the process and of the device's pool before and after very many launches, ops and cancelled awaits.
+"""On a GPU: memory of the process and of the device's pool before and after very many launches, ops
+and cancelled awaits.
 
-usage: python benchmarks/leaks.py OUT.json [--dist dist] [--launches 1000000] [--awaits 100000]. Exits with 1 where memory has grown.
-Needs the built package. A tenth of each runs first, so that what is kept on purpose (plans, events, memory of the pool) is there.
+usage: python benchmarks/leaks.py OUT.json [--dist dist] [--launches 1000000] [--awaits 100000].
+Exits with 1 where memory has grown. Needs the built package. A tenth of each runs first, so that
+what is kept on purpose (plans, events, memory of the pool) is there.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ def main() -> int:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("out", type=Path, help="where to write the JSON")
-    parser.add_argument("--dist", type=Path, default=Path(__file__).resolve().parents[1] / "dist", help="where tilec_examples lies")
+    parser.add_argument(
+        "--dist",
+        type=Path,
+        default=Path(__file__).resolve().parents[1] / "dist",
+        help="where tilec_examples lies",
+    )
     parser.add_argument("--launches", type=int, default=1_000_000)
     parser.add_argument("--awaits", type=int, default=100_000)
     arguments = parser.parse_args()
@@ -65,7 +72,12 @@ def grown(device: Any, work: Callable[[int], int], count: int) -> dict[str, Any]
     after = memory(device)
     growth = {name: after[name] - before[name] for name in before}
     steady = growth["host"] <= ALLOWED and growth["pool used"] == growth["pool reserved"] == 0
-    return {"count": done, "seconds": round(seconds, 1), "growth in bytes": growth, "steady": steady}
+    return {
+        "count": done,
+        "seconds": round(seconds, 1),
+        "growth in bytes": growth,
+        "steady": steady,
+    }
 
 
 def memory(device: Any) -> dict[str, int]:
@@ -75,9 +87,15 @@ def memory(device: Any) -> dict[str, int]:
     gc.collect()
     device.sync()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    device.driver.trim_pool(0, device.driver.default_pool(0), 0)  # it keeps what is freed, and that is no leak
+    device.driver.trim_pool(
+        0, device.driver.default_pool(0), 0
+    )  # it keeps what is freed, and that is no leak
     stats = device.driver.pool_stats(0, device.driver.default_pool(0))
-    return {"host": pages * os.sysconf("SC_PAGE_SIZE"), "pool used": stats.used, "pool reserved": stats.reserved}
+    return {
+        "host": pages * os.sysconf("SC_PAGE_SIZE"),
+        "pool used": stats.used,
+        "pool reserved": stats.reserved,
+    }
 
 
 def launches(package: Any) -> Callable[[int], int]:
@@ -122,13 +140,19 @@ def ops(package: Any) -> Callable[[int], int]:
 
 
 def cancelled(package: Any) -> Callable[[int], int]:
-    """Awaits that are cancelled while the device still works: each stream of the policy is kept busy meanwhile."""
+    """Awaits that are cancelled while the device still works: each stream of the policy is kept
+    busy meanwhile.
+    """
     from tilec_runtime import AsyncKernelLaunch, LaunchConfig, load_module_from_ptx
 
     spin = load_module_from_ptx(SPIN).function("spin", ("u64",))
 
     def busy() -> Any:
-        return AsyncKernelLaunch(spin).push_arg(10_000_000).set_launch_config(LaunchConfig(grid=1, block=32))
+        return (
+            AsyncKernelLaunch(spin)
+            .push_arg(10_000_000)
+            .set_launch_config(LaunchConfig(grid=1, block=32))
+        )
 
     async def batch() -> int:
         ops = [package.vector_add(*ways.own_tensors(ELEMENTS)) for _ in range(BATCH)]
@@ -148,7 +172,9 @@ def cancelled(package: Any) -> Callable[[int], int]:
             found = await batch()
             done += found
             without = 0 if found else without + 1
-            if without > 20:  # now and then the machine is held up, and all work is done before it is cancelled
+            if (
+                without > 20
+            ):  # now and then the machine is held up, and all work is done before it is cancelled
                 raise RuntimeError("no await is cancelled before its work is done")
         return done
 

@@ -1,8 +1,11 @@
-"""A build with nothing to do: the examples, and a generated project of 10,000 jobs; time per job and peak memory of the main process.
+"""A build with nothing to do: the examples, and a generated project of 10,000 jobs; time per job
+and peak memory of the main process.
 
-The generated project has 100 files of one templated kernel, 25 points each, for four targets. It is built once (some minutes), then again
-with nothing changed. "Untouched" is a build that sees so by file status; before a "touched" one the manifest gets a new time, so that
-everything is loaded, planned, hashed and compared by content. Processor time tells on a machine that does other things too.
+The generated project has 100 files of one templated kernel, 25 points each, for four targets. It is
+built once (some minutes), then again with nothing changed. "Untouched" is a build that sees so by
+file status; before a "touched" one the manifest gets a new time, so that everything is loaded,
+planned, hashed and compared by content. Processor time tells on a machine that does other things
+too.
 """
 
 from __future__ import annotations
@@ -53,33 +56,58 @@ __global__ void fill{n}(int* x, int n) {{
 def main() -> None:
     """Measure and save."""
     parser = options(__doc__ or "", repeats=9)
-    parser.add_argument("--files", type=int, default=FILES, help="files of the generated project (100 jobs each)")
-    parser.add_argument("--examples-targets", default="", help="targets of the examples (default: all of the manifest)")
+    parser.add_argument(
+        "--files", type=int, default=FILES, help="files of the generated project (100 jobs each)"
+    )
+    parser.add_argument(
+        "--examples-targets",
+        default="",
+        help="targets of the examples (default: all of the manifest)",
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         env = {"TILEC_CACHE_DIR": str(folder / "cache")}
         project = example_project(folder)
         base = [tilec(), "build", "-q", "-j", str(arguments.jobs), "-C"]
-        command = [*base, str(project), *(["--targets", arguments.examples_targets] if arguments.examples_targets else [])]
+        command = [
+            *base,
+            str(project),
+            *(["--targets", arguments.examples_targets] if arguments.examples_targets else []),
+        ]
         timed(command, env=env)
-        examples = [touched(project, lambda: spent(lambda: timed(command, env=env))) for _ in range(arguments.repeats)]
+        examples = [
+            touched(project, lambda: spent(lambda: timed(command, env=env)))
+            for _ in range(arguments.repeats)
+        ]
         timed(command, env=env)
         untouched = [spent(lambda: timed(command, env=env)) for _ in range(arguments.repeats)]
         many = generate(folder / "many", arguments.files)
         jobs = arguments.files * POINTS * len(TARGETS)
         peaks: list[int] = []
         first = spent(lambda: peaks.append(watched([*base, str(many)], env)))
-        runs = [touched(many, lambda: spent(lambda: peaks.append(watched([*base, str(many)], env)))) for _ in range(arguments.repeats)]
+        runs = [
+            touched(many, lambda: spent(lambda: peaks.append(watched([*base, str(many)], env))))
+            for _ in range(arguments.repeats)
+        ]
     peak = max(peaks)
-    each, each_cpu = ((median([of(r) for r in runs]) - median([of(e) for e in examples])) / jobs for of in (WALL, CPU))
+    each, each_cpu = (
+        (median([of(r) for r in runs]) - median([of(e) for e in examples])) / jobs
+        for of in (WALL, CPU)
+    )
     table = [
         ("no-op build of the examples, untouched", f"{shown(untouched)} (wanted: under 250 ms)"),
         ("no-op build of the examples, touched", shown(examples)),
         (f"no-op build of {jobs} jobs, touched", shown(runs)),
-        ("per up-to-date job, beyond the examples", f"{each * 1e3:.3f} ms, processor {each_cpu * 1e3:.3f} ms (wanted: under 0.1)"),
+        (
+            "per up-to-date job, beyond the examples",
+            f"{each * 1e3:.3f} ms, processor {each_cpu * 1e3:.3f} ms (wanted: under 0.1)",
+        ),
         ("peak memory of the main process", f"{peak / 1024:.0f} MiB (wanted: under 300 MB)"),
-        ("first build of the generated project", f"{first.wall:.0f} s with {arguments.jobs} workers"),
+        (
+            "first build of the generated project",
+            f"{first.wall:.0f} s with {arguments.jobs} workers",
+        ),
     ]
     rows = {
         "untouched": [dataclasses.asdict(u) for u in untouched],
@@ -100,7 +128,9 @@ def shown(measured: list[Spent]) -> str:
 
 
 def touched(project: Path, run: Callable[[], T]) -> T:
-    """`run` after the manifest got a new time; a file that is as new as the build would not be trusted, hence the wait."""
+    """`run` after the manifest got a new time; a file that is as new as the build would not be
+    trusted, hence the wait.
+    """
     os.utime(project / "tilec.toml")
     time.sleep(0.05)
     return run()
@@ -120,13 +150,17 @@ def generate(project: Path, files: int) -> Path:
 
 def watched(command: list[str], env: dict[str, str]) -> int:
     """The peak resident memory of a command's main process in KiB (its workers aside)."""
-    process = subprocess.Popen(command, env=environment(env), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env=environment(env), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     peak = 0
     while process.poll() is None:
         peak = max(peak, high_water(process.pid))
         time.sleep(0.01)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} exited with {process.returncode}\n{process.stderr.read() if process.stderr else ''}")
+        raise SystemExit(
+            f"{' '.join(command)} exited with {process.returncode}\n{process.stderr.read() if process.stderr else ''}"
+        )
     return peak
 
 

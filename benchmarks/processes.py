@@ -1,4 +1,6 @@
-"""Tables of several processes: in one process after another the same launch costs up to 0.3 us more or less, and one alone says little."""
+"""Tables of several processes: in one process after another the same launch costs up to 0.3 us more
+or less, and one alone says little.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def several(script: str, arguments: Sequence[str], count: int) -> list[dict[str,
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             out = Path(folder, f"{number}.json")
-            done = subprocess.run([sys.executable, script, str(out), *arguments], stdout=subprocess.DEVNULL)
+            done = subprocess.run(
+                [sys.executable, script, str(out), *arguments], stdout=subprocess.DEVNULL
+            )
             if done.returncode:
                 sys.exit(done.returncode)
             found.append(json.loads(out.read_text(encoding="utf-8")))
@@ -34,7 +38,9 @@ def several(script: str, arguments: Sequence[str], count: int) -> list[dict[str,
 
 
 def merged(tables: Sequence[dict[str, Row]]) -> dict[str, Row]:
-    """One table: the least of minima, the median of everything else, and of ratios those of all processes."""
+    """One table: the least of minima, the median of everything else, and of ratios those of all
+    processes.
+    """
     rows: dict[str, Row] = {}
     for name, first in tables[0].items():
         each = [table[name] for table in tables]

@@ -1,4 +1,5 @@
-"""What the benchmarks of launches launch: shapes, classes of arguments, steps of a serving loop; and their statistics.
+"""What the benchmarks of launches launch: shapes, classes of arguments, steps of a serving loop;
+and their statistics.
 
 Nothing here needs a GPU: tests/unit/test_program_benchmarks.py tests it.
 """
@@ -38,7 +39,11 @@ class Strided:
     @property
     def extent(self) -> int:
         """Elements of the memory that the view needs."""
-        return self.offset + 1 + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return (
+            self.offset
+            + 1
+            + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        )
 
 
 def distinct_extents(count: int, *, least: int = 257, seed: int = 0) -> list[int]:
@@ -68,12 +73,16 @@ def strided(dtype: str, layout: str, rows: int, number: int) -> Strided:
         case "odd pitch":
             return Strided(dtype, (rows, columns), (columns + 5, 1))
         case "transposed":
-            return Strided(dtype, (rows, columns), (1, math.ceil(rows / TRANSPOSED_ROWS) * TRANSPOSED_ROWS))
+            return Strided(
+                dtype, (rows, columns), (1, math.ceil(rows / TRANSPOSED_ROWS) * TRANSPOSED_ROWS)
+            )
     raise ValueError(f"no such layout: {layout}")
 
 
 def table(count: int, classes: Sequence[tuple[str, str]] = CLASSES) -> list[Strided]:
-    """Views for launches in turn: every one has a shape of its own, and its class is not that of the one before."""
+    """Views for launches in turn: every one has a shape of its own, and its class is not that of
+    the one before.
+    """
     each = []
     for place in range(count):
         dtype, layout = classes[place % len(classes)]
@@ -95,8 +104,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
 
 
-def row(each: Sequence[Sequence[float]], base: Sequence[Sequence[float]] | None = None, *, timer: float = 0.0) -> dict[str, Any]:
-    """Microseconds of a launch: median, 99th percentile and the ratio of medians to a base within the same round.
+def row(
+    each: Sequence[Sequence[float]],
+    base: Sequence[Sequence[float]] | None = None,
+    *,
+    timer: float = 0.0,
+) -> dict[str, Any]:
+    """Microseconds of a launch: median, 99th percentile and the ratio of medians to a base within
+    the same round.
 
     Args:
         each: nanoseconds of launches, by round.
@@ -105,15 +120,22 @@ def row(each: Sequence[Sequence[float]], base: Sequence[Sequence[float]] | None 
     """
     medians = [statistics.median(one) - timer for one in each]
     every = [value - timer for one in each for value in one]
-    found: dict[str, Any] = {"median_us": round(statistics.median(medians) / 1e3, 3), "p99_us": round(percentile(every, 99) / 1e3, 3)}
+    found: dict[str, Any] = {
+        "median_us": round(statistics.median(medians) / 1e3, 3),
+        "p99_us": round(percentile(every, 99) / 1e3, 3),
+    }
     if base is not None:
-        ratios = [mine / statistics.median(other) for mine, other in zip(medians, base, strict=True)]
+        ratios = [
+            mine / statistics.median(other) for mine, other in zip(medians, base, strict=True)
+        ]
         found["times_c_loop"] = round(statistics.median(ratios), 3)
     return found
 
 
 def merged(tables: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """One table of those of several processes: medians, with what each process had where it is a ratio or an addition."""
+    """One table of those of several processes: medians, with what each process had where it is a
+    ratio or an addition.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for name, first in tables[0].items():
         each = [one[name] for one in tables]
@@ -132,7 +154,8 @@ class Step:
     """One step of a serving loop.
 
     Attributes:
-        lengths: new tokens of each request; their sum is the extent that all kernels are launched with.
+        lengths: new tokens of each request; their sum is the extent that all kernels are launched
+            with.
         graph: which of the captured graphs is replayed.
     """
 
@@ -150,11 +173,14 @@ def steps(*, seed: int, batch: int = 32, most: int = 64, graphs: int = 2) -> Ite
     source = random.Random(seed)
     while True:
         requests = source.randint(1, batch)
-        yield Step(tuple(source.randint(1, most) for _ in range(requests)), source.randrange(graphs))
+        yield Step(
+            tuple(source.randint(1, most) for _ in range(requests)), source.randrange(graphs)
+        )
 
 
 def growth(samples: Sequence[tuple[float, int]], *, warm: float = 0.25) -> int:
-    """By how much memory has grown: the median of the last quarter of samples less that of the quarter behind the warm-up.
+    """By how much memory has grown: the median of the last quarter of samples less that of the
+    quarter behind the warm-up.
 
     Args:
         samples: (seconds, bytes), in order of time.

@@ -1,8 +1,11 @@
-"""On a GPU: what launches cost as programs make them: with new shapes, other tensors, other dtypes and layouts, new outputs.
+"""On a GPU: what launches cost as programs make them: with new shapes, other tensors, other dtypes
+and layouts, new outputs.
 
-usage: python benchmarks/program_launches.py OUT.json [--dist dist] [--programs benchmarks/programs/dist] [--processes 5] [--only ROW ...].
-Needs torch, tilec_examples in --dist and, for the row of classes, tilec_programs in --programs; the C loop comes from build/c_loop.so or
-from `cc`. Every way launches the same tensors in the same order, timed one by one, and all ways of a row take turns.
+usage: python benchmarks/program_launches.py OUT.json [--dist dist] [--programs
+benchmarks/programs/dist] [--processes 5] [--only ROW ...]. Needs torch, tilec_examples in --dist
+and, for the row of classes, tilec_programs in --programs; the C loop comes from build/c_loop.so or
+from `cc`. Every way launches the same tensors in the same order, timed one by one, and all ways of
+a row take turns.
 """
 
 from __future__ import annotations
@@ -36,10 +39,21 @@ def main() -> int:
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("out", type=Path, help="where to write the JSON")
-    parser.add_argument("--dist", type=Path, default=here.parent / "dist", help="folder of tilec_examples")
-    parser.add_argument("--programs", type=Path, default=here / "programs" / "dist", help="folder of tilec_programs")
+    parser.add_argument(
+        "--dist", type=Path, default=here.parent / "dist", help="folder of tilec_examples"
+    )
+    parser.add_argument(
+        "--programs", type=Path, default=here / "programs" / "dist", help="folder of tilec_programs"
+    )
     parser.add_argument("--processes", type=int, default=5, help="whose medians count")
-    parser.add_argument("--only", nargs="*", default=list(ROWS), choices=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=list(ROWS),
+        choices=list(ROWS),
+        metavar="ROW",
+        help=", ".join(ROWS),
+    )
     arguments = parser.parse_args()
     import torch
 
@@ -48,7 +62,16 @@ def main() -> int:
         return 3
     document = {"schema_version": 1, "benchmark": "program_launches", "machine": gpu_machine(torch)}
     if arguments.processes > 1:
-        alone = ["--processes", "1", "--dist", str(arguments.dist), "--programs", str(arguments.programs), "--only", *arguments.only]
+        alone = [
+            "--processes",
+            "1",
+            "--dist",
+            str(arguments.dist),
+            "--programs",
+            str(arguments.programs),
+            "--only",
+            *arguments.only,
+        ]
         tables = [found["rows"] for found in several(__file__, alone, arguments.processes)]
         document["rows"] = {name: merged([one[name] for one in tables]) for name in tables[0]}
     else:
@@ -80,7 +103,9 @@ class Setting:
         return Raw(next(folder.glob("*.tilec")))
 
     def vectors(self, extents: Sequence[int]) -> list[Case]:
-        """Output and inputs of one extent each, in memory of their own; equal extents are other tensors."""
+        """Output and inputs of one extent each, in memory of their own; equal extents are other
+        tensors.
+        """
         return [tuple(self.torch.ones(n, device="cuda") for _ in range(3)) for n in extents]
 
 
@@ -114,10 +139,16 @@ def vector_ways(setting: Setting) -> dict[str, Callable[[], Run]]:
 def c_loop(setting: Setting) -> Run:
     """The image that the launcher chooses, for extents that 16 divides and for others."""
     raw, launcher = setting.raw("tilec_examples"), setting.module["vector_add"]
-    plans = {even: raw.plan(launcher, "vector_add", *setting.vectors([n])[0]) for even, n in ((True, 256), (False, 255))}
+    plans = {
+        even: raw.plan(launcher, "vector_add", *setting.vectors([n])[0])
+        for even, n in ((True, 256), (False, 255))
+    }
 
     def run(cases: Sequence[Case]) -> list[int]:
-        return raw.run([plans[case[0].shape[0] % 16 == 0].packed(*case) for case in cases], setting.stream.cuda_stream)
+        return raw.run(
+            [plans[case[0].shape[0] % 16 == 0].packed(*case) for case in cases],
+            setting.stream.cuda_stream,
+        )
 
     return run
 
@@ -138,7 +169,10 @@ def cuda_core_add() -> Run:
     core = importlib.import_module("cuda.core")
     device = core.Device(0)
     device.set_current()
-    stream, kernel = device.default_stream, core.ObjectCode.from_ptx(ways.compiled()).get_kernel("scale")
+    stream, kernel = (
+        device.default_stream,
+        core.ObjectCode.from_ptx(ways.compiled()).get_kernel("scale"),
+    )
 
     def launch(z: Any, x: Any, y: Any) -> None:
         n = x.shape[0]
@@ -158,7 +192,10 @@ def cupy_add() -> Run:
 
 
 def measured(
-    setting: Setting, makers: dict[str, Callable[[], Run]], rounds: Sequence[Sequence[Case]], warm: Sequence[Case]
+    setting: Setting,
+    makers: dict[str, Callable[[], Run]],
+    rounds: Sequence[Sequence[Case]],
+    warm: Sequence[Case],
 ) -> dict[str, dict[str, Any]]:
     """The table of one row: every way in every round.
 
@@ -177,7 +214,9 @@ def measured(
             times[name] = []
         except Exception as error:  # noqa: BLE001 (a way that is not installed, or refuses this GPU, is a row)
             runs.pop(name, None)
-            rows[name] = {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+            rows[name] = {
+                "error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            }
     for names, cases in zip(turns(list(runs), len(rounds)), rounds, strict=True):
         for name in names:
             times[name].append(runs[name](cases))
@@ -214,7 +253,9 @@ def same(setting: Setting) -> dict[str, dict[str, Any]]:
 def own(setting: Setting) -> dict[str, dict[str, Any]]:
     """Three tensors of tilec's own, the same at each launch."""
     cases = [tuple(ways.own_tensors(256))] * 2000
-    makers = {name: make for name, make in vector_ways(setting).items() if name in (C_LOOP, "tilec")}
+    makers = {
+        name: make for name, make in vector_ways(setting).items() if name in (C_LOOP, "tilec")
+    }
     return measured(setting, makers, [cases] * ROUNDS, cases)
 
 
@@ -270,7 +311,9 @@ def full_table(setting: Setting) -> dict[str, dict[str, Any]]:
 
 def view(torch: Any, one: Strided) -> Any:
     """A tensor with memory of its own."""
-    return torch.ones(one.extent, device="cuda", dtype=getattr(torch, one.dtype)).as_strided(one.shape, one.strides, one.offset)
+    return torch.ones(one.extent, device="cuda", dtype=getattr(torch, one.dtype)).as_strided(
+        one.shape, one.strides, one.offset
+    )
 
 
 def triton_strided() -> Run:
@@ -282,7 +325,9 @@ def triton_strided() -> Run:
 
     def launch(z: Any, x: Any, y: Any) -> None:
         rows, columns = z.shape
-        add[(-(-rows // 4), -(-columns // 64))](z, x, y, rows, columns, *z.stride(), *x.stride(), *y.stride(), R=4, C=64)
+        add[(-(-rows // 4), -(-columns // 64))](
+            z, x, y, rows, columns, *z.stride(), *x.stride(), *y.stride(), R=4, C=64
+        )
 
     return each(launch)
 

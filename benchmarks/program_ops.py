@@ -1,7 +1,8 @@
-"""On a GPU: what ops and graphs add to launches: sync, await, steps of `then`, capture, one call of a graph.
+"""On a GPU: what ops and graphs add to launches: sync, await, steps of `then`, capture, one call of
+a graph.
 
-usage: python benchmarks/program_ops.py OUT.json [--dist dist] [--processes 5]. Needs torch and tilec_examples in --dist. Medians; what is
-compared takes turns.
+usage: python benchmarks/program_ops.py OUT.json [--dist dist] [--processes 5]. Needs torch and
+tilec_examples in --dist. Medians; what is compared takes turns.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def main() -> int:
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("out", type=Path, help="where to write the JSON")
-    parser.add_argument("--dist", type=Path, default=here.parent / "dist", help="folder of tilec_examples")
+    parser.add_argument(
+        "--dist", type=Path, default=here.parent / "dist", help="folder of tilec_examples"
+    )
     parser.add_argument("--processes", type=int, default=5, help="whose medians count")
     arguments = parser.parse_args()
     import torch
@@ -63,22 +66,31 @@ def main() -> int:
     return 0
 
 
-def compared(seconds: dict[str, list[float]], scale: float, **pairs: tuple[str, str]) -> dict[str, dict[str, Any]]:
+def compared(
+    seconds: dict[str, list[float]], scale: float, **pairs: tuple[str, str]
+) -> dict[str, dict[str, Any]]:
     """Medians in microseconds, with what a way adds to another and how many times it takes.
 
     Args:
         seconds: of each way, by round.
         scale: divides them.
-        pairs: of the ways to be compared: `key = (way, base)`, where `key` begins with `added` or `times`.
+        pairs: of the ways to be compared: `key = (way, base)`, where `key` begins with `added` or
+            `times`.
     """
     medians = {name: statistics.median(each) * 1e6 / scale for name, each in seconds.items()}
-    rows: dict[str, dict[str, Any]] = {name: {"median_us": round(value, 3)} for name, value in medians.items()}
+    rows: dict[str, dict[str, Any]] = {
+        name: {"median_us": round(value, 3)} for name, value in medians.items()
+    }
     for key, (way, base) in pairs.items():
         both = list(zip(seconds[way], seconds[base], strict=True))
         if key.startswith("added"):
-            rows[way]["added_us"] = round(statistics.median(mine - other for mine, other in both) * 1e6 / scale, 3)
+            rows[way]["added_us"] = round(
+                statistics.median(mine - other for mine, other in both) * 1e6 / scale, 3
+            )
         else:
-            rows[way]["times_base"] = round(statistics.median(mine / other for mine, other in both), 3)
+            rows[way]["times_base"] = round(
+                statistics.median(mine / other for mine, other in both), 3
+            )
         rows[way]["base"] = base
     return rows
 
@@ -90,7 +102,12 @@ async def waiting(package: Any) -> dict[str, dict[str, Any]]:
     module, stream, add = package.load(0), Stream(0), package.vector_add
     direct = ways.own_tensors(ELEMENTS, stream=stream.handle)
     tensors: Tensors = tuple(ways.own_tensors(ELEMENTS))
-    times: dict[str, list[float]] = {"launch and stream.sync": [], "op.sync": [], "op built and op.sync": [], "await op": []}
+    times: dict[str, list[float]] = {
+        "launch and stream.sync": [],
+        "op.sync": [],
+        "op built and op.sync": [],
+        "await op": [],
+    }
 
     def launched() -> float:
         start = time.perf_counter()
@@ -154,7 +171,9 @@ def steps(package: Any) -> dict[str, dict[str, Any]]:
 
 
 def captures(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
-    """The capture of 1,000 launches into a graph that is ready to be launched, against torch's of the same launches."""
+    """The capture of 1,000 launches into a graph that is ready to be launched, against torch's of
+    the same launches.
+    """
     from tilec_runtime import CudaGraph, Stream, Tensor
 
     module, stream = package.load(0), Stream(0)
@@ -206,8 +225,12 @@ def graph_calls(torch: Any, package: Any) -> dict[str, dict[str, Any]]:
         return compared(in_turns(ways_of, torch.cuda.synchronize), CALLS, times=("tilec", "torch"))
 
 
-def in_turns(ways_of: dict[str, Callable[[], None]], wait: Callable[[], object]) -> dict[str, list[float]]:
-    """Seconds of each way in each round, the first of which warms up; the wait behind each is not counted."""
+def in_turns(
+    ways_of: dict[str, Callable[[], None]], wait: Callable[[], object]
+) -> dict[str, list[float]]:
+    """Seconds of each way in each round, the first of which warms up; the wait behind each is not
+    counted.
+    """
     times: dict[str, list[float]] = {name: [] for name in ways_of}
     for number, names in enumerate(turns(list(ways_of), ROUNDS + 1)):
         for name in names:

@@ -1,7 +1,9 @@
-"""Statistical tests of api.rand and api.randn, over the values of the cpu device, whose bits are a GPU's too.
+"""Statistical tests of api.rand and api.randn, over the values of the cpu device, whose bits are a
+GPU's too.
 
-usage: python benchmarks/random_quality.py [--values 100000000] [--seed 20240229] [--out benchmarks/results/random_quality.json]. Values
-come in chunks of 2^20. Every test gives a p-value; one below 10^-6 fails. Exit code 1 where one does.
+usage: python benchmarks/random_quality.py [--values 100000000] [--seed 20240229] [--out
+benchmarks/results/random_quality.json]. Values come in chunks of 2^20. Every test gives a p-value;
+one below 10^-6 fails. Exit code 1 where one does.
 """
 
 from __future__ import annotations
@@ -39,10 +41,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--values", type=int, default=100_000_000, help="of each kind, at least")
     parser.add_argument("--seed", type=int, default=20240229)
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parent / "results" / "random_quality.json")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(__file__).resolve().parent / "results" / "random_quality.json",
+    )
     arguments = parser.parse_args()
     started = time.process_time()
-    found = {**uniform_quality(arguments.values, arguments.seed), **normal_quality(arguments.values, arguments.seed)}
+    found = {
+        **uniform_quality(arguments.values, arguments.seed),
+        **normal_quality(arguments.values, arguments.seed),
+    }
     bad = failures(found)
     document = {
         "schema_version": 1,
@@ -60,13 +69,25 @@ def main() -> int:
     for name, p in found.items():
         print(f"{name:44} {p:.6f}{'  FAILED' if name in bad else ''}")
     least, greatest = min(found.values()), max(found.values())
-    print(f"{len(found)} tests over {document['values']} values each, {len(bad)} failed; p from {least:.2g} to {greatest:.6f}")
+    print(
+        f"{len(found)} tests over {document['values']} values each, {len(bad)} failed; p from {least:.2g} to {greatest:.6f}"
+    )
     return 1 if bad else 0
 
 
 def uniform_quality(count: int, seed: int) -> dict[str, float]:
     """P-values of rand in f32, and of neighbouring seeds."""
-    tests: list[Test] = [Uniform(), Bytes(), Pairs(), Orderings(), Gaps(), Birthdays(), Signs(), Correlation(), Spectrum()]
+    tests: list[Test] = [
+        Uniform(),
+        Bytes(),
+        Pairs(),
+        Orderings(),
+        Gaps(),
+        Birthdays(),
+        Signs(),
+        Correlation(),
+        Spectrum(),
+    ]
     across = Across()
     for first, values in chunks(count, seed, normal=False):
         for test in tests:
@@ -109,7 +130,9 @@ def drawn(first: int, count: int, seed: int, *, normal: bool) -> Array:
 
 
 class Uniform:
-    """Mean, variance, Kolmogorov and Smirnov's distance over 65,536 cells, and the cells' chi-square."""
+    """Mean, variance, Kolmogorov and Smirnov's distance over 65,536 cells, and the cells'
+    chi-square.
+    """
 
     def __init__(self) -> None:
         self.counts, self.first, self.second, self.size = np.zeros(65536), 0.0, 0.0, 0
@@ -143,13 +166,22 @@ class Bytes:
         """Count a chunk."""
         words = (values * 2**24).astype(np.uint32)
         for place in range(3):
-            self.bytes[place] += np.bincount((words >> np.uint32(8 * place)) & np.uint32(255), minlength=256)
+            self.bytes[place] += np.bincount(
+                (words >> np.uint32(8 * place)) & np.uint32(255), minlength=256
+            )
         self.size += values.size
 
     def result(self) -> dict[str, float]:
         """P-values by name."""
-        found = {f"chi-square of byte {place}": chi_square(self.bytes[place], np.full(256, self.size / 256)) for place in range(3)}
-        ones = [self.bytes[bit // 8][(np.arange(256) >> bit % 8 & 1) == 1].sum() for bit in range(24)]
+        found = {
+            f"chi-square of byte {place}": chi_square(
+                self.bytes[place], np.full(256, self.size / 256)
+            )
+            for place in range(3)
+        }
+        ones = [
+            self.bytes[bit // 8][(np.arange(256) >> bit % 8 & 1) == 1].sum() for bit in range(24)
+        ]
         deviations = (np.array(ones) - self.size / 2) / math.sqrt(self.size / 4)
         found["24 bits"] = chi_tail(float((deviations**2).sum()), 24)
         return found
@@ -166,7 +198,9 @@ class Pairs:
         cells = (values * 256).astype(np.int64)
         self.pairs += np.bincount(cells[::2] * 256 + cells[1::2], minlength=65536)
         rough = (values * 32).astype(np.int64)[: values.size // 3 * 3]
-        self.triples += np.bincount(rough[::3] * 1024 + rough[1::3] * 32 + rough[2::3], minlength=32768)
+        self.triples += np.bincount(
+            rough[::3] * 1024 + rough[1::3] * 32 + rough[2::3], minlength=32768
+        )
 
     def result(self) -> dict[str, float]:
         """P-values by name."""
@@ -213,7 +247,9 @@ class Gaps:
 
 
 class Birthdays:
-    """Marsaglia's birthday spacings: 2^17 birthdays in a year of 2^48 days (two numbers each); two equal spacings are expected."""
+    """Marsaglia's birthday spacings: 2^17 birthdays in a year of 2^48 days (two numbers each); two
+    equal spacings are expected.
+    """
 
     def __init__(self) -> None:
         self.equal, self.years = 0, 0
@@ -244,7 +280,9 @@ class Signs:
         changes = np.flatnonzero(np.diff(values >= 0.5)) + 1
         self.runs += len(changes)
         self.size += values.size - 1
-        self.counts += np.bincount(np.minimum(np.diff(changes), self._MOST) - 1, minlength=self._MOST)
+        self.counts += np.bincount(
+            np.minimum(np.diff(changes), self._MOST) - 1, minlength=self._MOST
+        )
 
     def result(self) -> dict[str, float]:
         """P-values by name."""
@@ -263,7 +301,11 @@ class Correlation:
 
     def __init__(self, *, normal: bool = False) -> None:
         self.normal = normal
-        self.sums, self.squares, self.sizes = np.zeros(self._LAGS), np.zeros(self._LAGS), np.zeros(self._LAGS)
+        self.sums, self.squares, self.sizes = (
+            np.zeros(self._LAGS),
+            np.zeros(self._LAGS),
+            np.zeros(self._LAGS),
+        )
 
     def add(self, values: Array) -> None:
         """Count a chunk."""
@@ -277,13 +319,18 @@ class Correlation:
     def result(self) -> dict[str, float]:
         """P-values by name."""
         found = {}
-        for name, sums in (("serial correlation, 64 lags", self.sums), ("the same of squares", self.squares)):
+        for name, sums in (
+            ("serial correlation, 64 lags", self.sums),
+            ("the same of squares", self.squares),
+        ):
             found[name] = chi_tail(float((sums**2 / self.sizes).sum()), self._LAGS)
         return found
 
 
 class Spectrum:
-    """The power of every frequency of a chunk is distributed exponentially: 1000 cells of equal share, and the mean by frequency."""
+    """The power of every frequency of a chunk is distributed exponentially: 1000 cells of equal
+    share, and the mean by frequency.
+    """
 
     _BANDS = 4096
 
@@ -298,7 +345,9 @@ class Spectrum:
         cells = np.minimum((-np.expm1(-power) * 1000).astype(np.int64), 999)
         self.counts += np.bincount(cells, minlength=1000)
         whole = power[: power.size // self._BANDS * self._BANDS]
-        self.bands += whole.reshape(self._BANDS, -1).mean(1) * math.sqrt(whole.size / self._BANDS) - math.sqrt(whole.size / self._BANDS)
+        self.bands += whole.reshape(self._BANDS, -1).mean(1) * math.sqrt(
+            whole.size / self._BANDS
+        ) - math.sqrt(whole.size / self._BANDS)
         self.chunks += 1
 
     def result(self) -> dict[str, float]:
@@ -319,18 +368,25 @@ class Across:
         """Count a chunk of each."""
         self.sum += float((values - 0.5) @ (others - 0.5)) * 12
         self.size += values.size
-        self.cells += np.bincount((values * 64).astype(np.int64) * 64 + (others * 64).astype(np.int64), minlength=4096)
+        self.cells += np.bincount(
+            (values * 64).astype(np.int64) * 64 + (others * 64).astype(np.int64), minlength=4096
+        )
 
     def result(self) -> dict[str, float]:
         """P-values by name."""
-        return {"neighbouring seeds": two_sided(self.sum / math.sqrt(self.size)), "neighbouring seeds, cells": even(self.cells)}
+        return {
+            "neighbouring seeds": two_sided(self.sum / math.sqrt(self.size)),
+            "neighbouring seeds, cells": even(self.cells),
+        }
 
 
 # Tests of normal numbers
 
 
 class Normal:
-    """Six moments, Kolmogorov and Smirnov's distance and chi-square over cells of 1/4096, and the numbers beyond 4 and 5."""
+    """Six moments, Kolmogorov and Smirnov's distance and chi-square over cells of 1/4096, and the
+    numbers beyond 4 and 5.
+    """
 
     _EDGE, _CELLS = 8, 4096
 
@@ -340,7 +396,9 @@ class Normal:
     def add(self, values: Array) -> None:
         """Count a chunk."""
         cells = np.floor(values * self._CELLS).astype(np.int64) + self._EDGE * self._CELLS
-        self.counts += np.bincount(np.clip(cells, 0, self.counts.size - 1), minlength=self.counts.size)
+        self.counts += np.bincount(
+            np.clip(cells, 0, self.counts.size - 1), minlength=self.counts.size
+        )
         power = values.copy()
         for order in range(1, 7):
             self.sums[order] += float(power.sum())
@@ -353,23 +411,43 @@ class Normal:
         moments = (1.0, 0, 1, 0, 3, 0, 15, 0, 105, 0, 945, 0, 10395)
         for order in range(1, 7):
             deviation = math.sqrt(n * (moments[2 * order] - moments[order] ** 2))
-            found[f"moment {order}"] = two_sided((self.sums[order] - n * moments[order]) / deviation)
-        edges = [k / self._CELLS for k in range(-self._EDGE * self._CELLS, self._EDGE * self._CELLS + 1)]
-        share = np.diff([0.5 * math.erfc(-x / math.sqrt(2)) if x < 0 else 1 - 0.5 * math.erfc(x / math.sqrt(2)) for x in edges])
+            found[f"moment {order}"] = two_sided(
+                (self.sums[order] - n * moments[order]) / deviation
+            )
+        edges = [
+            k / self._CELLS for k in range(-self._EDGE * self._CELLS, self._EDGE * self._CELLS + 1)
+        ]
+        share = np.diff(
+            [
+                0.5 * math.erfc(-x / math.sqrt(2))
+                if x < 0
+                else 1 - 0.5 * math.erfc(x / math.sqrt(2))
+                for x in edges
+            ]
+        )
         upper = share[::-1]
-        share = np.where(np.arange(share.size) < share.size // 2, share, upper)  # far from 0 the lower half is the accurate one
+        share = np.where(
+            np.arange(share.size) < share.size // 2, share, upper
+        )  # far from 0 the lower half is the accurate one
         found["Kolmogorov-Smirnov"] = kolmogorov(self.counts, share)
         counts, wanted = merged(self.counts, share * n)
         found["chi-square of cells"] = chi_square(counts, wanted)
         for bound in (4, 5):
-            beyond = self.counts[: (self._EDGE - bound) * self._CELLS].sum() + self.counts[(self._EDGE + bound) * self._CELLS :].sum()
+            beyond = (
+                self.counts[: (self._EDGE - bound) * self._CELLS].sum()
+                + self.counts[(self._EDGE + bound) * self._CELLS :].sum()
+            )
             wanted_beyond = n * math.erfc(bound / math.sqrt(2))
-            found[f"numbers beyond {bound}"] = two_sided((beyond - wanted_beyond) / math.sqrt(wanted_beyond))
+            found[f"numbers beyond {bound}"] = two_sided(
+                (beyond - wanted_beyond) / math.sqrt(wanted_beyond)
+            )
         return found
 
 
 class Couples:
-    """The two numbers that come out of one pair of words: 64 times 64 cells of equal share, angle and radius."""
+    """The two numbers that come out of one pair of words: 64 times 64 cells of equal share, angle
+    and radius.
+    """
 
     def __init__(self) -> None:
         self.cells, self.angles, self.radii = np.zeros(4096), np.zeros(1024), np.zeros(1024)
@@ -382,13 +460,19 @@ class Couples:
         cells = np.searchsorted(self.quantiles, one) * 64 + np.searchsorted(self.quantiles, two)
         self.cells += np.bincount(cells, minlength=4096)
         turns = np.arctan2(two, one) / (2 * math.pi) + 0.5
-        self.angles += np.bincount(np.minimum((turns * 1024).astype(np.int64), 1023), minlength=1024)
+        self.angles += np.bincount(
+            np.minimum((turns * 1024).astype(np.int64), 1023), minlength=1024
+        )
         share = np.exp(-(one * one + two * two) / 2)
         self.radii += np.bincount(np.minimum((share * 1024).astype(np.int64), 1023), minlength=1024)
 
     def result(self) -> dict[str, float]:
         """P-values by name."""
-        return {"couples": even(self.cells), "angles of couples": even(self.angles), "radii of couples": even(self.radii)}
+        return {
+            "couples": even(self.cells),
+            "angles of couples": even(self.angles),
+            "radii of couples": even(self.radii),
+        }
 
 
 # P-values
@@ -445,7 +529,16 @@ def kolmogorov(counts: Array, share: Array) -> float:
     distance = float(np.abs(np.cumsum(counts) / counts.sum() - np.cumsum(share)).max())
     scaled = distance * math.sqrt(counts.sum())
     return (
-        min(1.0, max(0.0, 2 * sum((-1) ** (k - 1) * math.exp(-2 * k * k * scaled * scaled) for k in range(1, 101))))
+        min(
+            1.0,
+            max(
+                0.0,
+                2
+                * sum(
+                    (-1) ** (k - 1) * math.exp(-2 * k * k * scaled * scaled) for k in range(1, 101)
+                ),
+            ),
+        )
         if scaled > 0.2
         else 1.0
     )
@@ -456,7 +549,9 @@ def quantile(share: float) -> float:
     low, high = -9.0, 9.0
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if 0.5 * math.erfc(-middle / math.sqrt(2)) < share else (low, middle)
+        low, high = (
+            (middle, high) if 0.5 * math.erfc(-middle / math.sqrt(2)) < share else (low, middle)
+        )
     return low
 
 

@@ -1,10 +1,12 @@
-"""On a GPU: random numbers, fills and conversions of tilec_runtime.api against cuRAND, CuPy's Philox generator and torch.
+"""On a GPU: random numbers, fills and conversions of tilec_runtime.api against cuRAND, CuPy's
+Philox generator and torch.
 
 usage: python benchmarks/random_throughput.py OUT.json [--values 28]
 
-Needs torch; CuPy is measured where it is installed. All rows but those of ops write to memory that is there, and are enqueued while the
-device still works, so that it alone is measured. In turns in one run: medians of 15 timed batches of 4 calls. `ratio` is tilec's speed
-over that of the fastest other.
+Needs torch; CuPy is measured where it is installed. All rows but those of ops write to memory that
+is there, and are enqueued while the device still works, so that it alone is measured. In turns in
+one run: medians of 15 timed batches of 4 calls. `ratio` is tilec's speed over that of the fastest
+other.
 """
 
 from __future__ import annotations
@@ -58,8 +60,19 @@ def main() -> int:
         print("no GPU: nothing was measured", file=sys.stderr)
         return 3
     count = 1 << arguments.values
-    rows = [*random_rows(torch, count), *fill_rows(torch, count), *convert_rows(torch, count), *op_rows(torch, count)]
-    document = {"schema_version": 1, "benchmark": "random_throughput", "machine": machine(torch), "values": count, "rows": rows}
+    rows = [
+        *random_rows(torch, count),
+        *fill_rows(torch, count),
+        *convert_rows(torch, count),
+        *op_rows(torch, count),
+    ]
+    document = {
+        "schema_version": 1,
+        "benchmark": "random_throughput",
+        "machine": machine(torch),
+        "values": count,
+        "rows": rows,
+    }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     for row in rows:
@@ -77,15 +90,21 @@ def random_rows(torch: Any, count: int) -> list[dict[str, Any]]:
     half = torch.empty(count, device="cuda", dtype=torch.float16)
     f32, f16 = CODES["f32"], CODES["f16"]
     uniform: dict[str, Way] = {
-        "tilec": lambda: module.uniform(octets(torch, buffer), count, SEED, CODE=f32, stream=stream),
+        "tilec": lambda: module.uniform(
+            octets(torch, buffer), count, SEED, CODE=f32, stream=stream
+        ),
         "torch": lambda: buffer.uniform_(),
     }
     normal: dict[str, Way] = {
-        "tilec": lambda: module.normal(octets(torch, buffer), count, SEED, 0.0, 1.0, CODE=f32, stream=stream),
+        "tilec": lambda: module.normal(
+            octets(torch, buffer), count, SEED, 0.0, 1.0, CODE=f32, stream=stream
+        ),
         "torch": lambda: buffer.normal_(),
     }
     halves: dict[str, Way] = {
-        "tilec": lambda: module.normal(octets(torch, half), count, SEED, 0.0, 1.0, CODE=f16, stream=stream),
+        "tilec": lambda: module.normal(
+            octets(torch, half), count, SEED, 0.0, 1.0, CODE=f16, stream=stream
+        ),
         "torch": lambda: half.normal_(),
     }
     with_cupy(torch, buffer, uniform, normal)
@@ -98,7 +117,9 @@ def random_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 
 def with_cupy(torch: Any, buffer: Any, uniform: dict[str, Way], normal: dict[str, Way]) -> None:
-    """Add CuPy's ways: its Philox generator, and cuRAND's host interface with Philox and with XORWOW."""
+    """Add CuPy's ways: its Philox generator, and cuRAND's host interface with Philox and with
+    XORWOW.
+    """
     try:
         import cupy
         from cupy.cuda import curand
@@ -120,9 +141,16 @@ def with_cupy(torch: Any, buffer: Any, uniform: dict[str, Way], normal: dict[str
 
         return run
 
-    uniform["cupy.random.Philox4x3210"] = on_stream(lambda: generator.random(out=array, dtype=cupy.float32))
-    normal["cupy.random.Philox4x3210"] = on_stream(lambda: generator.standard_normal(out=array, dtype=cupy.float32))
-    kinds = {"cuRAND Philox": curand.CURAND_RNG_PSEUDO_PHILOX4_32_10, "cuRAND XORWOW": curand.CURAND_RNG_PSEUDO_XORWOW}
+    uniform["cupy.random.Philox4x3210"] = on_stream(
+        lambda: generator.random(out=array, dtype=cupy.float32)
+    )
+    normal["cupy.random.Philox4x3210"] = on_stream(
+        lambda: generator.standard_normal(out=array, dtype=cupy.float32)
+    )
+    kinds = {
+        "cuRAND Philox": curand.CURAND_RNG_PSEUDO_PHILOX4_32_10,
+        "cuRAND XORWOW": curand.CURAND_RNG_PSEUDO_XORWOW,
+    }
     for name, kind in kinds.items():
         handle = curand.createGenerator(kind)
         curand.setPseudoRandomGeneratorSeed(handle, SEED)
@@ -144,7 +172,9 @@ def fill_rows(torch: Any, count: int) -> list[dict[str, Any]]:
         buffer = torch.empty(count // 2, device="cuda", dtype=dtype)
         nbytes = buffer.numel() * buffer.element_size()
         ways: dict[str, Way] = {
-            "tilec": lambda b=buffer, n=nbytes, p=pattern: module.fill(octets(torch, b), n, p, stream=stream),  # type: ignore[misc]
+            "tilec": lambda b=buffer, n=nbytes, p=pattern: module.fill(
+                octets(torch, b), n, p, stream=stream
+            ),  # type: ignore[misc]
             "torch": lambda b=buffer, v=value: b.fill_(v),  # type: ignore[misc]
         }
         rows.append(row(torch, f"fill {str(dtype).removeprefix('torch.')}", ways, nbytes))
@@ -164,8 +194,20 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
         of, to = BY_NUMPY[given].name, BY_NUMPY[wanted].name
         held, codes = held_of(of, to), (CODES[to], CODES[of])
 
-        def own(target: Any = target, source: Any = source, codes: tuple[int, int] = codes, held: int = held) -> None:
-            module.convert(octets(torch, target), octets(torch, source), target.numel(), *codes, HELD=held, stream=stream)
+        def own(
+            target: Any = target,
+            source: Any = source,
+            codes: tuple[int, int] = codes,
+            held: int = held,
+        ) -> None:
+            module.convert(
+                octets(torch, target),
+                octets(torch, source),
+                target.numel(),
+                *codes,
+                HELD=held,
+                stream=stream,
+            )
 
         ways: dict[str, Way] = {"tilec": own, "torch": lambda t=target, s=source: t.copy_(s)}  # type: ignore[misc]
         nbytes = count // 2 * (source.element_size() + target.element_size())
@@ -174,7 +216,9 @@ def convert_rows(torch: Any, count: int) -> list[dict[str, Any]]:
 
 
 def op_rows(torch: Any, count: int) -> list[dict[str, Any]]:
-    """The ops themselves, with memory as it comes: out of tilec's pool, against torch with its own. Both keep what is freed for later."""
+    """The ops themselves, with memory as it comes: out of tilec's pool, against torch with its own.
+    Both keep what is freed for later.
+    """
     from tilec_runtime import Device, api
     from tilec_runtime.device.streams import Stream
 
@@ -206,17 +250,27 @@ def octets(torch: Any, tensor: Any) -> Any:
     return tensor.view(torch.uint8)
 
 
-def row(torch: Any, what: str, ways: dict[str, Way], nbytes: int, *, held: bool = True) -> dict[str, Any]:
+def row(
+    torch: Any, what: str, ways: dict[str, Way], nbytes: int, *, held: bool = True
+) -> dict[str, Any]:
     """Speeds of all ways, and the ratio to the best of the others."""
     found = measured(torch, ways, held=held)
     speeds = {name: round(nbytes / seconds / 1e9, 1) for name, seconds in found.items()}
     best = max(speed for name, speed in speeds.items() if name != "tilec")
     milliseconds = {name: round(seconds * 1e3, 4) for name, seconds in found.items()}
-    return {"what": what, "device_alone": held, "ratio": round(speeds["tilec"] / best, 3), "gb_per_s": speeds, "ms": milliseconds}
+    return {
+        "what": what,
+        "device_alone": held,
+        "ratio": round(speeds["tilec"] / best, 3),
+        "gb_per_s": speeds,
+        "ms": milliseconds,
+    }
 
 
 def measured(torch: Any, ways: dict[str, Way], *, held: bool) -> dict[str, float]:
-    """Median seconds of one call of each, in turns; of the device alone where other work holds it up until all calls are enqueued."""
+    """Median seconds of one call of each, in turns; of the device alone where other work holds it
+    up until all calls are enqueued.
+    """
     before = torch.empty(AHEAD if held else 0, device="cuda")
     times: dict[str, list[float]] = {name: [] for name in ways}
     for call in ways.values():
@@ -239,7 +293,11 @@ def measured(torch: Any, ways: dict[str, Way], *, held: bool) -> dict[str, float
 
 def machine(torch: Any) -> dict[str, Any]:
     """Where it ran."""
-    found = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
+    found = {
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
     try:
         import cupy
     except ImportError:

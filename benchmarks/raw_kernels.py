@@ -1,6 +1,8 @@
-"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is held against.
+"""The kernels of examples/kernels as one would write them in cuda.tile: what the safe language is
+held against.
 
-CHECK is whether tiles may hang over their array: in cuda.tile the author promises that they do not, and nobody holds a launch to it.
+CHECK is whether tiles may hang over their array: in cuda.tile the author promises that they do not,
+and nobody holds a launch to it.
 """
 
 import cuda.tile as ct
@@ -37,7 +39,9 @@ def saxpy(y, x, alpha, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
 @ct.kernel
 def axpy(z, y, x, alpha, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    total = load(x, (i,), (TILE,), CHECK).astype(ct.float32) * alpha + load(y, (i,), (TILE,), CHECK).astype(ct.float32)
+    total = load(x, (i,), (TILE,), CHECK).astype(ct.float32) * alpha + load(
+        y, (i,), (TILE,), CHECK
+    ).astype(ct.float32)
     ct.store(z, (i,), total.astype(z.dtype), check_bounds=CHECK)
 
 
@@ -52,7 +56,9 @@ def swiglu(z, gate, up, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True)
 
 
 @ct.kernel
-def rope(y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def rope(
+    y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int], CHECK: ct.Constant[bool] = True
+):
     token, head = ct.bid(0), ct.bid(1)
     c = ct.reshape(load(cos, (token, 0), (1, HALF), CHECK), (1, 1, HALF))
     s = ct.reshape(load(sin, (token, 0), (1, HALF), CHECK), (1, 1, HALF))
@@ -65,9 +71,13 @@ def rope(y, x, cos, sin, ROWS: ct.Constant[int], HALF: ct.Constant[int], CHECK: 
 @ct.kernel
 def dropout(y, x, seed, keep, TILE: ct.Constant[int], CHECK: ct.Constant[bool] = True):
     i = ct.bid(0)
-    a, b, c, d = philox(i * (TILE // 4) + ct.expand_dims(ct.arange(TILE // 4, dtype=ct.int32), 1), seed)
+    a, b, c, d = philox(
+        i * (TILE // 4) + ct.expand_dims(ct.arange(TILE // 4, dtype=ct.int32), 1), seed
+    )
     word = ct.expand_dims(ct.arange(4, dtype=ct.int32), 0)
-    words = ct.reshape(ct.where(word < 2, ct.where(word == 0, a, b), ct.where(word == 2, c, d)), (TILE,))
+    words = ct.reshape(
+        ct.where(word < 2, ct.where(word == 0, a, b), ct.where(word == 2, c, d)), (TILE,)
+    )
     bound = ct.ceil(ct.astile(keep, dtype=ct.float32) * 16777216.0).astype(ct.int32)
     kept = (words >> 8).astype(ct.int32) < bound
     values = load(x, (i,), (TILE,), CHECK)
@@ -77,7 +87,11 @@ def dropout(y, x, seed, keep, TILE: ct.Constant[int], CHECK: ct.Constant[bool] =
 
 def philox(counter, seed):
     a = counter.astype(ct.uint32)
-    b, c, d = ct.zeros(a.shape, ct.uint32), ct.zeros(a.shape, ct.uint32), ct.zeros(a.shape, ct.uint32)
+    b, c, d = (
+        ct.zeros(a.shape, ct.uint32),
+        ct.zeros(a.shape, ct.uint32),
+        ct.zeros(a.shape, ct.uint32),
+    )
     first, second = ct.astile(seed, dtype=ct.int32).astype(ct.uint32), ct.uint32(0)
     for _ in ct.static_iter(range(10)):
         left, right = a.astype(ct.uint64) * 0xD2511F53, c.astype(ct.uint64) * 0xCD9E8D57
@@ -97,35 +111,63 @@ def softmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Cons
 
 
 @ct.kernel
-def softmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def softmax_long(
+    y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True
+):
     i = ct.bid(0)
     peak = ct.full((ROWS, COLS), -3.0e38, ct.float32)
     total = ct.zeros((ROWS, COLS), ct.float32)
     for j in range(ct.cdiv(y.shape[1], COLS)):
         logits = load(x, (i, j), (ROWS, COLS), CHECK, LOW, tma=False).astype(ct.float32) * LOG2_E
         top = ct.maximum(peak, logits)
-        total = total * ct.exp2(peak - top, flush_to_zero=True) + ct.exp2(logits - top, flush_to_zero=True)
+        total = total * ct.exp2(peak - top, flush_to_zero=True) + ct.exp2(
+            logits - top, flush_to_zero=True
+        )
         peak = top
     most = ct.max(peak, 1, keepdims=True)
     scale = 1.0 / ct.sum(total * ct.exp2(peak - most, flush_to_zero=True), 1, keepdims=True)
     for j in range(ct.cdiv(y.shape[1], COLS)):
         logits = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32) * LOG2_E
-        ct.store(y, (i, j), (ct.exp2(logits - most, flush_to_zero=True) * scale).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+        ct.store(
+            y,
+            (i, j),
+            (ct.exp2(logits - most, flush_to_zero=True) * scale).astype(y.dtype),
+            check_bounds=CHECK,
+            allow_tma=False,
+        )
 
 
 @ct.kernel
 def rms_norm(
-    y, x, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], AHEAD: ct.Constant[bool] = False, CHECK: ct.Constant[bool] = True
+    y,
+    x,
+    weight,
+    eps,
+    ROWS: ct.Constant[int],
+    COLS: ct.Constant[int],
+    AHEAD: ct.Constant[bool] = False,
+    CHECK: ct.Constant[bool] = True,
 ):
     i, j = ct.bid(0), 0
     values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     factor = load(weight, (0,), (COLS,), CHECK, tma=AHEAD).astype(ct.float32)
     scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
-    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(
+        y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False
+    )
 
 
 @ct.kernel
-def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def layer_norm(
+    y,
+    x,
+    weight,
+    bias,
+    eps,
+    ROWS: ct.Constant[int],
+    COLS: ct.Constant[int],
+    CHECK: ct.Constant[bool] = True,
+):
     i, j = ct.bid(0), 0
     values = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     distance = values - load(x, (i, 0), (ROWS, 1), CHECK, tma=False).astype(ct.float32)
@@ -141,7 +183,17 @@ def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constan
 
 
 @ct.kernel
-def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def add_rms_norm(
+    y,
+    total,
+    x,
+    residual,
+    weight,
+    eps,
+    ROWS: ct.Constant[int],
+    COLS: ct.Constant[int],
+    CHECK: ct.Constant[bool] = True,
+):
     i, j = ct.bid(0), 0
     one = load(x, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
     other = load(residual, (i, j), (ROWS, COLS), CHECK, tma=False).astype(ct.float32)
@@ -150,7 +202,9 @@ def add_rms_norm(y, total, x, residual, weight, eps, ROWS: ct.Constant[int], COL
     values = both.astype(ct.float32)
     factor = load(weight, (0,), (COLS,), CHECK, tma=False).astype(ct.float32)
     scale = ct.rsqrt(ct.sum(values * values, 1, keepdims=True) * share(x) + eps)
-    ct.store(y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False)
+    ct.store(
+        y, (i, j), (values * scale * factor).astype(y.dtype), check_bounds=CHECK, allow_tma=False
+    )
 
 
 @ct.kernel
@@ -163,7 +217,9 @@ def argmax(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Const
 
 
 @ct.kernel
-def argmax_long(y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True):
+def argmax_long(
+    y, x, ROWS: ct.Constant[int], COLS: ct.Constant[int], CHECK: ct.Constant[bool] = True
+):
     i = ct.bid(0)
     column = ct.expand_dims(ct.arange(COLS, dtype=ct.int32), 0)
     peak = ct.full((ROWS, COLS), -float("inf"), ct.float32)
@@ -233,14 +289,24 @@ def gemm_split(
 
 
 @ct.kernel
-def linear(c, a, b, BM: ct.Constant[int], BN: ct.Constant[int], BK: ct.Constant[int], FAST: ct.Constant[bool]):
+def linear(
+    c,
+    a,
+    b,
+    BM: ct.Constant[int],
+    BN: ct.Constant[int],
+    BK: ct.Constant[int],
+    FAST: ct.Constant[bool],
+):
     rows, columns = ct.cdiv(c.shape[0], BM), ct.cdiv(c.shape[1], BN)
     for tile in range(ct.bid(0), rows * columns, ct.num_blocks(0)):
         m, n = place(tile, rows, columns)
         acc = ct.zeros((BM, BN), ct.float32)
         for k in range(ct.cdiv(a.shape[1], BK)):
             right = ct.transpose(ct.load(b, (n, k), (BN, BK), padding_mode=ZERO))
-            acc = ct.mma(ct.load(a, (m, k), (BM, BK), padding_mode=ZERO), right, acc, use_fast_acc=FAST)
+            acc = ct.mma(
+                ct.load(a, (m, k), (BM, BK), padding_mode=ZERO), right, acc, use_fast_acc=FAST
+            )
         ct.store(c, (m, n), acc.astype(c.dtype))
 
 
@@ -267,13 +333,26 @@ def grouped_gemm(c, a, b, group, BM: ct.Constant[int], BN: ct.Constant[int], BK:
         acc = ct.zeros((BM, BN), ct.float32)
         for k in range(ct.cdiv(a.shape[1], BK)):
             left = ct.load(a, (m, k), (BM, BK), padding_mode=ZERO)
-            acc = ct.mma(left, ct.reshape(ct.load(b, (g, k, n), (1, BK, BN), padding_mode=ZERO), (BK, BN)), acc)
+            acc = ct.mma(
+                left,
+                ct.reshape(ct.load(b, (g, k, n), (1, BK, BN), padding_mode=ZERO), (BK, BN)),
+                acc,
+            )
         ct.store(c, (m, n), acc.astype(c.dtype))
 
 
 @ct.kernel
 def attention(
-    o, q, k, v, scale, BM: ct.Constant[int], BN: ct.Constant[int], D: ct.Constant[int], GROUP: ct.Constant[int], CAUSAL: ct.Constant[bool]
+    o,
+    q,
+    k,
+    v,
+    scale,
+    BM: ct.Constant[int],
+    BN: ct.Constant[int],
+    D: ct.Constant[int],
+    GROUP: ct.Constant[int],
+    CAUSAL: ct.Constant[bool],
 ):
     rows_of = ct.cdiv(o.shape[1], BM)
     for number in range(ct.bid(0), o.shape[0] * rows_of, ct.num_blocks(0)):
@@ -288,17 +367,23 @@ def attention(
         whole = min(m * BM // BN, tiles) if CAUSAL else min(k.shape[1] // BN, tiles)
         last = min(ct.cdiv((m + 1) * BM, BN), tiles) if CAUSAL else tiles
         for n in range(whole):
-            keys = ct.reshape(ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            keys = ct.reshape(
+                ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D)
+            )
             score = ct.mma(queries, ct.transpose(keys), ct.zeros((BM, BN), ct.float32))
             top = ct.maximum(peak, ct.max(score, 1, keepdims=True) * factor)
             weight = ct.exp2(score * factor - top, flush_to_zero=True)
             before = ct.exp2(peak - top, flush_to_zero=True)
             total = total * before + ct.sum(weight, 1, keepdims=True)
-            values = ct.reshape(ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            values = ct.reshape(
+                ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D)
+            )
             acc = ct.mma(weight.astype(v.dtype), values, acc * before)
             peak = top
         for n in range(whole, last):
-            keys = ct.reshape(ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            keys = ct.reshape(
+                ct.load(k, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D)
+            )
             score = ct.mma(queries, ct.transpose(keys), ct.zeros((BM, BN), ct.float32))
             columns = n * BN + ct.expand_dims(ct.arange(BN, dtype=ct.int32), 0)
             seen = columns <= rows if CAUSAL else columns < k.shape[1]
@@ -307,7 +392,9 @@ def attention(
             weight = ct.exp2(score * factor - top, flush_to_zero=True)
             before = ct.exp2(peak - top, flush_to_zero=True)
             total = total * before + ct.sum(weight, 1, keepdims=True)
-            values = ct.reshape(ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D))
+            values = ct.reshape(
+                ct.load(v, (head // GROUP, n, 0), (1, BN, D), padding_mode=ZERO), (BN, D)
+            )
             acc = ct.mma(weight.astype(v.dtype), values, acc * before)
             peak = top
         ct.store(o, (head, m, 0), ct.reshape(acc * (1.0 / total), (1, BM, D)).astype(o.dtype))
@@ -325,4 +412,6 @@ def kv_append(cache, new, start, COLS: ct.Constant[int], CHECK: ct.Constant[bool
     i, j = ct.bid(0), ct.bid(2)
     at = load(start, (i,), (1,), CHECK).item()
     for t in range(new.shape[1]):
-        ct.store(cache, (i, at + t, j), load(new, (i, t, j), (1, 1, COLS), CHECK), check_bounds=CHECK)
+        ct.store(
+            cache, (i, at + t, j), load(new, (i, t, j), (1, 1, COLS), CHECK), check_bounds=CHECK
+        )

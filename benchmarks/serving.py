@@ -1,8 +1,10 @@
-"""A serving loop: 20 kernels, a batch and lengths that change at each step, two captured graphs, several threads.
+"""A serving loop: 20 kernels, a batch and lengths that change at each step, two captured graphs,
+several threads.
 
-usage: python benchmarks/serving.py OUT.json [--seconds 60] [--threads 4] [--way tilec|triton ...] [--programs benchmarks/programs/dist]
-[--device cpu]. Needs tilec_programs in --programs. A step launches the 20 kernels on the new tokens of its batch, replays one of two graphs
-of the same kernels, and waits. Every way runs in a process of its own. Exits with 1 where memory grew by more
+usage: python benchmarks/serving.py OUT.json [--seconds 60] [--threads 4] [--way tilec|triton ...]
+[--programs benchmarks/programs/dist] [--device cpu]. Needs tilec_programs in --programs. A step
+launches the 20 kernels on the new tokens of its batch, replays one of two graphs of the same
+kernels, and waits. Every way runs in a process of its own. Exits with 1 where memory grew by more
 than --allowed bytes. With `--device cpu` the loop runs on the cpu device, in order to try it.
 """
 
@@ -38,9 +40,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each way")
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--way", nargs="*", default=["tilec", "triton"], choices=sorted(WAYS))
-    parser.add_argument("--programs", type=Path, default=HERE / "programs" / "dist", help="folder of tilec_programs")
+    parser.add_argument(
+        "--programs", type=Path, default=HERE / "programs" / "dist", help="folder of tilec_programs"
+    )
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--allowed", type=int, default=1 << 20, help="bytes by which the memory of a process may grow")
+    parser.add_argument(
+        "--allowed",
+        type=int,
+        default=1 << 20,
+        help="bytes by which the memory of a process may grow",
+    )
     parser.add_argument("--alone", action="store_true", help="one way in this process")
     arguments = parser.parse_args()
     if arguments.alone:
@@ -48,9 +57,16 @@ def main() -> int:
         document = served(WAYS[arguments.way[0]], arguments)
     else:
         rows = {way: apart(way, arguments) for way in arguments.way}
-        document = {"schema_version": 1, "benchmark": "serving", "device": arguments.device, "rows": rows}
+        document = {
+            "schema_version": 1,
+            "benchmark": "serving",
+            "device": arguments.device,
+            "rows": rows,
+        }
         if {"tilec", "triton"} <= {way for way, row in rows.items() if "error" not in row}:
-            document["times_triton"] = round(rows["tilec"]["steps_per_second"] / rows["triton"]["steps_per_second"], 3)
+            document["times_triton"] = round(
+                rows["tilec"]["steps_per_second"] / rows["triton"]["steps_per_second"], 3
+            )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=2))
@@ -62,16 +78,39 @@ def apart(way: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """One way in a process of its own; a way that fails is a row with its error."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.json")
-        numbers = ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads), "--device", arguments.device]
-        command = [sys.executable, __file__, str(out), "--alone", "--way", way, "--programs", str(arguments.programs), *numbers]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        numbers = [
+            "--seconds",
+            str(arguments.seconds),
+            "--threads",
+            str(arguments.threads),
+            "--device",
+            arguments.device,
+        ]
+        command = [
+            sys.executable,
+            __file__,
+            str(out),
+            "--alone",
+            "--way",
+            way,
+            "--programs",
+            str(arguments.programs),
+            *numbers,
+        ]
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+        )
         if done.returncode:
-            return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
+            return {
+                "error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            }
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return found
 
 
-def served(way: Callable[[str], Callable[[], Advance]], arguments: argparse.Namespace) -> dict[str, Any]:
+def served(
+    way: Callable[[str], Callable[[], Advance]], arguments: argparse.Namespace
+) -> dict[str, Any]:
     """The loop of one way: steps per second of all threads, times of steps, growth of memory."""
     prepare = way(arguments.device)
     loops = [Loop(prepare(), seed) for seed in range(arguments.threads)]
@@ -111,7 +150,8 @@ class Loop:
     Attributes:
         end: `time.perf_counter` after which no step begins.
         steps: how many were taken.
-        times: nanoseconds of the last ones; the memory for them is there from the start, so that it is not what grows.
+        times: nanoseconds of the last ones; the memory for them is there from the start, so that it
+            is not what grows.
         error: what ended it.
     """
 
@@ -145,7 +185,8 @@ def resident() -> int:
     return pages * 4096
 
 
-# ---- the ways: each prepares the process, and gives what prepares a thread, which gives what takes a step
+# ---- the ways: each prepares the process, and gives what prepares a thread, which gives what takes
+# a step
 
 
 def tilec(device: str) -> Callable[[], Advance]:
@@ -219,8 +260,17 @@ def triton(_: str) -> Callable[[], Advance]:
     import torch
     import triton_kernels as kernels
 
-    sources = {"add": kernels.add_rows, "scale": kernels.scale, "shift": kernels.shift, "gate": kernels.gate}
-    jitted = {f"{name}_{layer}": kernels.compiled(source) for layer in range(LAYERS) for name, source in sources.items()}
+    sources = {
+        "add": kernels.add_rows,
+        "scale": kernels.scale,
+        "shift": kernels.shift,
+        "gate": kernels.gate,
+    }
+    jitted = {
+        f"{name}_{layer}": kernels.compiled(source)
+        for layer in range(LAYERS)
+        for name, source in sources.items()
+    }
 
     def launch(z: Any, x: Any, y: Any, w: Any) -> None:
         rows = z.shape[0]

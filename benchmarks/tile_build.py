@@ -1,9 +1,12 @@
-"""Cold build of the tile examples against the assembler alone: the very tileiras runs of that build, by themselves.
+"""Cold build of the tile examples against the assembler alone: the very tileiras runs of that
+build, by themselves.
 
-What each job hands to tileiras is recorded once (hints and bytecode differ between targets, so portable bytecode would not do). Then take
-turns: builds, the recorded commands one after another, and the same commands at once, longest first, on as many processes as the build has
-workers. The sum over the cores is what no schedule beats; the commands at once show what of the rest is the machine's and the longest job's
-doing. One more build, watched from inside, says where its time goes.
+What each job hands to tileiras is recorded once (hints and bytecode differ between targets, so
+portable bytecode would not do). Then take turns: builds, the recorded commands one after another,
+and the same commands at once, longest first, on as many processes as the build has workers. The sum
+over the cores is what no schedule beats; the commands at once show what of the rest is the
+machine's and the longest job's doing. One more build, watched from inside, says where its time
+goes.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ from tilec.frontends.tile.frontend import TileFrontend
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run of the assembler: the job it belongs to, and the command, which ends in its output file."""
+    """One run of the assembler: the job it belongs to, and the command, which ends in its output
+    file.
+    """
 
     job: str
     command: tuple[str, ...]
@@ -38,16 +43,24 @@ class Run:
 def main() -> None:
     """Measure and save."""
     parser = options(__doc__ or "")
-    parser.add_argument("--targets", default="sm_80,sm_90,sm_120", help="cubin targets to build for")
+    parser.add_argument(
+        "--targets", default="sm_80,sm_90,sm_120", help="cubin targets to build for"
+    )
     parser.add_argument("--kernels", default=",".join(TILE_KERNELS), help="kernels to build")
     arguments = parser.parse_args()
-    targets, kernels, jobs = tuple(arguments.targets.split(",")), tuple(arguments.kernels.split(",")), arguments.jobs
+    targets, kernels, jobs = (
+        tuple(arguments.targets.split(",")),
+        tuple(arguments.kernels.split(",")),
+        arguments.jobs,
+    )
     builds, singles, together = [], [], []
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         project = example_project(folder)
         runs = recorded(project, folder, targets, kernels)
-        longest_first = sorted(runs, key=lambda run: timed(run.command), reverse=True)  # reads the toolkit from disk too
+        longest_first = sorted(
+            runs, key=lambda run: timed(run.command), reverse=True
+        )  # reads the toolkit from disk too
         for _ in range(arguments.repeats):
             builds.append(spent(lambda: build(project, folder, targets, kernels, jobs)))
             singles.append([timed(run.command) for run in runs])
@@ -60,11 +73,17 @@ def main() -> None:
     table = [
         ("jobs", f"{len(runs)} ({len(runs) // len(targets)} variants x {', '.join(targets)})"),
         ("tilec build, cold", f"{ours:.2f} s with {jobs} workers"),
-        ("sum of tileiras, one after another", f"{alone:.2f} s, {ideal:.2f} s on {jobs} cores; the longest takes {longest:.2f} s"),
+        (
+            "sum of tileiras, one after another",
+            f"{alone:.2f} s, {ideal:.2f} s on {jobs} cores; the longest takes {longest:.2f} s",
+        ),
         (f"the same commands, longest first, {jobs} at once", f"{floor:.2f} s"),
         ("build over (sum / cores)", f"{(ours / ideal - 1) * 100:+.1f} % (wanted: at most +10 %)"),
         ("build over the commands at once", f"{(ours / floor - 1) * 100:+.1f} %"),
-        ("processor time of the build, of the commands at once", f"{cpu:.2f} s, {floor_cpu:.2f} s ({(cpu / floor_cpu - 1) * 100:+.1f} %)"),
+        (
+            "processor time of the build, of the commands at once",
+            f"{cpu:.2f} s, {floor_cpu:.2f} s ({(cpu / floor_cpu - 1) * 100:+.1f} %)",
+        ),
         *((f"one build: {name}", f"{seconds:.2f} s") for name, seconds in parts.items()),
     ]
     rows = {
@@ -80,9 +99,14 @@ def main() -> None:
     save("tile_build", arguments.out, rows, table)
 
 
-def recorded(project: Path, folder: Path, targets: tuple[str, ...], kernels: tuple[str, ...]) -> list[Run]:
+def recorded(
+    project: Path, folder: Path, targets: tuple[str, ...], kernels: tuple[str, ...]
+) -> list[Run]:
     """The assembler's runs of a build of these targets and kernels, with their inputs in files."""
-    plan = plan_only(BuildRequest(manifest_path=project / "tilec.toml", targets=targets, select=kernels), SilentObserver())
+    plan = plan_only(
+        BuildRequest(manifest_path=project / "tilec.toml", targets=targets, select=kernels),
+        SilentObserver(),
+    )
     frontend = TileFrontend(ToolSearch())
     runs: list[Run] = []
 
@@ -91,11 +115,29 @@ def recorded(project: Path, folder: Path, targets: tuple[str, ...], kernels: tup
 
     for job in plan.jobs:
 
-        def record(bytecode: bytes, *, tileiras: str, target: str, opt: int, lineinfo: bool, job_id: str = job.id, **_: object) -> None:
+        def record(
+            bytecode: bytes,
+            *,
+            tileiras: str,
+            target: str,
+            opt: int,
+            lineinfo: bool,
+            job_id: str = job.id,
+            **_: object,
+        ) -> None:
             source, output = folder / f"{job_id}.tileirbc", folder / f"{job_id}.cubin"
             source.write_bytes(bytecode)
             flags = ("--lineinfo",) if lineinfo else ()
-            command = (tileiras, str(source), "--gpu-name", target, f"-O{opt}", *flags, "-o", str(output))
+            command = (
+                tileiras,
+                str(source),
+                "--gpu-name",
+                target,
+                f"-O{opt}",
+                *flags,
+                "-o",
+                str(output),
+            )
             runs.append(Run(job=job_id, command=command))
             raise Recorded
 
@@ -109,10 +151,24 @@ def recorded(project: Path, folder: Path, targets: tuple[str, ...], kernels: tup
     return runs
 
 
-def build(project: Path, folder: Path, targets: Sequence[str], kernels: Sequence[str], jobs: int) -> None:
+def build(
+    project: Path, folder: Path, targets: Sequence[str], kernels: Sequence[str], jobs: int
+) -> None:
     """A build with nothing cached."""
     cache = forget(project, folder)
-    command = [tilec(), "build", "-C", str(project), "--targets", ",".join(targets), "--select", ",".join(kernels), "-j", str(jobs), "-q"]
+    command = [
+        tilec(),
+        "build",
+        "-C",
+        str(project),
+        "--targets",
+        ",".join(targets),
+        "--select",
+        ",".join(kernels),
+        "-j",
+        str(jobs),
+        "-q",
+    ]
     timed(command, env={"TILEC_CACHE_DIR": str(cache), "CUDA_TILE_CACHE_DIR": "off"})
 
 
@@ -148,18 +204,32 @@ class Watch(SilentObserver):
         self.seconds += getattr(outcome, "seconds", 0.0)
 
 
-def watched(project: Path, folder: Path, targets: tuple[str, ...], kernels: tuple[str, ...], jobs: int) -> dict[str, float]:
-    """Where the time of a cold build goes: all but the interpreter's start, since the build runs in this process."""
+def watched(
+    project: Path, folder: Path, targets: tuple[str, ...], kernels: tuple[str, ...], jobs: int
+) -> dict[str, float]:
+    """Where the time of a cold build goes: all but the interpreter's start, since the build runs in
+    this process.
+    """
     watch, cache = Watch(), forget(project, folder)
-    request = BuildRequest(manifest_path=project / "tilec.toml", targets=targets, select=kernels, workers=jobs, cache_dir=cache)
+    request = BuildRequest(
+        manifest_path=project / "tilec.toml",
+        targets=targets,
+        select=kernels,
+        workers=jobs,
+        cache_dir=cache,
+    )
     start = time.perf_counter()
     build_here(request, watch)
     end = time.perf_counter()
     return {
         "before the first job (reading sources, start of workers)": watch.starts[0] - start,
         "jobs in workers, over all workers": watch.seconds,
-        "workers between jobs, over all workers": sum(watch.ends) - sum(watch.starts) - watch.seconds,
-        "workers without a job at the end, over all workers": sum(watch.ends[-1] - t for t in watch.ends[-jobs:]),
+        "workers between jobs, over all workers": sum(watch.ends)
+        - sum(watch.starts)
+        - watch.seconds,
+        "workers without a job at the end, over all workers": sum(
+            watch.ends[-1] - t for t in watch.ends[-jobs:]
+        ),
         "after the last job (bundle, package)": end - watch.ends[-1],
     }
 

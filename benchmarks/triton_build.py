@@ -1,8 +1,10 @@
-"""Cold build of Triton kernels against Triton's own compiler: the same variants for the same targets through `triton.compile`.
+"""Cold build of Triton kernels against Triton's own compiler: the same variants for the same
+targets through `triton.compile`.
 
-What each job hands to Triton - types, constants, facts, options - is read from tilec's plan once. Then take turns: `tilec build` with
-nothing cached, and one process that imports the kernels and compiles all of it, with an empty cache of Triton's, no line information
-and the same ptxas. The machine code of both is compared once: what is timed is the same work.
+What each job hands to Triton - types, constants, facts, options - is read from tilec's plan once.
+Then take turns: `tilec build` with nothing cached, and one process that imports the kernels and
+compiles all of it, with an empty cache of Triton's, no line information and the same ptxas. The
+machine code of both is compared once: what is timed is the same work.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from tilec.model.job import Job
 from tilec_runtime.bundle.read import Bundle
 
 TARGETS = ("sm_80", "sm_90", "sm_100", "sm_120")
-# A measurement during which others had more than this share of the processors is left out: what they do hits two processes more than one.
+# A measurement during which others had more than this share of the processors is left out: what
+# they do hits two processes more than one.
 DISTURBED = 0.1
 HEAD = """edition = 1
 [package]
@@ -37,7 +40,8 @@ version = "1.0.0"
 [targets]
 default = ["sm_80", "sm_90", "sm_100", "sm_120"]
 """
-# The kernels of examples/triton, with the matrices that make 20 variants of them: 4 of add, 4 of softmax, 12 of matmul.
+# The kernels of examples/triton, with the matrices that make 20 variants of them: 4 of add, 4 of
+# softmax, 12 of matmul.
 KERNELS = """
 [kernel.add]
 source = "add.py:add_kernel"
@@ -104,19 +108,34 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         project = folder / "project"
-        shutil.copytree(ROOT / "examples" / "triton", project, ignore=shutil.ignore_patterns("__pycache__", "dist", ".tilec", "tilec.*"))
+        shutil.copytree(
+            ROOT / "examples" / "triton",
+            project,
+            ignore=shutil.ignore_patterns("__pycache__", "dist", ".tilec", "tilec.*"),
+        )
         (project / "tilec.toml").write_text(HEAD + KERNELS, encoding="utf-8")
         jobs = plan_only(BuildRequest(manifest_path=project / "tilec.toml"), SilentObserver()).jobs
         (folder / "jobs.json").write_text(json.dumps(handed(jobs)), encoding="utf-8")
         (folder / "theirs.py").write_text(THEIRS, encoding="utf-8")
         build(project, folder, arguments.jobs)  # both once, which reads the tools from the disk
         same, differing = compared(folder, jobs)
-        ways = ((ours, lambda: build(project, folder, arguments.jobs)), (theirs, lambda: compile_theirs(folder)))
+        ways = (
+            (ours, lambda: build(project, folder, arguments.jobs)),
+            (theirs, lambda: compile_theirs(folder)),
+        )
         for turn in range(4 * arguments.repeats):
             for kept, work in ways:
                 found, others = watched(work)
                 name = "tilec" if kept is ours else "Triton"
-                seen.append({"turn": turn, "of": name, "wall": found.wall, "cpu": found.cpu, "others": others})
+                seen.append(
+                    {
+                        "turn": turn,
+                        "of": name,
+                        "wall": found.wall,
+                        "cpu": found.cpu,
+                        "others": others,
+                    }
+                )
                 print(seen[-1], flush=True)
                 if others <= DISTURBED and len(kept) < arguments.repeats:
                     kept.append(found)
@@ -128,12 +147,22 @@ def main() -> None:
     cpu, cpu_theirs = (median([s.cpu for s in them]) for them in (ours, theirs))
     table = [
         ("jobs", f"{len(jobs)} ({len(jobs) // len(TARGETS)} variants x {', '.join(TARGETS)})"),
-        ("machine code", f"{same} of {len(jobs)} equal" + (f"; others: {', '.join(differing)}" if differing else "")),
+        (
+            "machine code",
+            f"{same} of {len(jobs)} equal"
+            + (f"; others: {', '.join(differing)}" if differing else ""),
+        ),
         ("tilec build, cold", f"{wall:.2f} s with {arguments.jobs} workers"),
         ("triton.compile, cold, one process", f"{wall_theirs:.2f} s"),
-        ("measured with others having at most a tenth of the processors", f"{len(ours)} and {len(theirs)} times of {len(seen) // 2} each"),
+        (
+            "measured with others having at most a tenth of the processors",
+            f"{len(ours)} and {len(theirs)} times of {len(seen) // 2} each",
+        ),
         ("tilec / Triton", f"{wall / wall_theirs:.3f} (wanted: at most 0.55 with 2 cores)"),
-        ("processor time of tilec, of Triton", f"{cpu:.2f} s, {cpu_theirs:.2f} s ({(cpu / cpu_theirs - 1) * 100:+.1f} %)"),
+        (
+            "processor time of tilec, of Triton",
+            f"{cpu:.2f} s, {cpu_theirs:.2f} s ({(cpu / cpu_theirs - 1) * 100:+.1f} %)",
+        ),
     ]
     rows = {
         "targets": TARGETS,
@@ -162,7 +191,9 @@ def busy() -> float:
     path = Path("/proc/stat")
     if not path.is_file():
         return 0.0
-    user, nice, system, _, _, irq, softirq, steal = map(int, path.read_text(encoding="utf-8").split()[1:9])
+    user, nice, system, _, _, irq, softirq, steal = map(
+        int, path.read_text(encoding="utf-8").split()[1:9]
+    )
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
@@ -173,8 +204,17 @@ def handed(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     for job in jobs:
         _, kernel = frontend._kernels.find(job)  # noqa: SLF001
         bound = bind(job, kernel)
-        given = {"id": job.id, "module": Path(job.spec.source.path).stem, "kernel": job.spec.decl.name, "types": bound.types}
-        facts = {"constants": bound.constants, "divisible": bound.divisible, "capability": job.target.cc[0] * 10 + job.target.cc[1]}
+        given = {
+            "id": job.id,
+            "module": Path(job.spec.source.path).stem,
+            "kernel": job.spec.decl.name,
+            "types": bound.types,
+        }
+        facts = {
+            "constants": bound.constants,
+            "divisible": bound.divisible,
+            "capability": job.target.cc[0] * 10 + job.target.cc[1],
+        }
         found.append({**given, **facts, "options": {"enable_fp_fusion": True, **dict(job.hints)}})
     return found
 
@@ -183,7 +223,10 @@ def build(project: Path, folder: Path, workers: int) -> None:
     """tilec's build, with nothing cached."""
     for path in (folder / "cache", project / ".tilec", project / "dist"):
         shutil.rmtree(path, ignore_errors=True)
-    timed([tilec(), "-C", str(project), "build", "-j", str(workers), "-q"], env={"TILEC_CACHE_DIR": str(folder / "cache")})
+    timed(
+        [tilec(), "-C", str(project), "build", "-j", str(workers), "-q"],
+        env={"TILEC_CACHE_DIR": str(folder / "cache")},
+    )
 
 
 def compile_theirs(folder: Path, *more: str) -> None:
@@ -201,12 +244,16 @@ def compared(folder: Path, jobs: Sequence[Job]) -> tuple[int, list[str]]:
     cubins.mkdir()
     compile_theirs(folder, str(cubins))
     bundle = Bundle.open(next((folder / "project" / "dist").glob("*.tilec")))
-    built = {(v.id, str(i.target)): i for k in bundle.info.kernels for v in k.variants for i in v.images}
+    built = {
+        (v.id, str(i.target)): i for k in bundle.info.kernels for v in k.variants for i in v.images
+    }
     differing = []
     for job in jobs:
         image = built[job.variant.id, str(job.target)]
         name = f".text.{image.symbol}"
-        if _section(bundle.image(image.digest), name) != _section((cubins / job.id).read_bytes(), name):
+        if _section(bundle.image(image.digest), name) != _section(
+            (cubins / job.id).read_bytes(), name
+        ):
             differing.append(job.id)
     return len(jobs) - len(differing), differing
 

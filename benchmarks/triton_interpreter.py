@@ -1,4 +1,5 @@
-"""The same kernels in Triton, for cpu_interpreter.py: reads the name of a case from each line, runs it, prints the seconds it took.
+"""The same kernels in Triton, for cpu_interpreter.py: reads the name of a case from each line, runs
+it, prints the seconds it took.
 
 Runs in a Python that has triton and torch, with TRITON_INTERPRET=1.
 """

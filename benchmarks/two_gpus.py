@@ -1,7 +1,9 @@
-"""On two GPUs of one machine: half of a batch on each through `schedule`, and a kit that both tune, against one GPU alone.
+"""On two GPUs of one machine: half of a batch on each through `schedule`, and a kit that both tune,
+against one GPU alone.
 
-usage: python benchmarks/two_gpus.py KIT OUT.json [--pipelines examples/pipelines]. Needs a kit of `tilec tune --prepare`, the
-built package of examples/pipelines, and torch for the facts of the machine. Medians; what is compared takes turns in one run.
+usage: python benchmarks/two_gpus.py KIT OUT.json [--pipelines examples/pipelines]. Needs a kit of
+`tilec tune --prepare`, the built package of examples/pipelines, and torch for the facts of the
+machine. Medians; what is compared takes turns in one run.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("kit", type=Path, help="what --prepare wrote")
     parser.add_argument("out", type=Path, help="where to write the JSON")
-    parser.add_argument("--pipelines", type=Path, default=ROOT / "examples" / "pipelines", help="where its dist/ is")
+    parser.add_argument(
+        "--pipelines", type=Path, default=ROOT / "examples" / "pipelines", help="where its dist/ is"
+    )
     arguments = parser.parse_args()
     import torch
 
@@ -50,8 +54,12 @@ def main() -> int:
     return 0
 
 
-def data_parallel(pipelines: Path, devices: Sequence[Any], sizes: tuple[int, int, int]) -> dict[str, Any]:
-    """A batch through a model, whole on the first device, and in parts on all, each part scheduled by the policy of its device."""
+def data_parallel(
+    pipelines: Path, devices: Sequence[Any], sizes: tuple[int, int, int]
+) -> dict[str, Any]:
+    """A batch through a model, whole on the first device, and in parts on all, each part scheduled
+    by the policy of its device.
+    """
     import numpy as np
 
     from tilec_runtime import Device, SingleStream, api, use_device
@@ -61,7 +69,9 @@ def data_parallel(pipelines: Path, devices: Sequence[Any], sizes: tuple[int, int
     rows, width, layers = sizes
     policies = [SingleStream(Device(device)) for device in devices]
     batch = np.random.default_rng(1).standard_normal((rows, width)).astype(np.float32)
-    weight = (np.random.default_rng(2).standard_normal((width, width)) / width**0.5 * 1.4).astype(np.float32)
+    weight = (np.random.default_rng(2).standard_normal((width, width)) / width**0.5 * 1.4).astype(
+        np.float32
+    )
     weights, whole, parts = [], None, []
     for policy, part in zip(policies, np.array_split(batch, len(policies)), strict=True):
         with use_device(policy.device):
@@ -89,8 +99,16 @@ def data_parallel(pipelines: Path, devices: Sequence[Any], sizes: tuple[int, int
 
     times = in_turns({"one": one, "two": all_of_them})
     right = found["one"].to_host()
-    np.testing.assert_allclose(np.concatenate([part.to_host() for part in found["two"]]), right, rtol=1e-3, atol=1e-4)
-    return {"rows": rows, "width": width, "layers": layers, "ms": times, "speed_up": times["one"] / times["two"]}
+    np.testing.assert_allclose(
+        np.concatenate([part.to_host() for part in found["two"]]), right, rtol=1e-3, atol=1e-4
+    )
+    return {
+        "rows": rows,
+        "width": width,
+        "layers": layers,
+        "ms": times,
+        "speed_up": times["one"] / times["two"],
+    }
 
 
 def in_turns(what: dict[str, Callable[[], None]]) -> dict[str, float]:
@@ -106,20 +124,44 @@ def in_turns(what: dict[str, Callable[[], None]]) -> dict[str, float]:
 
 
 def tuning(kit: Path) -> dict[str, Any]:
-    """Wall seconds of a whole `tilec tune --measure`, with every candidate in full, on one GPU and on two."""
+    """Wall seconds of a whole `tilec tune --measure`, with every candidate in full, on one GPU and
+    on two.
+    """
     found: dict[str, Any] = {}
     for name, devices in (("one", "cuda:0"), ("two", "cuda:0,cuda:1")):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "tilec", "tune", "--measure", str(kit), "--device", devices, "--search", "grid", "--json"]
+            command = [
+                sys.executable,
+                "-m",
+                "tilec",
+                "tune",
+                "--measure",
+                str(kit),
+                "--device",
+                devices,
+                "--search",
+                "grid",
+                "--json",
+            ]
             begun = time.perf_counter()
             done = subprocess.run(
-                [*command, "--record", f"{folder}/record.json"], capture_output=True, encoding="utf-8", timeout=300, check=True
+                [*command, "--record", f"{folder}/record.json"],
+                capture_output=True,
+                encoding="utf-8",
+                timeout=300,
+                check=True,
             )
             seconds = time.perf_counter() - begun
         (kernel,) = json.loads(done.stdout)["kernels"]
         candidates = [candidate for case in kernel["cases"] for candidate in case["candidates"]]
-        shares = {device: sum(c.get("device") == device for c in candidates) for device in devices.split(",")}
-        best = {case["name"]: {"point": case["best"], "median_us": case["median_us"]} for case in kernel["cases"]}
+        shares = {
+            device: sum(c.get("device") == device for c in candidates)
+            for device in devices.split(",")
+        }
+        best = {
+            case["name"]: {"point": case["best"], "median_us": case["median_us"]}
+            for case in kernel["cases"]
+        }
         found[name] = {"seconds": seconds, "measured_by": shares, "best": best}
     return {**found, "speed_up": found["one"]["seconds"] / found["two"]["seconds"]}
 

@@ -1,6 +1,8 @@
-"""Builds what vendor_kernels.py measures: every likely variant of the kernels of examples/kernels, and of their twins in cuda.tile.
+"""Builds what vendor_kernels.py measures: every likely variant of the kernels of examples/kernels,
+and of their twins in cuda.tile.
 
-usage: python benchmarks/vendor_candidates.py FOLDER [--rows gemm,softmax] [--small] [--targets sm_90]. Needs tilec[build] and no GPU.
+usage: python benchmarks/vendor_candidates.py FOLDER [--rows gemm,softmax] [--small] [--targets
+sm_90]. Needs tilec[build] and no GPU.
 """
 
 from __future__ import annotations
@@ -27,10 +29,13 @@ class Family:
     Attributes:
         source: the module that the safe kernel is in. name: its name there, and that of its twin.
         points: axis values, one table for each variant.
-        arrays: the twin's arrays: name, dtype, rank, and whether it writes them. scalars: those of both.
-        divisible: divisors of the arrays' extents that the first assumption set promises; with axes for their tiles, none hangs over.
+        arrays: the twin's arrays: name, dtype, rank, and whether it writes them. scalars: those of
+            both.
+        divisible: divisors of the arrays' extents that the first assumption set promises; with axes
+            for their tiles, none hangs over.
         pitch: divisors of their strides instead.
-        grid: the twin's grid. persistent: a grid of as many blocks as run at once, for a second kernel of both.
+        grid: the twin's grid. persistent: a grid of as many blocks as run at once, for a second
+            kernel of both.
         twin_only: there is no safe kernel; one of vendor_causes.py is held against the twin.
     """
 
@@ -64,11 +69,22 @@ def rows_of(*lengths: int) -> list[Point]:
     """Rows of so many elements, some at once or one by one, on four warps or eight."""
     found: list[Point] = []
     for length in lengths:
-        for elements, warps in ((1024, 4), (2048, 4), (4096, 4), (8192, 4), (4096, 8), (8192, 8), (32768, 8)):
+        for elements, warps in (
+            (1024, 4),
+            (2048, 4),
+            (4096, 4),
+            (8192, 4),
+            (4096, 8),
+            (8192, 8),
+            (32768, 8),
+        ):
             rows = elements // length
             if rows in (1, 2, 4):
                 found += over(ROWS=[rows], COLS=[length], num_worker_warps=[warps])
-    return [*found, *over(ROWS=[1], COLS=[length for length in lengths if length > 8192], num_worker_warps=[8])]
+    return [
+        *found,
+        *over(ROWS=[1], COLS=[length for length in lengths if length > 8192], num_worker_warps=[8]),
+    ]
 
 
 def norm_points() -> list[Point]:
@@ -94,10 +110,20 @@ def norm_points() -> list[Point]:
 def rms_norm_points() -> list[Point]:
     """Those, and long rows whose weights are copied ahead of the sum."""
     points = [{**point, "AHEAD": False} for point in norm_points()]
-    return [*points, *({**point, "AHEAD": True} for point in points if point["COLS"] == 8192 and point["ROWS"] == 1)]
+    return [
+        *points,
+        *(
+            {**point, "AHEAD": True}
+            for point in points
+            if point["COLS"] == 8192 and point["ROWS"] == 1
+        ),
+    ]
 
 
-STREAM = [{"TILE": tile, "num_worker_warps": warps} for tile, warps in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8))]
+STREAM = [
+    {"TILE": tile, "num_worker_warps": warps}
+    for tile, warps in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 4), (4096, 8))
+]
 GEMM_TILES: list[Point] = [
     {"BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": ctas}
     for bm, bn, bk, warps, ctas in (
@@ -116,7 +142,15 @@ REST_TILES: list[Point] = [
     for bm, bn, bk in ((64, 64, 128), (64, 64, 256), (16, 32, 256), (16, 64, 256))
 ]
 LINEAR_TILES: list[Point] = [
-    {"OUT": "bf16", "BM": bm, "BN": bn, "BK": bk, "num_worker_warps": warps, "num_ctas": 1, "FAST": fast}
+    {
+        "OUT": "bf16",
+        "BM": bm,
+        "BN": bn,
+        "BK": bk,
+        "num_worker_warps": warps,
+        "num_ctas": 1,
+        "FAST": fast,
+    }
     for bm, bn, bk, warps, fast in (
         (128, 256, 128, 8, True),
         (128, 256, 64, 8, True),
@@ -126,7 +160,16 @@ LINEAR_TILES: list[Point] = [
     )
 ]
 ATTENTION = [
-    {"T": "bf16", "BM": bm, "BN": bn, "D": d, "GROUP": group, "CAUSAL": True, "num_worker_warps": warps, "occupancy": occupancy}
+    {
+        "T": "bf16",
+        "BM": bm,
+        "BN": bn,
+        "D": d,
+        "GROUP": group,
+        "CAUSAL": True,
+        "num_worker_warps": warps,
+        "occupancy": occupancy,
+    }
     for d, group in ((64, 1), (128, 1), (128, 4))
     for bm, bn, warps, occupancy in (
         (128, 128, 8, 1),
@@ -179,8 +222,18 @@ FAMILIES: dict[str, Family] = {
         source="elementwise.py",
         name="rope",
         points=with_dtypes(("bf16",), over(ROWS=[8, 16, 32], HALF=[64])),
-        arrays=(("y", "T", 3, True), ("x", "T", 3, False), ("cos", "f32", 2, False), ("sin", "f32", 2, False)),
-        divisible={"y": [1, "ROWS", "HALF"], "x": [1, "ROWS", "HALF"], "cos": [1, "HALF"], "sin": [1, "HALF"]},
+        arrays=(
+            ("y", "T", 3, True),
+            ("x", "T", 3, False),
+            ("cos", "f32", 2, False),
+            ("sin", "f32", 2, False),
+        ),
+        divisible={
+            "y": [1, "ROWS", "HALF"],
+            "x": [1, "ROWS", "HALF"],
+            "cos": [1, "HALF"],
+            "sin": [1, "HALF"],
+        },
         grid=("y.shape[0]", "cdiv(y.shape[1], ROWS)"),
     ),
     "dropout": Family(
@@ -221,18 +274,35 @@ FAMILIES: dict[str, Family] = {
         source="rows.py",
         name="layer_norm",
         points=norm_points(),
-        arrays=(("y", "T", 2, True), ("x", "T", 2, False), ("weight", "T", 1, False), ("bias", "T", 1, False)),
+        arrays=(
+            ("y", "T", 2, True),
+            ("x", "T", 2, False),
+            ("weight", "T", 1, False),
+            ("bias", "T", 1, False),
+        ),
         scalars={"eps": "f32"},
-        divisible={"y": ["ROWS", "COLS"], "x": ["ROWS", "COLS"], "weight": ["COLS"], "bias": ["COLS"]},
+        divisible={
+            "y": ["ROWS", "COLS"],
+            "x": ["ROWS", "COLS"],
+            "weight": ["COLS"],
+            "bias": ["COLS"],
+        },
         grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "add_rms_norm": Family(
         source="rows.py",
         name="add_rms_norm",
         points=norm_points(),
-        arrays=(("y", "T", 2, True), ("total", "T", 2, True), ("x", "T", 2, False), ("residual", "T", 2, False), ("weight", "T", 1, False)),
+        arrays=(
+            ("y", "T", 2, True),
+            ("total", "T", 2, True),
+            ("x", "T", 2, False),
+            ("residual", "T", 2, False),
+            ("weight", "T", 1, False),
+        ),
         scalars={"eps": "f32"},
-        divisible={name: ["ROWS", "COLS"] for name in ("y", "total", "x", "residual")} | {"weight": ["COLS"]},
+        divisible={name: ["ROWS", "COLS"] for name in ("y", "total", "x", "residual")}
+        | {"weight": ["COLS"]},
         grid=("cdiv(y.shape[0], ROWS)",),
     ),
     "argmax": Family(
@@ -246,7 +316,9 @@ FAMILIES: dict[str, Family] = {
     "argmax_long": Family(
         source="rows.py",
         name="argmax_long",
-        points=with_dtypes(("bf16",), over(ROWS=[1], COLS=[2048, 4096, 8192], num_worker_warps=[4, 8])),
+        points=with_dtypes(
+            ("bf16",), over(ROWS=[1], COLS=[2048, 4096, 8192], num_worker_warps=[4, 8])
+        ),
         arrays=(("y", "i32", 1, True), ("x", "T", 2, False)),
         divisible={"x": ["ROWS", "COLS"]},
         grid=("cdiv(y.shape[0], ROWS)",),
@@ -272,8 +344,25 @@ FAMILIES: dict[str, Family] = {
     "gemm_split": Family(
         source="gemm.py",
         name="gemm_split",
-        points=[{"T": "bf16", "BM": 256, "BN": 256, "BK": 64, "EM": 64, "EN": 64, "num_worker_warps": 8, "num_ctas": 2}],
-        arrays=(("c", "T", 2, True), ("rest", "T", 2, True), ("a", "T", 2, False), ("last", "T", 2, False), ("b", "T", 2, False)),
+        points=[
+            {
+                "T": "bf16",
+                "BM": 256,
+                "BN": 256,
+                "BK": 64,
+                "EM": 64,
+                "EN": 64,
+                "num_worker_warps": 8,
+                "num_ctas": 2,
+            }
+        ],
+        arrays=(
+            ("c", "T", 2, True),
+            ("rest", "T", 2, True),
+            ("a", "T", 2, False),
+            ("last", "T", 2, False),
+            ("b", "T", 2, False),
+        ),
         pitch={name: [8, 1] for name in ("c", "rest", "a", "last", "b")},
         grid=("min(cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN), 66)",),
         twin_only=True,
@@ -300,7 +389,12 @@ FAMILIES: dict[str, Family] = {
         source="gemm.py",
         name="grouped_gemm",
         points=with_dtypes(("bf16",), [point for point in GEMM_TILES[:4] if point["BM"] == 128]),
-        arrays=(("c", "T", 2, True), ("a", "T", 2, False), ("b", "T", 3, False), ("group", "i32", 1, False)),
+        arrays=(
+            ("c", "T", 2, True),
+            ("a", "T", 2, False),
+            ("b", "T", 3, False),
+            ("group", "i32", 1, False),
+        ),
         divisible={"c": [1, 8], "a": [1, 8], "b": [1, 1, 8]},
         grid=("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",),
         persistent=True,
@@ -309,7 +403,12 @@ FAMILIES: dict[str, Family] = {
         source="attention.py",
         name="attention",
         points=ATTENTION,
-        arrays=(("o", "T", 3, True), ("q", "T", 3, False), ("k", "T", 3, False), ("v", "T", 3, False)),
+        arrays=(
+            ("o", "T", 3, True),
+            ("q", "T", 3, False),
+            ("k", "T", 3, False),
+            ("v", "T", 3, False),
+        ),
         scalars={"scale": "f32"},
         divisible={"o": [1, 1, 16], "q": [1, 1, 16], "k": [1, 1, 16], "v": [1, 1, 16]},
         grid=("o.shape[0] * cdiv(o.shape[1], BM)",),
@@ -333,7 +432,10 @@ FAMILIES: dict[str, Family] = {
     "group_peaks": Family(
         source="lookup.py",
         name="group_peaks",
-        points=[{"T": "f32", "PEAKS": part // group, "PART": part, "GROUP": group} for group, part in ((32, 2048), (64, 4096))],
+        points=[
+            {"T": "f32", "PEAKS": part // group, "PART": part, "GROUP": group}
+            for group, part in ((32, 2048), (64, 4096))
+        ],
         arrays=(),
         divisible={"peaks": [1, "PEAKS"], "x": [1, "PART"]},
     ),
@@ -341,7 +443,13 @@ FAMILIES: dict[str, Family] = {
         source="lookup.py",
         name="top_k",
         points=[
-            {"T": "f32", "COLS": 131072 // group, "K": 64, "GROUP": group, "num_worker_warps": warps}
+            {
+                "T": "f32",
+                "COLS": 131072 // group,
+                "K": 64,
+                "GROUP": group,
+                "num_worker_warps": warps,
+            }
             for group in (32, 64)
             for warps in (4, 8)
         ],
@@ -372,17 +480,27 @@ SMALL = {
 def main() -> int:
     """Write the project, and build it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("folder", type=Path, help="where the project is written; its bundle is FOLDER/dist/vendor-1.0.0.tilec")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        help="where the project is written; its bundle is FOLDER/dist/vendor-1.0.0.tilec",
+    )
     parser.add_argument("--rows", default="", help="rows of the table, by comma (default: all)")
     parser.add_argument("--targets", default="sm_90", help="targets to build for")
-    parser.add_argument("--small", action="store_true", help="the first variants alone, to try the program itself")
+    parser.add_argument(
+        "--small", action="store_true", help="the first variants alone, to try the program itself"
+    )
     parser.add_argument("--list", action="store_true", help="write the project, and build nothing")
     arguments = parser.parse_args()
     names = families(arguments.rows)
     project(arguments.folder, names, targets=arguments.targets, small=arguments.small)
     if arguments.list:
         return 0
-    return subprocess.run([sys.executable, "-m", "tilec", "build", "--emit", "bundle"], cwd=arguments.folder, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "tilec", "build", "--emit", "bundle"],
+        cwd=arguments.folder,
+        check=False,
+    ).returncode
 
 
 def families(rows: str) -> list[str]:
@@ -415,11 +533,15 @@ def project(folder: Path, names: Sequence[str], *, targets: str, small: bool) ->
 
 
 def tables(name: str, family: Family, *, small: bool) -> Iterator[str]:
-    """The manifest's tables of a family: the safe kernel and its twin, and both again on a grid of blocks that stay."""
+    """The manifest's tables of a family: the safe kernel and its twin, and both again on a grid of
+    blocks that stay.
+    """
     points = list(family.points)
     if small:
         of_dtypes = {point.get("T"): point for point in reversed(points)}
-        points = [{"T": points[0]["T"], **SMALL[name]}] if name in SMALL else list(of_dtypes.values())
+        points = (
+            [{"T": points[0]["T"], **SMALL[name]}] if name in SMALL else list(of_dtypes.values())
+        )
     for persistent in (False, True) if family.persistent else (False,):
         suffix = "_persistent" if persistent else ""
         if not family.twin_only:
@@ -431,7 +553,8 @@ def tables(name: str, family: Family, *, small: bool) -> Iterator[str]:
 def _grid(family: Family, points: Sequence[Point], *, persistent: bool) -> str:
     if not persistent:
         return json.dumps(list(family.grid))
-    # A block takes most of a multiprocessor's shared memory; one over two multiprocessors takes that of both.
+    # A block takes most of a multiprocessor's shared memory; one over two multiprocessors takes
+    # that of both.
     some = "132 // num_ctas" if any("num_ctas" in point for point in points) else "132"
     return json.dumps([f"min({family.grid[0]}, {some})"])
 
@@ -455,13 +578,25 @@ def _raw(name: str, family: Family, points: Sequence[Point], *, persistent: bool
     params = []
     for each, dtype, rank, out in family.arrays:
         stride = ', stride = ["?", 1]' if each in family.pitch else ""
-        params.append(f'{each} = {{ dtype = "{dtype}", rank = {rank}, out = {str(out).lower()}{stride} }}')
+        params.append(
+            f'{each} = {{ dtype = "{dtype}", rank = {rank}, out = {str(out).lower()}{stride} }}'
+        )
     params += [f'{each} = {{ dtype = "{dtype}" }}' for each, dtype in family.scalars.items()]
     lines.append("[kernel." + name + ".params]\n" + "\n".join(params))
     assume = _common(family, points)[1]
-    if any(isinstance(divisor, str) for divisors in family.divisible.values() for divisor in divisors):
+    if any(
+        isinstance(divisor, str) for divisors in family.divisible.values() for divisor in divisors
+    ):
         points = [{**point, "CHECK": False} for point in points]
-    return "\n".join([*lines, f"[kernel.{name}.assume]", assume.removeprefix("assume."), f"[kernel.{name}.matrix]", *_axes(points)])
+    return "\n".join(
+        [
+            *lines,
+            f"[kernel.{name}.assume]",
+            assume.removeprefix("assume."),
+            f"[kernel.{name}.matrix]",
+            *_axes(points),
+        ]
+    )
 
 
 def _common(family: Family, points: Sequence[Point]) -> tuple[str, str]:
@@ -472,14 +607,21 @@ def _common(family: Family, points: Sequence[Point]) -> tuple[str, str]:
 
 
 def _facts(found: Mapping[str, Sequence[int | str]]) -> str:
-    return "{ " + ", ".join(f"{name} = {json.dumps(list(values))}" for name, values in found.items()) + " }"
+    return (
+        "{ "
+        + ", ".join(f"{name} = {json.dumps(list(values))}" for name, values in found.items())
+        + " }"
+    )
 
 
 def _axes(points: Sequence[Point]) -> list[str]:
     """The axes: the first point's values, and the others one by one."""
     first, *others = dict.fromkeys(tuple(point.items()) for point in points)
     lines = [f"{name} = [{json.dumps(value)}]" for name, value in first]
-    rest = ", ".join("{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in other) + " }" for other in others)
+    rest = ", ".join(
+        "{ " + ", ".join(f"{name} = {json.dumps(value)}" for name, value in other) + " }"
+        for other in others
+    )
     return [*lines, f"include = [{rest}]"] if rest else lines
 
 

@@ -1,6 +1,8 @@
-"""Makes results/h200_vendor.json and the tables of docs/kernels.md of what vendor_kernels.py measured: medians, intervals, variants.
+"""Makes results/h200_vendor.json and the tables of docs/kernels.md of what vendor_kernels.py
+measured: medians, intervals, variants.
 
-usage: python benchmarks/vendor_page.py RUN.json [RUN.json…]; without any, the page alone, of the JSON that is there.
+usage: python benchmarks/vendor_page.py RUN.json [RUN.json…]; without any, the page alone, of the
+JSON that is there.
 """
 
 from __future__ import annotations
@@ -17,21 +19,48 @@ from vendor_tasks import wanted
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = ROOT / "benchmarks" / "results" / "h200_vendor.json", ROOT / "docs" / "kernels.md"
-KEPT = ("row", "size", "unit", "safe", "variant", "vendors", "against", "against_raw", "device_state")
+KEPT = (
+    "row",
+    "size",
+    "unit",
+    "safe",
+    "variant",
+    "vendors",
+    "against",
+    "against_raw",
+    "device_state",
+)
 YES, BY_INTERVAL, NO = "yes", "by its interval", "no"
 RAW = 0.99  # of the twin in cuda.tile
-# Why a row is below: row, what its size contains, and what is known of it; an empty text for what is to be looked into.
+# Why a row is below: row, what its size contains, and what is known of it; an empty text for what
+# is to be looked into.
 NUMBER = "each block divides its number by the size of a cluster before its first load (below; seen in the code, not isolated by a run)"
 REASONS: tuple[tuple[str, str, str], ...] = (
-    ("add", "bf16", f"two loads and one store of 16 bytes a thread, without a branch; but {NUMBER}"),
-    ("saxpy", "bf16", f"a barrier between loads and store in place costs 0.2 % (below); the rest is what add misses too: {NUMBER}"),
-    ("rms_norm", "x 1024", f"the two rows of a block are summed one after another, with five barriers; and {NUMBER}"),
+    (
+        "add",
+        "bf16",
+        f"two loads and one store of 16 bytes a thread, without a branch; but {NUMBER}",
+    ),
+    (
+        "saxpy",
+        "bf16",
+        f"a barrier between loads and store in place costs 0.2 % (below); the rest is what add misses too: {NUMBER}",
+    ),
+    (
+        "rms_norm",
+        "x 1024",
+        f"the two rows of a block are summed one after another, with five barriers; and {NUMBER}",
+    ),
     (
         "rms_norm",
         "x 8192",
         "plain loads of the weights stand behind the sum; copied ahead, they cost 1 % less, in two halves (below)",
     ),
-    ("kv_append", "", "whether a place, which is data, lies in the cache is checked before the store, and the whole launch takes 1.9 us"),
+    (
+        "kv_append",
+        "",
+        "whether a place, which is data, lies in the cache is checked before the store, and the whole launch takes 1.9 us",
+    ),
 )
 COMMAND = (
     "python benchmarks/vendor_candidates.py build/vendor",
@@ -45,7 +74,12 @@ COMMAND = (
 def main() -> int:
     """Write both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("runs", type=Path, nargs="*", help="what vendor_kernels.py wrote; of a row measured twice the last counts")
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="*",
+        help="what vendor_kernels.py wrote; of a row measured twice the last counts",
+    )
     runs = parser.parse_args().runs
     if runs:
         found = merged([json.loads(run.read_text(encoding="utf-8")) for run in runs])
@@ -91,7 +125,9 @@ def merged(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def written(found: Mapping[str, Any]) -> str:
     """JSON with one row on a line."""
-    text = json.dumps({key: value for key, value in found.items() if key not in ("rows", "causes")}, indent=1)[:-2]
+    text = json.dumps(
+        {key: value for key, value in found.items() if key not in ("rows", "causes")}, indent=1
+    )[:-2]
     for key in ("rows", "causes"):
         rows = ",\n".join(f"  {json.dumps(row)}" for row in found[key])
         text += f',\n "{key}": [\n{rows}\n ]'
@@ -100,7 +136,12 @@ def written(found: Mapping[str, Any]) -> str:
 
 def parts(found: Mapping[str, Any]) -> dict[str, str]:
     """The page's parts that follow from the JSON, by the name of their marks."""
-    return {"device": device(found), "table": table(found), "misses": missed(found), "causes": causes(found)}
+    return {
+        "device": device(found),
+        "table": table(found),
+        "misses": missed(found),
+        "causes": causes(found),
+    }
 
 
 def filled(text: str, name: str, made: str) -> str:
@@ -109,7 +150,10 @@ def filled(text: str, name: str, made: str) -> str:
     Raises:
         SystemExit: the page has no marks for it.
     """
-    begin, end = f"<!-- {name}: made by benchmarks/vendor_page.py -->\n", f"<!-- end of {name} -->\n"
+    begin, end = (
+        f"<!-- {name}: made by benchmarks/vendor_page.py -->\n",
+        f"<!-- end of {name} -->\n",
+    )
     if begin not in text or end not in text:
         sys.exit(f"{PAGE} has no marks of the part {name!r}")
     return text[: text.index(begin) + len(begin)] + made + text[text.index(end) :]
@@ -130,11 +174,19 @@ def device(found: Mapping[str, Any]) -> str:
 
 
 def reached(row: Mapping[str, Any]) -> str:
-    """Whether a row reaches what is wanted: its median does, or the interval of its ratio holds it; empty where nothing is wanted."""
+    """Whether a row reaches what is wanted: its median does, or the interval of its ratio holds it;
+    empty where nothing is wanted.
+    """
     least = wanted(row["row"], row["size"])
     if not least:
         return ""
-    return YES if row["against"]["times"] >= least else BY_INTERVAL if row["against"]["times_95"][1] >= least else NO
+    return (
+        YES
+        if row["against"]["times"] >= least
+        else BY_INTERVAL
+        if row["against"]["times_95"][1] >= least
+        else NO
+    )
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -144,7 +196,11 @@ def table(found: Mapping[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in found["rows"]:
-        against, raw, least = row["against"], row.get("against_raw"), wanted(row["row"], row["size"])
+        against, raw, least = (
+            row["against"],
+            row.get("against_raw"),
+            wanted(row["row"], row["size"]),
+        )
         cells = (
             row["row"],
             row["size"],
@@ -163,11 +219,16 @@ def table(found: Mapping[str, Any]) -> str:
 def missed(found: Mapping[str, Any]) -> str:
     """What is below, by how much, and why."""
     below = ((row, wanted(row["row"], row["size"])) for row in misses(found))
-    lines = [f"- {row['row']}, {row['size']}: {shown(row['against'])} of {least:.2f}: {reason(row)}." for row, least in below]
+    lines = [
+        f"- {row['row']}, {row['size']}: {shown(row['against'])} of {least:.2f}: {reason(row)}."
+        for row, least in below
+    ]
     for row in found["rows"]:
         raw = row.get("against_raw")
         if raw and raw["times"] < RAW:
-            lines.append(f"- {row['row']}, {row['size']}: {shown(raw)} of its twin in cuda.tile: {reason(row)}.")
+            lines.append(
+                f"- {row['row']}, {row['size']}: {shown(raw)} of its twin in cuda.tile: {reason(row)}."
+            )
     return "\n".join(lines or ["Nothing."]) + "\n"
 
 
@@ -181,7 +242,9 @@ def causes(found: Mapping[str, Any]) -> str:
     tables: dict[tuple[str, ...], list[str]] = {}
     for cause in found["causes"]:
         ways = tuple(cause["us"])
-        lines = tables.setdefault(ways, [f"| {cause['cause']} | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"])
+        lines = tables.setdefault(
+            ways, [f"| {cause['cause']} | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
+        )
         times = [f"{cause['us'][way]:.1f} us" for way in ways]
         lines.append(f"| {cause['size']} | {' | '.join(times)} |")
     return "\n\n".join("\n".join(lines) for lines in tables.values()) + "\n"
@@ -189,7 +252,9 @@ def causes(found: Mapping[str, Any]) -> str:
 
 def reason(row: Mapping[str, Any]) -> str:
     """Why a row is below, empty where nobody has said."""
-    return next((why for name, size, why in REASONS if name == row["row"] and size in row["size"]), "")
+    return next(
+        (why for name, size, why in REASONS if name == row["row"] and size in row["size"]), ""
+    )
 
 
 def shown(ratio: Mapping[str, Any]) -> str:

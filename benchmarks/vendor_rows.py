@@ -1,4 +1,6 @@
-"""The rows of the table: inputs, torch's way, what a launch gets, and what is right, for each kernel and size; see vendor_kernels.py."""
+"""The rows of the table: inputs, torch's way, what a launch gets, and what is right, for each
+kernel and size; see vendor_kernels.py.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def saxpy(b: Bench) -> Iterator[Task]:
     """y = alpha * x + y."""
     n = b.size(1 << 28, 4096)
     for dtype in ("f32", "bf16"):
-        kept, data = b.randn(n, dtype=dtype), b.several(lambda: [b.randn(n, dtype=dtype) for _ in range(2)])
+        kept, data = (
+            b.randn(n, dtype=dtype),
+            b.several(lambda: [b.randn(n, dtype=dtype) for _ in range(2)]),
+        )
         y, x = data[0]
         yield Task(
             row="saxpy",
@@ -69,7 +74,11 @@ def softmax(b: Bench) -> Iterator[Task]:
                 sets=1,
                 launches={"softmax": lambda i: (y, x), "softmax_long": lambda i: (y, x)},
                 fits=lambda axes: (
-                    axes["T"] == dtype and (axes["COLS"] == length or (axes["COLS"] in (2048, 4096, 8192) and length >= 16384))
+                    axes["T"] == dtype
+                    and (
+                        axes["COLS"] == length
+                        or (axes["COLS"] in (2048, 4096, 8192) and length >= 16384)
+                    )
                 ),
                 vendors={"torch.softmax": lambda i: b.torch.softmax(x, 1, out=y)},
                 reset=lambda: y.fill_(math.nan),
@@ -83,9 +92,13 @@ def norms(b: Bench, name: str) -> Iterator[Task]:
     for length in (1024,) if b.small else (1024, 4096, 8192):
         rows = b.size((1 << 26) // length, 16)
         weight, bias = (b.randn(length, dtype="bf16") for _ in range(2))
-        data = b.several(lambda: [b.randn(rows, length, dtype="bf16") for _ in range(4)])  # of x, residual, y, total
+        data = b.several(
+            lambda: [b.randn(rows, length, dtype="bf16") for _ in range(4)]
+        )  # of x, residual, y, total
         asked = [_norm(name, weight, bias, *each) for each in data]
-        ways: dict[str, Callable[[Any], Any]] = {"torch eager": lambda given: _eager(b.torch.nn.functional, name, length, given)}
+        ways: dict[str, Callable[[Any], Any]] = {
+            "torch eager": lambda given: _eager(b.torch.nn.functional, name, length, given)
+        }
         if b.compiled:
             ways["torch.compile"] = b.compile(ways["torch eager"])
         yield Task(
@@ -99,11 +112,15 @@ def norms(b: Bench, name: str) -> Iterator[Task]:
             vendors={way: lambda i, f=f: f(asked[i][1]) for way, f in ways.items()},
             reset=lambda: [each.fill_(math.nan) for each in asked[0][2]],
             found=lambda: asked[0][2],
-            expected=lambda: [each.float() for each in _eager(b.torch.nn.functional, name, length, asked[0][1])],
+            expected=lambda: [
+                each.float() for each in _eager(b.torch.nn.functional, name, length, asked[0][1])
+            ],
         )
 
 
-def _norm(name: str, weight: Any, bias: Any, *data: Any) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
+def _norm(
+    name: str, weight: Any, bias: Any, *data: Any
+) -> tuple[tuple[Any, ...], list[Any], list[Any]]:
     """What a launch gets, what torch gets, and the outputs."""
     x, residual, y, total = data
     if name == "rms_norm":
@@ -130,21 +147,46 @@ def gemm(b: Bench) -> Iterator[Task]:
 
 
 def gemm_ragged(b: Bench) -> Iterator[Task]:
-    """Extents that no tile divides; rows begin at multiples of so many bytes. torch gets them so, and packed."""
-    sizes = ((4104, 4088, 4120, 16), (4104, 4088, 4120, 128), (4095, 4095, 4095, 16), (8191, 4097, 2049, 16))
+    """Extents that no tile divides; rows begin at multiples of so many bytes. torch gets them so,
+    and packed.
+    """
+    sizes = (
+        (4104, 4088, 4120, 16),
+        (4104, 4088, 4120, 128),
+        (4095, 4095, 4095, 16),
+        (8191, 4097, 2049, 16),
+    )
     for m, n, k, aligned in ((72, 40, 104, 16),) if b.small else sizes:
-        yield _gemm(b, "gemm_ragged", "bf16", (m, n, k), -(-max(m, n, k) * 2 // aligned) * aligned // 2, f", rows at {aligned} bytes")
+        yield _gemm(
+            b,
+            "gemm_ragged",
+            "bf16",
+            (m, n, k),
+            -(-max(m, n, k) * 2 // aligned) * aligned // 2,
+            f", rows at {aligned} bytes",
+        )
 
 
-def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int, note: str = "") -> Task:
+def _gemm(
+    b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: int, note: str = ""
+) -> Task:
     m, n, k = shape
     sets = b.sets((m * k + k * n + m * n) * 2)
-    pitched = [[b.randn(rows, pitch, dtype=dtype)[:, :columns] for rows, columns in ((m, n), (m, k), (k, n))] for _ in range(sets)]
+    pitched = [
+        [
+            b.randn(rows, pitch, dtype=dtype)[:, :columns]
+            for rows, columns in ((m, n), (m, k), (k, n))
+        ]
+        for _ in range(sets)
+    ]
     packed = [[each.contiguous() for each in one] for one in pitched]
     arguments = pitched if row == "gemm_ragged" else packed
-    ways = {"torch.matmul": packed} | ({"torch.matmul at that pitch": pitched} if row == "gemm_ragged" else {})
+    ways = {"torch.matmul": packed} | (
+        {"torch.matmul at that pitch": pitched} if row == "gemm_ragged" else {}
+    )
 
-    # Rows beyond a multiple of 256 by a launch of their own, where the pitch wants pairs of multiprocessors.
+    # Rows beyond a multiple of 256 by a launch of their own, where the pitch wants pairs of
+    # multiprocessors.
     whole = m // 256 * 256
     parts = (slice(None, whole), slice(whole, None)) if pitch * SIZE[dtype] % 128 and whole else ()
 
@@ -158,7 +200,10 @@ def _gemm(b: Bench, row: str, dtype: str, shape: tuple[int, int, int], pitch: in
         amount=2 * m * n * k / 1e12,
         sets=sets,
         launches={name: lambda i: tuple(arguments[i]) for name in ("gemm", "gemm_persistent")},
-        steps=[Step(kernel="gemm_pairs", arguments=lambda i, at=at: _rows(arguments[i], at)) for at in parts],
+        steps=[
+            Step(kernel="gemm_pairs", arguments=lambda i, at=at: _rows(arguments[i], at))
+            for at in parts
+        ],
         fits=lambda axes: axes["T"] == dtype,
         vendors={name: multiplied(data) for name, data in ways.items()},
         reset=lambda: arguments[0][0].fill_(math.nan),
@@ -177,12 +222,17 @@ def fp8(b: Bench) -> Iterator[Task]:
     """c = a @ b.T of e4m3, into bf16."""
     for n in (128,) if b.small else (4096, 8192):
         sets = b.sets(4 * n * n)
-        data = [[b.randn(n, n, dtype=dtype) for dtype in ("bf16", "f8e4m3", "f8e4m3")] for _ in range(sets)]
+        data = [
+            [b.randn(n, n, dtype=dtype) for dtype in ("bf16", "f8e4m3", "f8e4m3")]
+            for _ in range(sets)
+        ]
         one = b.torch.ones((), device=b.device)
 
         def scaled(i: int, data: Any = data, one: Any = one) -> Any:
             c, x, y = data[i]
-            return b.torch._scaled_mm(x, y.t(), scale_a=one, scale_b=one, out_dtype=c.dtype, use_fast_accum=True)  # noqa: SLF001 - torch has no other
+            return b.torch._scaled_mm(  # noqa: SLF001 - torch has no public name for it
+                x, y.t(), scale_a=one, scale_b=one, out_dtype=c.dtype, use_fast_accum=True
+            )
 
         yield Task(
             row="fp8",
@@ -190,8 +240,17 @@ def fp8(b: Bench) -> Iterator[Task]:
             unit="TFLOP/s",
             amount=2 * n**3 / 1e12,
             sets=sets,
-            launches={name: lambda i, data=data: tuple(data[i]) for name in ("linear", "linear_persistent")},
-            steps=[Step(kernel="linear", arguments=lambda i, data=data: tuple(data[i]), asked={"FAST": True})],  # as torch is asked to
+            launches={
+                name: lambda i, data=data: tuple(data[i])
+                for name in ("linear", "linear_persistent")
+            },
+            steps=[
+                Step(
+                    kernel="linear",
+                    arguments=lambda i, data=data: tuple(data[i]),
+                    asked={"FAST": True},
+                )
+            ],  # as torch is asked to
             fits=lambda axes: True,
             vendors={} if b.small else {"torch._scaled_mm": scaled},
             reset=lambda data=data: data[0][0].fill_(math.nan),
@@ -212,9 +271,16 @@ def batched_gemm(b: Bench) -> Iterator[Task]:
             unit="TFLOP/s",
             amount=2 * batch * n**3 / 1e12,
             sets=sets,
-            launches={name: lambda i, data=data: tuple(data[i]) for name in ("batched_gemm", "batched_gemm_persistent")},
+            launches={
+                name: lambda i, data=data: tuple(data[i])
+                for name in ("batched_gemm", "batched_gemm_persistent")
+            },
             fits=lambda axes: True,
-            vendors={"torch.bmm": lambda i, data=data: b.torch.bmm(data[i][1], data[i][2], out=data[i][0])},
+            vendors={
+                "torch.bmm": lambda i, data=data: b.torch.bmm(
+                    data[i][1], data[i][2], out=data[i][0]
+                )
+            },
             reset=lambda data=data: data[0][0].fill_(math.nan),
             found=lambda data=data: [data[0][0]],
             expected=lambda data=data: [b.torch.bmm(data[0][1], data[0][2])],
@@ -223,10 +289,17 @@ def batched_gemm(b: Bench) -> Iterator[Task]:
 
 def grouped_gemm(b: Bench) -> Iterator[Task]:
     """Rows of experts, as many for each, so that torch.bmm does the same work."""
-    for experts, rows, n, k in ((2, 128, 64, 64),) if b.small else ((8, 2048, 4096, 2048), (64, 256, 2048, 2048)):
+    for experts, rows, n, k in (
+        ((2, 128, 64, 64),) if b.small else ((8, 2048, 4096, 2048), (64, 256, 2048, 2048))
+    ):
         x, w = b.randn(experts * rows, k, dtype="bf16"), b.randn(experts, k, n, dtype="bf16")
         c = b.torch.empty(experts * rows, n, device=b.device, dtype=x.dtype)
-        groups = {tile: b.torch.arange(experts, device=b.device, dtype=b.torch.int32).repeat_interleave(rows // tile) for tile in (64, 128)}
+        groups = {
+            tile: b.torch.arange(experts, device=b.device, dtype=b.torch.int32).repeat_interleave(
+                rows // tile
+            )
+            for tile in (64, 128)
+        }
         arguments = (c, x, w, groups[64 if b.small else 128])
         yield Task(
             row="grouped_gemm",
@@ -234,10 +307,19 @@ def grouped_gemm(b: Bench) -> Iterator[Task]:
             unit="TFLOP/s",
             amount=2 * experts * rows * n * k / 1e12,
             sets=1,
-            launches={name: lambda i, a=arguments: a for name in ("grouped_gemm", "grouped_gemm_persistent")},
-            steps=[Step(kernel="grouped_gemm", arguments=lambda i, a=(*arguments[:3], groups[128]): a)],
+            launches={
+                name: lambda i, a=arguments: a
+                for name in ("grouped_gemm", "grouped_gemm_persistent")
+            },
+            steps=[
+                Step(kernel="grouped_gemm", arguments=lambda i, a=(*arguments[:3], groups[128]): a)
+            ],
             fits=lambda axes: True,
-            vendors={"torch.bmm": lambda i: b.torch.bmm(x.view(experts, rows, k), w, out=c.view(experts, rows, n))},
+            vendors={
+                "torch.bmm": lambda i: b.torch.bmm(
+                    x.view(experts, rows, k), w, out=c.view(experts, rows, n)
+                )
+            },
             reset=lambda: c.fill_(math.nan),
             found=lambda: [c],
             expected=lambda: [b.torch.bmm(x.view(experts, rows, k), w).view(experts * rows, n)],
@@ -263,7 +345,9 @@ def _attention(b: Bench, d: int, heads: int, group: int, length: int) -> Task:
     def backend(kind: Any) -> Run:
         def run(_: int) -> Any:
             with attend.sdpa_kernel(kind):
-                return functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=group > 1)
+                return functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=True, enable_gqa=group > 1
+                )
 
         return run
 
@@ -272,14 +356,22 @@ def _attention(b: Bench, d: int, heads: int, group: int, length: int) -> Task:
         row="attention",
         size=f"bf16 {batch} x {heads} x {length} x {d}, {group} per key head",
         unit="TFLOP/s",
-        amount=2 * batch * heads * length * length * d / 1e12,  # half of 4 n^2 d: what is masked is not counted
+        amount=2
+        * batch
+        * heads
+        * length
+        * length
+        * d
+        / 1e12,  # half of 4 n^2 d: what is masked is not counted
         sets=1,
         launches={"attention": lambda i: (*flat, scale)},
         fits=lambda axes: axes["D"] == d and axes["GROUP"] == group,
         vendors={f"sdpa {kind}": backend(getattr(attend.SDPBackend, kind)) for kind in kinds},
         reset=lambda: o.fill_(math.nan),
         found=lambda: [o],
-        expected=lambda: [functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=group > 1)],
+        expected=lambda: [
+            functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=group > 1)
+        ],
         tolerance=2e-2,
     )
 
@@ -287,7 +379,10 @@ def _attention(b: Bench, d: int, heads: int, group: int, length: int) -> Task:
 def swiglu(b: Bench) -> Iterator[Task]:
     """silu(gate) * up."""
     n = b.size(1 << 27, 4096)
-    silu, data = b.torch.nn.functional.silu, b.several(lambda: [b.randn(n, dtype="bf16") for _ in range(3)])
+    silu, data = (
+        b.torch.nn.functional.silu,
+        b.several(lambda: [b.randn(n, dtype="bf16") for _ in range(3)]),
+    )
     z, gate, up = data[0]
     yield Task(
         row="swiglu",
@@ -371,20 +466,32 @@ def argmax(b: Bench) -> Iterator[Task]:
             unit="TB/s",
             amount=2 * x.numel() / 1e12,
             sets=1,
-            launches={name: lambda i: (y, x) for name in (("argmax", "argmax_long") if length <= 4096 else ("argmax_long", "argmax"))},
+            launches={
+                name: lambda i: (y, x)
+                for name in (
+                    ("argmax", "argmax_long") if length <= 4096 else ("argmax_long", "argmax")
+                )
+            },
             fits=lambda axes: axes["COLS"] == length or axes["COLS"] < length == 32768,
             vendors={"torch.argmax": lambda i: b.torch.argmax(x, 1)},
             reset=lambda: y.fill_(-1),
-            found=lambda: [x.gather(1, y.long()[:, None])],  # of equal elements torch may name another
+            found=lambda: [
+                x.gather(1, y.long()[:, None])
+            ],  # of equal elements torch may name another
             expected=lambda: [x.max(1, keepdim=True).values],
         )
 
 
 def top_k(b: Bench) -> Iterator[Task]:
-    """The 64 largest logits of a vocabulary: the largest of each group of a row, then those of the groups with the largest."""
+    """The 64 largest logits of a vocabulary: the largest of each group of a row, then those of the
+    groups with the largest.
+    """
     rows, length = b.size(64, 2), b.size(131072, 8192)
     x = b.randn(rows, length, dtype="f32")
-    values, places = (b.torch.empty(rows, 64, device=b.device, dtype=dtype) for dtype in (b.torch.float32, b.torch.int32))
+    values, places = (
+        b.torch.empty(rows, 64, device=b.device, dtype=dtype)
+        for dtype in (b.torch.float32, b.torch.int32)
+    )
     peaks = b.torch.empty(rows, length // 32, device=b.device, dtype=b.torch.float32)
     yield Task(
         row="top_k",

@@ -8,12 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 ROTATED = 192 << 20  # bytes that inputs and outputs rotate over, well above any L2
-# Where arrays lie in memory moves what only moves memory by 0.3 %, both ways: such rows rotate over so many places.
+# Where arrays lie in memory moves what only moves memory by 0.3 %, both ways: such rows rotate over
+# so many places.
 PLACES = 3
 Run = Callable[[int], Any]
 Arguments = Callable[[int], tuple[Any, ...]]
 # How many times as fast as torch's best way a row is to be.
-WANTED = {"gemm": 0.97, "fp8": 0.97, "gemm_ragged": 0.9, "batched_gemm": 0.95, "grouped_gemm": 0.95, "attention": 0.8}
+WANTED = {
+    "gemm": 0.97,
+    "fp8": 0.97,
+    "gemm_ragged": 0.9,
+    "batched_gemm": 0.95,
+    "grouped_gemm": 0.95,
+    "attention": 0.8,
+}
 # Rows that nothing is wanted of: small matrices.
 FREE = (("gemm", "2048 x 2048 x 2048"),)
 
@@ -25,7 +33,9 @@ def wanted(row: str, size: str) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """A launch of the package: its kernel, the arguments of set i, and axes that the caller asks for."""
+    """A launch of the package: its kernel, the arguments of set i, and axes that the caller asks
+    for.
+    """
 
     kernel: str
     arguments: Arguments
@@ -40,12 +50,15 @@ class Task:
         row, size: its name. unit: of `amount`, the work of one launch, per second.
         sets: how many sets of arguments there are, used in turn.
         launches: arguments of set i, by the kernel that takes them.
-        before: a kernel that is launched before another, and its arguments, by that other: of its variants, the one with the same axes.
+        before: a kernel that is launched before another, and its arguments, by that other: of its
+            variants, the one with the same axes.
         fits: whether a variant with these axes does this size.
         vendors: torch's ways, by name.
-        reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0. expected: what they should be.
+        reset: brings set 0 into its first state, outputs poisoned. found: the outputs of set 0.
+            expected: what they should be.
         tolerance: relative error of the whole output that is right.
-        steps: launches that a user of the package makes; empty: of the first kernel of `launches`, behind what goes before it.
+        steps: launches that a user of the package makes; empty: of the first kernel of `launches`,
+            behind what goes before it.
     """
 
     row: str
@@ -70,7 +83,10 @@ class Task:
             return self.steps
         kernel, arguments = next(iter(self.launches.items()))
         first = self.before.get(kernel)
-        return (*((Step(kernel=first[0], arguments=first[1]),) if first else ()), Step(kernel=kernel, arguments=arguments))
+        return (
+            *((Step(kernel=first[0], arguments=first[1]),) if first else ()),
+            Step(kernel=kernel, arguments=arguments),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,5 +119,11 @@ class Bench:
         return self.torch.compile(function, dynamic=False)  # type: ignore[no-any-return]
 
 
-TORCH = {"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "i32": "int32"}
+TORCH = {
+    "f32": "float32",
+    "bf16": "bfloat16",
+    "f16": "float16",
+    "f8e4m3": "float8_e4m3fn",
+    "i32": "int32",
+}
 SIZE = {"f32": 4, "bf16": 2, "f16": 2, "f8e4m3": 1, "i32": 4}

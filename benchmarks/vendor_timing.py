@@ -1,4 +1,6 @@
-"""How vendor_kernels.py measures: samples in turns, medians and intervals, CUDA graphs of many launches; and torch's ways."""
+"""How vendor_kernels.py measures: samples in turns, medians and intervals, CUDA graphs of many
+launches; and torch's ways.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Plan:
     """How much is measured.
 
     Attributes:
-        sample: seconds of a sample. choosing: samples to choose a variant by. rounds: samples of what is compared.
+        sample: seconds of a sample. choosing: samples to choose a variant by. rounds: samples of
+            what is compared.
         most: samples of rows that a first look finds near what is wanted.
     """
 
@@ -37,7 +40,9 @@ def relative_error(found: Any, right: Any) -> float:
     return float(difference)
 
 
-def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callable[[int], Any]], dict[str, str]]:
+def vendor_ways(
+    task: Task, clock: Clock, plan: Plan
+) -> tuple[dict[str, Callable[[int], Any]], dict[str, str]]:
     """torch's ways that work here, and why the others do not."""
     works, refused = {}, {}
     for name, run in task.vendors.items():
@@ -47,7 +52,9 @@ def vendor_ways(task: Task, clock: Clock, plan: Plan) -> tuple[dict[str, Callabl
 
         try:
             run(0)
-            clock.prepared(turned, task.sets, plan.sample)  # not everything that runs can be captured
+            clock.prepared(
+                turned, task.sets, plan.sample
+            )  # not everything that runs can be captured
             works[name] = turned
         except Exception as error:  # noqa: BLE001 - a backend that refuses this size is named, with its reason
             refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
@@ -58,7 +65,11 @@ Samples = dict[str, list[float]]
 
 
 def in_turns(
-    task: Task, contenders: Mapping[str, Callable[[int], Any]], clock: Clock, plan: Plan, near: Callable[[Samples], bool] | None = None
+    task: Task,
+    contenders: Mapping[str, Callable[[int], Any]],
+    clock: Clock,
+    plan: Plan,
+    near: Callable[[Samples], bool] | None = None,
 ) -> Samples:
     """Seconds of one launch, in rounds: each round has one sample of each, in an order of its own.
 
@@ -129,7 +140,9 @@ class DeviceClock:
         self._torch.cuda.synchronize()
 
     def prepared(self, run: Callable[[int], Any], sets: int, sample: float) -> tuple[Replay, int]:
-        """A replay of about so many seconds, which returns those it took, and its number of launches."""
+        """A replay of about so many seconds, which returns those it took, and its number of
+        launches.
+        """
         cuda = self._torch.cuda
         stream = cuda.Stream()
         with cuda.stream(stream):
@@ -163,7 +176,10 @@ class DeviceClock:
         query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_event_reasons.active"
         try:
             done = subprocess.run(
-                ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, check=True
+                ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"],
+                capture_output=True,
+                text=True,
+                check=True,
             )
         except (OSError, subprocess.CalledProcessError):
             return {}

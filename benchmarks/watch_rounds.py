@@ -1,8 +1,10 @@
-"""A round of `tilec watch`, from a save to its end, less what compiling took; beside it the same command started afresh.
+"""A round of `tilec watch`, from a save to its end, less what compiling took; beside it the same
+command started afresh.
 
-The project is what `tilec new` writes, down to one variant for one target: a save is one job. It gives the kernel a comment that it never
-had, so that nothing of it is cached. What compiling takes is told by the rounds that are started afresh; a terminal shows a bar in its
-place. Processor seconds, those of all processes from the save on, tell on a machine that does other things too.
+The project is what `tilec new` writes, down to one variant for one target: a save is one job. It
+gives the kernel a comment that it never had, so that nothing of it is cached. What compiling takes
+is told by the rounds that are started afresh; a terminal shows a bar in its place. Processor
+seconds, those of all processes from the save on, tell on a machine that does other things too.
 """
 
 from __future__ import annotations
@@ -41,23 +43,49 @@ def main() -> None:
         project = Path(scratch) / "acme"
         manifest = project / "tilec.toml"
         text = re.sub(r"(?m)^default = .*$", 'default = ["tileir"]', manifest.read_text(), count=1)
-        manifest.write_text(re.sub(r"(?m)^sets = .*$", "sets = [{}]", text, count=1).replace('T = ["f32", "f16"]', 'T = ["f32"]'))
+        manifest.write_text(
+            re.sub(r"(?m)^sets = .*$", "sets = [{}]", text, count=1).replace(
+                'T = ["f32", "f16"]', 'T = ["f32"]'
+            )
+        )
         source = project / "kernels" / "vector_add.py"
         for name, words in COMMANDS.items():
             results[name] = rounds(words, project, source, arguments.repeats)
             compiling = median(results[name]["compiling"])
-            watched, afresh = ((median(results[name][kind]) - compiling) * 1e3 for kind in ("watch", "afresh"))
-            beside = f"started afresh {afresh:.0f} ms, and {compiling * 1e3:.0f} ms of compiling in both"
+            watched, afresh = (
+                (median(results[name][kind]) - compiling) * 1e3 for kind in ("watch", "afresh")
+            )
+            beside = (
+                f"started afresh {afresh:.0f} ms, and {compiling * 1e3:.0f} ms of compiling in both"
+            )
             table.append((f"tilec watch {name}", f"{watched:.0f} ms (wanted: under 500); {beside}"))
-            used, fresh = (median(results[name][f"{kind} cpu"]) * 1e3 for kind in ("watch", "afresh"))
-            table.append((f"processor time of {name}", f"{used:.0f} ms, compiling included; started afresh {fresh:.0f} ms"))
+            used, fresh = (
+                median(results[name][f"{kind} cpu"]) * 1e3 for kind in ("watch", "afresh")
+            )
+            table.append(
+                (
+                    f"processor time of {name}",
+                    f"{used:.0f} ms, compiling included; started afresh {fresh:.0f} ms",
+                )
+            )
     busy = f"{os.getloadavg()[0]:.1f} processes on {cores()} cores"  # wall times are those of a machine that does other things too
-    save("watch_rounds", arguments.out, {**results, "load": busy}, [*table, ("load of the machine", busy)])
+    save(
+        "watch_rounds",
+        arguments.out,
+        {**results, "load": busy},
+        [*table, ("load of the machine", busy)],
+    )
 
 
-def rounds(words: tuple[str, ...], project: Path, source: Path, repeats: int) -> dict[str, list[float]]:
-    """Seconds of watched rounds and of processes started afresh, and what compiling took of the latter."""
-    found: dict[str, list[float]] = {name: [] for name in ("watch", "watch cpu", "afresh", "afresh cpu", "compiling")}
+def rounds(
+    words: tuple[str, ...], project: Path, source: Path, repeats: int
+) -> dict[str, list[float]]:
+    """Seconds of watched rounds and of processes started afresh, and what compiling took of the
+    latter.
+    """
+    found: dict[str, list[float]] = {
+        name: [] for name in ("watch", "watch cpu", "afresh", "afresh cpu", "compiling")
+    }
     text = source.read_text()
     with watching(words, project) as (terminal, process):
         read_round(terminal)
@@ -66,7 +94,9 @@ def rounds(words: tuple[str, ...], project: Path, source: Path, repeats: int) ->
             before, start = tree_seconds(process), time.perf_counter()
             source.write_text(f"{text}\n# {time.time_ns()}\n")
             found["watch"].append(read_round(terminal) - start)
-            found["watch cpu"].append(tree_seconds(process, ended=True) - before)  # the next one, which starts now, is no part of it
+            found["watch cpu"].append(
+                tree_seconds(process, ended=True) - before
+            )  # the next one, which starts now, is no part of it
     for _ in range(repeats):
         source.write_text(f"{text}\n# {time.time_ns()}\n")
         told: list[str] = []
@@ -83,7 +113,11 @@ def watching(words: tuple[str, ...], project: Path) -> Iterator[tuple[int, int]]
     """A `tilec watch`: the terminal that its messages come from, and its process."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [tilec(), "watch", *words], cwd=project, stdout=subprocess.DEVNULL, stderr=theirs, env=environment({"TERM": "xterm"})
+        [tilec(), "watch", *words],
+        cwd=project,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=environment({"TERM": "xterm"}),
     )
     os.close(theirs)
     try:
@@ -96,18 +130,24 @@ def watching(words: tuple[str, ...], project: Path) -> Iterator[tuple[int, int]]
 
 def errors_of(command: list[str], folder: Path) -> str:
     """What a command writes to standard error."""
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment({})).stderr
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment({})
+    ).stderr
 
 
 def tree_seconds(root: int, *, ended: bool = False) -> float:
-    """Processor seconds of a process and of what it started; with `ended`, of the latter only what has come to its end."""
+    """Processor seconds of a process and of what it started; with `ended`, of the latter only what
+    has come to its end.
+    """
     rows = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             words = path.read_text().rpartition(")")[2].split()
             rows[int(path.parent.name)] = (int(words[1]), sum(map(int, words[11:15])))
     family = {root}
-    while not ended and (more := {pid for pid, (parent, _) in rows.items() if parent in family} - family):
+    while not ended and (
+        more := {pid for pid, (parent, _) in rows.items() if parent in family} - family
+    ):
         family |= more
     return sum(rows[pid][1] for pid in family if pid in rows) / os.sysconf("SC_CLK_TCK")
 

@@ -1,7 +1,8 @@
 """What each example kernel computes, in NumPy: the references of the cases in tilec.toml.
 
-Each function is called with the case's inputs by name and returns the kernel's output. Low-precision inputs are widened first, so that a
-reference is more exact than the kernel it is held against.
+Each function is called with the case's inputs by name and returns the kernel's output.
+Low-precision inputs are widened first, so that a reference is more exact than the kernel it is held
+against.
 """
 
 import numpy as np

@@ -1,7 +1,9 @@
-"""The launch core, for setuptools: `python setup.py build_ext --inplace` builds it here. All else of the package is in pyproject.toml.
+"""The launch core, for setuptools: `python setup.py build_ext --inplace` builds it here. All else
+of the package is in pyproject.toml.
 
-TILEC_NATIVE_STRICT=1 makes warnings errors, and a failed build one too: the project's own checks set it. Otherwise a machine without a C
-compiler installs tilec-runtime without the core, and launches take Python's path. TILEC_NATIVE=0 leaves the core out: the wheel is pure.
+TILEC_NATIVE_STRICT=1 makes warnings errors, and a failed build one too: the project's own checks
+set it. Otherwise a machine without a C compiler installs tilec-runtime without the core, and
+launches take Python's path. TILEC_NATIVE=0 leaves the core out: the wheel is pure.
 """
 
 from __future__ import annotations
@@ -11,8 +13,33 @@ import os
 from setuptools import Extension, setup
 
 CORE = "tilec_runtime/_core"
-SOURCES = ("array", "cache", "call", "driver", "expr", "launcher", "module", "plan", "scalar", "table", "tensor")
-HEADERS = ("array", "cache", "call", "core", "driver", "expr", "launcher", "plan", "scalar", "table", "tensor", "dlpack/dlpack")
+SOURCES = (
+    "array",
+    "cache",
+    "call",
+    "driver",
+    "expr",
+    "launcher",
+    "module",
+    "plan",
+    "scalar",
+    "table",
+    "tensor",
+)
+HEADERS = (
+    "array",
+    "cache",
+    "call",
+    "core",
+    "driver",
+    "expr",
+    "launcher",
+    "plan",
+    "scalar",
+    "table",
+    "tensor",
+    "dlpack/dlpack",
+)
 # Designated and {0} initializers are meant as they are.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-missing-field-initializers")
 
@@ -24,7 +51,12 @@ def extension() -> Extension:
         "tilec_runtime._core",
         sources=[f"{CORE}/{name}.c" for name in SOURCES],
         depends=[f"{CORE}/{name}.h" for name in HEADERS],
-        extra_compile_args=["-std=c11", "-fvisibility=hidden", *WARNINGS, *(["-Werror"] if strict else [])],
+        extra_compile_args=[
+            "-std=c11",
+            "-fvisibility=hidden",
+            *WARNINGS,
+            *(["-Werror"] if strict else []),
+        ],
         libraries=["dl"],
         optional=not strict,
     )

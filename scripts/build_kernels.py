@@ -1,7 +1,8 @@
-"""Builds the bundle of tilec's own kernels (runtime/tilec_runtime/kernels) from its manifest, in a folder of its own, and puts it there.
+"""Builds the bundle of tilec's own kernels (runtime/tilec_runtime/kernels) from its manifest, in a
+folder of its own, and puts it there.
 
-usage: python scripts/build_kernels.py [--check]. Needs tilec[build], and no GPU. With --check nothing is written: exit code 1 says that the
-bundle is not what its sources give.
+usage: python scripts/build_kernels.py [--check]. Needs tilec[build], and no GPU. With --check
+nothing is written: exit code 1 says that the bundle is not what its sources give.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ def main() -> int:
     same = BUNDLE.is_file() and BUNDLE.read_bytes() == data
     if not arguments.check and not same:
         BUNDLE.write_bytes(data)
-    state = "is up to date" if same else "is not what its sources give" if arguments.check else "was renewed"
+    state = (
+        "is up to date"
+        if same
+        else "is not what its sources give"
+        if arguments.check
+        else "was renewed"
+    )
     print(f"{BUNDLE.name} ({len(data) / 1024:.0f} KiB) {state}")
     return 1 if arguments.check and not same else 0
 
@@ -42,7 +49,9 @@ def built() -> bytes:
             shutil.copy(source, project)
         request = BuildRequest(manifest_path=project / "tilec.toml", workers=2)
         result = build(request, SilentObserver())
-        return Path(next(output.path for output in result.outputs if output.kind == "bundle")).read_bytes()
+        return Path(
+            next(output.path for output in result.outputs if output.kind == "bundle")
+        ).read_bytes()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Runs every case of a project on a GPU through its generated package, with torch tensors as arguments, and writes the results as JSON.
+"""Runs every case of a project on a GPU through its generated package, with torch tensors as
+arguments, and writes the results as JSON.
 
-Needs a driver, torch and the built package; no compiler. Exit codes: 0 every case passed, 1 one did not, 3 there is no GPU or no package.
+Needs a driver, torch and the built package; no compiler. Exit codes: 0 every case passed, 1 one did
+not, 3 there is no GPU or no package.
 """
 
 from __future__ import annotations
@@ -58,7 +60,11 @@ class TorchDevice:
         if hasattr(np, row.numpy):
             return self.torch.from_numpy(array).to(self.device)
         bits = {1: np.uint8, 2: np.int16}[row.bytes]
-        return self.torch.from_numpy(array.view(bits)).to(self.device).view(getattr(self.torch, row.numpy))
+        return (
+            self.torch.from_numpy(array.view(bits))
+            .to(self.device)
+            .view(getattr(self.torch, row.numpy))
+        )
 
     def from_device(self, tensor: Any) -> np.ndarray:
         """The tensor's contents."""
@@ -70,9 +76,15 @@ class TorchDevice:
         return tensor.view(bits).cpu().numpy().view(numpy_dtype(row))
 
     def enqueue(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch on torch's current stream; axes with one value are no arguments of the generated method."""
+        """Launch on torch's current stream; axes with one value are no arguments of the generated
+        method.
+        """
         method = getattr(self.module, kernel)
-        chosen = {name: value for name, value in axes.items() if name in inspect.signature(method).parameters}
+        chosen = {
+            name: value
+            for name, value in axes.items()
+            if name in inspect.signature(method).parameters
+        }
         method(**arguments, **chosen, stream=self.torch.cuda.current_stream(self.device))
 
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
@@ -81,11 +93,19 @@ class TorchDevice:
         self.torch.cuda.synchronize(self.device)
 
     def seconds(self, case: BoundCase) -> float:
-        """Median time of one launch on the device, from events around it; inputs stay in the cache where they fit."""
+        """Median time of one launch on the device, from events around it; inputs stay in the cache
+        where they fit.
+        """
         inputs = make_inputs(case)
         types = {p.name: p.dtype for p in case.params}
-        arguments = {n: self.to_device(v, types[n]) if isinstance(v, np.ndarray) else v for n, v in inputs.items()}
-        events = [(self.torch.cuda.Event(enable_timing=True), self.torch.cuda.Event(enable_timing=True)) for _ in range(REPEATS)]
+        arguments = {
+            n: self.to_device(v, types[n]) if isinstance(v, np.ndarray) else v
+            for n, v in inputs.items()
+        }
+        events = [
+            (self.torch.cuda.Event(enable_timing=True), self.torch.cuda.Event(enable_timing=True))
+            for _ in range(REPEATS)
+        ]
         for _ in range(3):
             self.enqueue(case.kernel, arguments, dict(case.choose))
         for begin, end in events:
@@ -104,7 +124,10 @@ def main() -> int:
         package = options.dist / manifest.package.module
         info = open_container(package).bundle.info
     except TilecError as error:
-        print(f"{error}\n  build the package where the compilers are, with `tilec build`, and carry {options.dist} here", file=sys.stderr)
+        print(
+            f"{error}\n  build the package where the compilers are, with `tilec build`, and carry {options.dist} here",
+            file=sys.stderr,
+        )
         return 3
     module = load_package(options, manifest)
     if module is None:
@@ -119,10 +142,18 @@ def main() -> int:
         print(line(result, row), flush=True)
         results.append(row)
     passed = sum(row["status"] == "passed" for row in results)
-    print(f"{passed} of {len(results)} cases passed on {device.torch.cuda.get_device_name(device.device)}")
+    print(
+        f"{passed} of {len(results)} cases passed on {device.torch.cuda.get_device_name(device.device)}"
+    )
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        document = {"schema_version": 1, "kind": "gpu_cases", "machine": machine(device), "passed": passed, "cases": results}
+        document = {
+            "schema_version": 1,
+            "kind": "gpu_cases",
+            "machine": machine(device),
+            "passed": passed,
+            "cases": results,
+        }
         options.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return 0 if results and passed == len(results) else 1
 
@@ -131,12 +162,25 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     root = Path(__file__).resolve().parents[1]
-    parser.add_argument("--manifest", type=Path, default=root / "tilec.toml", help="the project's tilec.toml")
-    parser.add_argument("--dist", type=Path, default=root / "dist", help="where the generated package lies")
+    parser.add_argument(
+        "--manifest", type=Path, default=root / "tilec.toml", help="the project's tilec.toml"
+    )
+    parser.add_argument(
+        "--dist", type=Path, default=root / "dist", help="where the generated package lies"
+    )
     parser.add_argument("--device", default="cuda:0", help="torch's name of the GPU")
-    parser.add_argument("-k", "--select", action="append", default=[], metavar="GLOB", help="cases to run, such as 'gemm/*'")
+    parser.add_argument(
+        "-k",
+        "--select",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="cases to run, such as 'gemm/*'",
+    )
     parser.add_argument("--out", type=Path, help="where to write the results")
-    parser.add_argument("--no-time", action="store_true", help="do not measure cases that say what work they do")
+    parser.add_argument(
+        "--no-time", action="store_true", help="do not measure cases that say what work they do"
+    )
     return parser.parse_args()
 
 
@@ -170,7 +214,10 @@ def throughput(device: TorchDevice, case: BoundCase) -> dict[str, Any]:
     row: dict[str, Any] = {"device_us": round(seconds * 1e6, 2)}
     env = environment(case, make_inputs(case))
     assert case.bench is not None
-    for name, text, unit in (("gb_per_s", case.bench.bytes, 1e9), ("tflop_per_s", case.bench.flops, 1e12)):
+    for name, text, unit in (
+        ("gb_per_s", case.bench.bytes, 1e9),
+        ("tflop_per_s", case.bench.flops, 1e12),
+    ):
         if text:
             try:
                 row[name] = round(float(expr.parse(text).evaluate(env)) / seconds / unit, 2)
@@ -199,7 +246,15 @@ def machine(device: TorchDevice) -> dict[str, Any]:
     """Where the results come from."""
     facts = device.torch.cuda.get_device_properties(device.device)
     versions = {"python": platform.python_version()}
-    for name in ("tilec", "tilec-runtime", "torch", "numpy", "ml_dtypes", "cuda-bindings", "cuda-core"):
+    for name in (
+        "tilec",
+        "tilec-runtime",
+        "torch",
+        "numpy",
+        "ml_dtypes",
+        "cuda-bindings",
+        "cuda-core",
+    ):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -210,7 +265,9 @@ def machine(device: TorchDevice) -> dict[str, Any]:
         "compute_capability": [facts.major, facts.minor],
         "multiprocessors": facts.multi_processor_count,
         "memory": facts.total_memory,
-        "driver": driver.read_text(encoding="utf-8").splitlines()[0] if driver.is_file() else "unknown",
+        "driver": driver.read_text(encoding="utf-8").splitlines()[0]
+        if driver.is_file()
+        else "unknown",
         "versions": versions,
     }
 

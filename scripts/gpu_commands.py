@@ -1,7 +1,9 @@
-"""Tries every command of tilec on a GPU, with the examples, as a user would call it; writes what each did as JSON.
+"""Tries every command of tilec on a GPU, with the examples, as a user would call it; writes what
+each did as JSON.
 
-Needs a driver, and bundles that were built elsewhere (`--help`). A command that finds no tool (ncu, cuda-gdb, compute-sanitizer, a
-compiler) counts as missing, never as passed. Exit codes: 0 all did as they should, 1 one did not, 3 there is no bundle.
+Needs a driver, and bundles that were built elsewhere (`--help`). A command that finds no tool (ncu,
+cuda-gdb, compute-sanitizer, a compiler) counts as missing, never as passed. Exit codes: 0 all did
+as they should, 1 one did not, 3 there is no bundle.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from typing import Any
 import tilec
 
 ROOT = Path(__file__).resolve().parents[1]
-MISSING = re.compile(r"error: (\S+ not found|no GPU|the CUDA driver|.*cannot be imported|.* is not installed)[^\n]*")
+MISSING = re.compile(
+    r"error: (\S+ not found|no GPU|the CUDA driver|.*cannot be imported|.* is not installed)[^\n]*"
+)
 KEPT = 1500  # characters of what a command printed
 
 
@@ -31,7 +35,8 @@ class Step:
     """A command line, and what it should do.
 
     Attributes:
-        words: with {bundle}, {debug}, {simt}, {triton} for bundles and {scratch} for a directory of the run.
+        words: with {bundle}, {debug}, {simt}, {triton} for bundles and {scratch} for a directory of
+            the run.
         codes: exit codes that are right.
         shows: what has to be in its output: patterns.
         where: directory of the project, from the repository's.
@@ -45,17 +50,25 @@ class Step:
     stop: bool = False
 
 
-def debug(case: str, bundle: str, place: str, *orders: str, shows: tuple[str, ...], where: str = ".") -> Step:
+def debug(
+    case: str, bundle: str, place: str, *orders: str, shows: tuple[str, ...], where: str = "."
+) -> Step:
     """cuda-gdb up to a line of a case."""
     told = ("set cuda break_on_launch none", f"break {place}", "run", *orders)
     words = " ".join(f"--ex '{order}'" for order in told)
-    return Step(words=f"debug '{case}' --bundle {{{bundle}}} --batch {words}", shows=shows, where=where)
+    return Step(
+        words=f"debug '{case}' --bundle {{{bundle}}} --batch {words}", shows=shows, where=where
+    )
 
 
 STEPS = (
     Step(words="--version", shows=(tilec.__version__.replace(".", r"\."),)),
     Step(words="--help", shows=("Commands:",)),
-    Step(words="doctor", codes=(0, 3), shows=(r"GPU 0", r"driver   of CUDA", r"profile  ", r"debug    ", r"sanitize ")),
+    Step(
+        words="doctor",
+        codes=(0, 3),
+        shows=(r"GPU 0", r"driver   of CUDA", r"profile  ", r"debug    ", r"sanitize "),
+    ),
     Step(words="doctor --json", codes=(0, 3), shows=(r'"gpus": \[\s*\{',)),
     Step(words="-C {scratch} new acme-kernels", shows=("acme",)),
     Step(words="schema", shows=(r'"\$schema"',)),
@@ -72,7 +85,10 @@ STEPS = (
     Step(words="run reduce_sum --bundle {bundle} --case odd --repeat 20", shows=("20",)),
     Step(words="run vector_add --bundle {bundle} --case odd --device all", shows=("cpu", "passed")),
     Step(words="run --bundle {bundle} --trace 'vector_add/one[f32]'", shows=("get_tile_block_id",)),
-    Step(words="bench vector_add softmax --bundle {bundle} --case odd --seconds 0.3 --save {scratch}/base.json", shows=("GB/s",)),
+    Step(
+        words="bench vector_add softmax --bundle {bundle} --case odd --seconds 0.3 --save {scratch}/base.json",
+        shows=("GB/s",),
+    ),
     Step(
         words="bench vector_add softmax --bundle {bundle} --case odd --seconds 0.3 --against-saved {scratch}/base.json --fail-slower 25%",
         shows=("odd",),
@@ -85,14 +101,34 @@ STEPS = (
     Step(words="inspect {bundle}", shows=("softmax",)),
     Step(words="inspect {bundle} --verify", shows=("",)),
     Step(words="inspect {bundle} --instructions --select 'gemm*sm_90'", shows=("HGMMA|tensor",)),
-    Step(words="inspect {bundle} --html {scratch}/report.html --select softmax", shows=("report.html",)),
+    Step(
+        words="inspect {bundle} --html {scratch}/report.html --select softmax",
+        shows=("report.html",),
+    ),
     Step(words="inspect {bundle} --diff {bundle}", shows=("",)),
-    Step(words="inspect {bundle} --why vector_add x=f32[1024] y=f32[1024] z=f32[1024]", shows=("sm_90",)),
-    Step(words="sanitize reduce_sum --bundle {bundle} --case odd --device cuda", shows=("reduce_sum/odd", "clean")),
+    Step(
+        words="inspect {bundle} --why vector_add x=f32[1024] y=f32[1024] z=f32[1024]",
+        shows=("sm_90",),
+    ),
+    Step(
+        words="sanitize reduce_sum --bundle {bundle} --case odd --device cuda",
+        shows=("reduce_sum/odd", "clean"),
+    ),
     Step(words="sanitize softmax --bundle {bundle} --case odd", shows=("softmax/odd", "clean")),
-    Step(words="profile reduce_sum/16m --bundle {bundle} --out {scratch}/p.ncu-rep", shows=("Throughput", "report: ")),
+    Step(
+        words="profile reduce_sum/16m --bundle {bundle} --out {scratch}/p.ncu-rep",
+        shows=("Throughput", "report: "),
+    ),
     Step(words="debug reduce_sum/odd --bundle {debug} --ex quit", codes=(0,), shows=("stops in",)),
-    debug("reduce_sum/odd", "debug", "reduce_sum.cu:42", "backtrace", "info args", "info locals", shows=(r"n = 1", r"first = ", "sum = ")),
+    debug(
+        "reduce_sum/odd",
+        "debug",
+        "reduce_sum.cu:42",
+        "backtrace",
+        "info args",
+        "info locals",
+        shows=(r"n = 1", r"first = ", "sum = "),
+    ),
     debug(
         "saxpy/odd[f32]",
         "simt",
@@ -104,8 +140,19 @@ STEPS = (
         shows=(r"i = \d",),
         where="examples/simt",
     ),
-    debug("add/odd[f32]", "triton", "add.py:12", "info locals", "info args", shows=(r"n = ",), where="examples/triton"),
-    Step(words="debug softmax/odd --bundle {debug} --batch --ex run --ex 'info line' --ex next --ex next", shows=(r"softmax\.py",)),
+    debug(
+        "add/odd[f32]",
+        "triton",
+        "add.py:12",
+        "info locals",
+        "info args",
+        shows=(r"n = ",),
+        where="examples/triton",
+    ),
+    Step(
+        words="debug softmax/odd --bundle {debug} --batch --ex run --ex 'info line' --ex next --ex next",
+        shows=(r"softmax\.py",),
+    ),
 )
 
 
@@ -113,9 +160,17 @@ def main() -> int:
     """Try all, and say how it went."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument(
-        "--dist", type=Path, default=ROOT / "dist", help="where the bundles are: *.tilec, and debug/NAME.tilec of the profile debug"
+        "--dist",
+        type=Path,
+        default=ROOT / "dist",
+        help="where the bundles are: *.tilec, and debug/NAME.tilec of the profile debug",
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_commands.json", help="where the JSON goes")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "benchmarks" / "results" / "gpu_commands.json",
+        help="where the JSON goes",
+    )
     parser.add_argument("-k", dest="word", default="", help="only command lines that hold this")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each")
     arguments = parser.parse_args()
@@ -134,10 +189,19 @@ def main() -> int:
         for step in STEPS:
             if arguments.word in step.words:
                 results.append(tried(step, {**bundles, "scratch": scratch}, arguments.limit))
-                print(f"{results[-1]['result']:<8} {results[-1]['seconds']:6.1f} s  tilec {results[-1]['words']}", flush=True)
+                print(
+                    f"{results[-1]['result']:<8} {results[-1]['seconds']:6.1f} s  tilec {results[-1]['words']}",
+                    flush=True,
+                )
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps({"tilec": tilec.__version__, "steps": results}, indent=1) + "\n", encoding="utf-8")
-    counts = {word: sum(row["result"] == word for row in results) for word in ("passed", "missing", "FAILED")}
+    arguments.out.write_text(
+        json.dumps({"tilec": tilec.__version__, "steps": results}, indent=1) + "\n",
+        encoding="utf-8",
+    )
+    counts = {
+        word: sum(row["result"] == word for row in results)
+        for word in ("passed", "missing", "FAILED")
+    }
     print(", ".join(f"{count} {word}" for word, count in counts.items() if count))
     return 1 if counts["FAILED"] else 0
 
@@ -150,7 +214,9 @@ def first(folder: Path, pattern: str) -> Path | None:
 def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
     """What a command did, and whether that is right."""
     row: dict[str, Any] = {"words": step.words, "seconds": 0.0}
-    lacking = [name for name, place in places.items() if place is None and f"{{{name}}}" in step.words]
+    lacking = [
+        name for name, place in places.items() if place is None and f"{{{name}}}" in step.words
+    ]
     if lacking:
         return {**row, "result": "missing", "told": f"no bundle for {lacking[0]}"}
     words = step.words
@@ -179,11 +245,22 @@ def tried(step: Step, places: dict[str, Any], limit: float) -> dict[str, Any]:
 
 def called(words: str, step: Step, limit: float) -> tuple[int, str]:
     """(exit code, all that was printed) of a command line."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(
+            (str(ROOT), str(ROOT / "runtime"), os.environ.get("PYTHONPATH", ""))
+        ),
+    }
     command = ["bash", "-c", f"exec {sys.executable} -m tilec {words}"]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, cwd=ROOT / step.where, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command,
+            cwd=ROOT / step.where,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
 
         def text() -> str:

@@ -1,11 +1,13 @@
-"""Report how large and how plain each room of the project is; with --gate, fail where it became worse.
+"""Report how large and how plain each room of the project is; with --gate, fail where it became
+worse.
 
     python scripts/house.py            a table: statements and budgets, sizes, complexity, imports, escape hatches
     python scripts/house.py --gate     exit code 1 for a new import cycle, or more escape hatches than scripts/house.json allows
     python scripts/house.py --commit   write today's cycles and escape hatches to scripts/house.json
 
-Statements are those of Python's `ast`, docstrings apart: no formatting changes them. A cycle counts every import: at module level,
-inside functions and for type checkers. People judge the rest of the report.
+Statements are those of Python's `ast`, docstrings apart: no formatting changes them. A cycle counts
+every import: at module level, inside functions and for type checkers. People judge the rest of the
+report.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = ROOT / "scripts/house.json"
 HOMES = {"tilec": ROOT, "tilec_runtime": ROOT / "runtime"}
-# Rooms by folder, and how many statements each should have at most; a file belongs to its longest match.
+# Rooms by folder, and how many statements each should have at most; a file belongs to its longest
+# match.
 BUDGETS = {
     "runtime/tilec_runtime": 5_500,
     "runtime/tilec_runtime/model": 1_200,
@@ -52,7 +55,16 @@ HATCHES = {
     "BaseException": re.compile(r"except\s+BaseException"),
     "type: ignore": re.compile(r"#\s*type:\s*ignore"),
 }
-BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.IfExp, ast.BoolOp, ast.comprehension, ast.match_case)
+BRANCHES = (
+    ast.If,
+    ast.For,
+    ast.While,
+    ast.ExceptHandler,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.comprehension,
+    ast.match_case,
+)
 LONG_FILE, LONG_FUNCTION, COMPLEX = 400, 40, 10
 
 
@@ -78,7 +90,10 @@ class File:
     def statements(self) -> int:
         """How many there are, docstrings apart."""
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.stmt)]
-        return sum(not (isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)) for node in nodes)
+        return sum(
+            not (isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str))
+            for node in nodes
+        )
 
     @property
     def lines(self) -> int:
@@ -89,7 +104,9 @@ class File:
     def comments(self) -> int:
         """Lines with a comment that says something to a reader."""
         tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
-        return sum(token.type == tokenize.COMMENT and "noqa" not in token.string for token in tokens)
+        return sum(
+            token.type == tokenize.COMMENT and "noqa" not in token.string for token in tokens
+        )
 
     @property
     def functions(self) -> Iterator[tuple[str, int, int]]:
@@ -97,19 +114,30 @@ class File:
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 branches = sum(isinstance(inner, BRANCHES) for inner in ast.walk(node))
-                yield f"{self.name}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1, branches + 1
+                yield (
+                    f"{self.name}:{node.lineno} {node.name}",
+                    (node.end_lineno or 0) - node.lineno + 1,
+                    branches + 1,
+                )
 
     @property
     def hatches(self) -> collections.Counter[str]:
         """How often each escape hatch is used."""
-        return collections.Counter({name: len(pattern.findall(self.text)) for name, pattern in HATCHES.items()})
+        return collections.Counter(
+            {name: len(pattern.findall(self.text)) for name, pattern in HATCHES.items()}
+        )
 
 
 def files() -> list[File]:
     """Every Python file of the project, but samples and templates."""
     skipped = {"_templates", "samples", "golden", "build", "dist"}
     folders = (ROOT / "runtime/tilec_runtime", ROOT / "tilec", ROOT / "tests")
-    paths = sorted(path for folder in folders for path in folder.rglob("*.py") if not skipped & set(path.relative_to(ROOT).parts))
+    paths = sorted(
+        path
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if not skipped & set(path.relative_to(ROOT).parts)
+    )
     return [File(path, ast.parse(text := path.read_text(encoding="utf-8")), text) for path in paths]
 
 
@@ -130,7 +158,12 @@ def imports(found: list[File]) -> dict[str, set[str]]:
             if isinstance(node, ast.Import):
                 asked.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
-                asked.update(child if (child := f"{node.module}.{alias.name}") in modules else str(node.module) for alias in node.names)
+                asked.update(
+                    child
+                    if (child := f"{node.module}.{alias.name}") in modules
+                    else str(node.module)
+                    for alias in node.names
+                )
         edges[name] = (asked & modules.keys()) - {name}
     return edges
 
@@ -165,7 +198,9 @@ def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
 def limits(found: list[File]) -> dict[str, dict[str, int]]:
     """What may not grow: modules in import cycles, and escape hatches of each room."""
     groups = cycles(imports(found))
-    made: dict[str, dict[str, int]] = {"import cycles": {"groups": len(groups), "modules": sum(map(len, groups))}}
+    made: dict[str, dict[str, int]] = {
+        "import cycles": {"groups": len(groups), "modules": sum(map(len, groups))}
+    }
     for file in found:
         if file.room != "tests":
             room = made.setdefault(file.room, dict.fromkeys(HATCHES, 0))
@@ -176,20 +211,34 @@ def limits(found: list[File]) -> dict[str, dict[str, int]]:
 
 def report(found: list[File]) -> None:
     """Print the whole table."""
-    print(f"{'room':<26}{'statements':>11}{'budget':>8}{'files':>7}{'comments %':>12}   " + "  ".join(HATCHES))
+    print(
+        f"{'room':<26}{'statements':>11}{'budget':>8}{'files':>7}{'comments %':>12}   "
+        + "  ".join(HATCHES)
+    )
     for room in sorted({file.room for file in found}):
         ours = [file for file in found if file.room == room]
         lines, comments = sum(file.lines for file in ours), sum(file.comments for file in ours)
         hatches = sum((file.hatches for file in ours), collections.Counter())
         counts = "  ".join(f"{hatches[name]:>{len(name)}}" for name in HATCHES)
         statements = sum(file.statements for file in ours)
-        print(f"{room:<26}{statements:>11,}{BUDGETS[room] or '':>8}{len(ours):>7}{100 * comments / lines:>12.1f}   {counts}")
+        print(
+            f"{room:<26}{statements:>11,}{BUDGETS[room] or '':>8}{len(ours):>7}{100 * comments / lines:>12.1f}   {counts}"
+        )
     product = [file for file in found if file.room != "tests"]
     print(f"\nstatements without tests: {sum(file.statements for file in product):,}")
     functions = [function for file in product for function in file.functions]
-    show(f"files over {LONG_FILE} lines", [(file.lines, file.name) for file in found if file.lines > LONG_FILE])
-    show(f"functions over {LONG_FUNCTION} lines", [(lines, name) for name, lines, _ in functions if lines > LONG_FUNCTION])
-    show(f"functions of a complexity over {COMPLEX}", [(branches, name) for name, _, branches in functions if branches > COMPLEX])
+    show(
+        f"files over {LONG_FILE} lines",
+        [(file.lines, file.name) for file in found if file.lines > LONG_FILE],
+    )
+    show(
+        f"functions over {LONG_FUNCTION} lines",
+        [(lines, name) for name, lines, _ in functions if lines > LONG_FUNCTION],
+    )
+    show(
+        f"functions of a complexity over {COMPLEX}",
+        [(branches, name) for name, _, branches in functions if branches > COMPLEX],
+    )
     groups = cycles(imports(found))
     show("import cycles (modules)", [(len(group), " ".join(group)[:200]) for group in groups])
 

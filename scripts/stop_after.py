@@ -1,4 +1,6 @@
-"""A plugin of pytest: no test begins once the time is up (TILEC_STOP_AT, in seconds since the epoch)."""
+"""A plugin of pytest: no test begins once the time is up (TILEC_STOP_AT, in seconds since the
+epoch).
+"""
 
 from __future__ import annotations
 

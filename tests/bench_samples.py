@@ -1,4 +1,6 @@
-"""A place that measures by a plan: times are what a test says, and time passes by what is launched alone."""
+"""A place that measures by a plan: times are what a test says, and time passes by what is launched
+alone.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ CEILINGS = Ceilings(copy=4e9, products={"bf16": 785e12, "f32": 400e12}, by="torc
 
 def manifest(*cases: tuple[str, int, str], root: Path) -> Manifest:
     """A project with cases of `add`: (name, elements, the `bench` table)."""
-    text = HEAD + "".join(CASE.format(name=name, size=size, bench=bench) for name, size, bench in cases)
+    text = HEAD + "".join(
+        CASE.format(name=name, size=size, bench=bench) for name, size, bench in cases
+    )
     return load_text(text, root / "tilec.toml", languages={"cuda": (".cu",)})
 
 
@@ -109,7 +113,9 @@ class PlannedContender:
 
 @dataclasses.dataclass
 class PlannedPlace:
-    """A device on which a launch of the n-th measurement of a case takes `plan(case, n)` seconds, give or take a little."""
+    """A device on which a launch of the n-th measurement of a case takes `plan(case, n)` seconds,
+    give or take a little.
+    """
 
     plan: Callable[[str, int], float]
     rival: float = 300e-6
@@ -142,7 +148,9 @@ class PlannedPlace:
             raise MissingError(f"{name} is not installed")
         return HostLibrary(np, lambda array, _dtype: array.copy(), self.clock)
 
-    def contender(self, library: Library, call: Any, case: BoundCase, inputs: Mapping[str, Any]) -> PlannedContender:
+    def contender(
+        self, library: Library, call: Any, case: BoundCase, inputs: Mapping[str, Any]
+    ) -> PlannedContender:
         return PlannedContender(self, self.rival, call, inputs)
 
 

@@ -1,4 +1,6 @@
-"""A headless Chromium for tests, driven over its debugging pipe: no driver, no port, and nothing that waits for ever."""
+"""A headless Chromium for tests, driven over its debugging pipe: no driver, no port, and nothing
+that waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome-headless-shell",
+)
 PATIENCE = 120.0  # seconds: a bound for machines that are busy, nothing that a test of a healthy browser comes near
 
 
@@ -33,9 +41,24 @@ class Browser:
     def __init__(self, program: str, profile: Path) -> None:
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars")
-        command = [program, *flags, "--remote-debugging-pipe", f"--user-data-dir={profile}", "--window-size=1500,950", "about:blank"]
-        # The protocol is spoken on descriptors 3 and 4; a shell puts them there, whatever numbers they have here.
+        flags = (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--hide-scrollbars",
+        )
+        command = [
+            program,
+            *flags,
+            "--remote-debugging-pipe",
+            f"--user-data-dir={profile}",
+            "--window-size=1500,950",
+            "about:blank",
+        ]
+        # The protocol is spoken on descriptors 3 and 4; a shell puts them there, whatever numbers
+        # they have here.
         script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
         self._process = subprocess.Popen(
             ["/bin/bash", "-c", script, "browser", *command],
@@ -61,7 +84,11 @@ class Browser:
         """
         try:
             target = self._call("Target.createTarget", url="about:blank")["targetId"]
-            self._session = {"sessionId": self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+            self._session = {
+                "sessionId": self._call("Target.attachToTarget", targetId=target, flatten=True)[
+                    "sessionId"
+                ]
+            }
             for domain in ("Page", "Runtime", "Log", "Network"):
                 self._call(f"{domain}.enable")
         except BaseException:
@@ -83,7 +110,9 @@ class Browser:
 
     def evaluate(self, expression: str) -> Any:
         """What an expression gives; a promise is waited for."""
-        done = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        done = self._call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
@@ -97,7 +126,9 @@ class Browser:
         self.evaluate(asked)
 
     def click(self, selector: str) -> None:
-        """Press the mouse on the middle of an element, as a reader would: what lies on top of it gets the click."""
+        """Press the mouse on the middle of an element, as a reader would: what lies on top of it
+        gets the click.
+        """
         found = f"document.querySelector({json.dumps(selector)})"
         box = self.evaluate(
             f"(() => {{ const it = {found}; it.scrollIntoView({{block: 'center'}}); const b = it.getBoundingClientRect();"
@@ -112,11 +143,15 @@ class Browser:
 
     def scheme(self, name: str) -> None:
         """Prefer `dark` or `light`, as the system's settings do."""
-        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        self._call(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
+        )
 
     def screenshot(self, path: Path) -> None:
         """Write what is in sight as a PNG."""
-        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
+        )
 
     def _call(self, method: str, **params: Any) -> Any:
         self._number += 1

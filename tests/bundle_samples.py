@@ -15,7 +15,14 @@ from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, Version
 from tilec_runtime.model.digest import canonical_json, sha256
 from tilec_runtime.model.image import ImageInfo, Resources
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.kernel import (
+    BundleInfo,
+    KernelInfo,
+    LaunchInfo,
+    PackageInfo,
+    ToolInfo,
+    VariantInfo,
+)
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 
@@ -43,7 +50,15 @@ def row(
         exact=exact,
         ptx_isa=isa,
         cuda=cuda,
-        resources=Resources(registers=40, spill_stores=0, spill_loads=0, stack=0, shared=1024, constant=400, code=2048),
+        resources=Resources(
+            registers=40,
+            spill_stores=0,
+            spill_loads=0,
+            stack=0,
+            shared=1024,
+            constant=400,
+            code=2048,
+        ),
     )
 
 
@@ -87,20 +102,45 @@ class Sample:
             location=Location(file=f"kernels/{name}.{'py' if tile else 'cu'}", line=7, column=5),
             doc="Scales each row by its norm.\n\nSecond paragraph, naïve.",
             params=(
-                Param(name="y", kind=ParamKind.TENSOR, dtype="T", rank=2, out=True, stride=(None, 1)),
-                Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=2, shape_divisible=(1, 4), align=16, doc="rows"),
+                Param(
+                    name="y", kind=ParamKind.TENSOR, dtype="T", rank=2, out=True, stride=(None, 1)
+                ),
+                Param(
+                    name="x",
+                    kind=ParamKind.TENSOR,
+                    dtype="T",
+                    rank=2,
+                    shape_divisible=(1, 4),
+                    align=16,
+                    doc="rows",
+                ),
                 Param(name="eps", kind=ParamKind.SCALAR, dtype="f32", default=1e-6),
             ),
             axes=(("T", ("f16", "f32")), ("B", (64, 128))),
             dtype_axes=("T",),
             default=(("B", 128),),
-            launch=LaunchInfo(grid=("cdiv(x.shape[0], B)",), block=("256",), shared="256 * 4", requires=("x.shape[0] == y.shape[0]",)),
-            variants=tuple(self.variant(name, dtype, block, tile=tile) for dtype in ("f16", "f32") for block in (64, 128)),
+            launch=LaunchInfo(
+                grid=("cdiv(x.shape[0], B)",),
+                block=("256",),
+                shared="256 * 4",
+                requires=("x.shape[0] == y.shape[0]",),
+            ),
+            variants=tuple(
+                self.variant(name, dtype, block, tile=tile)
+                for dtype in ("f16", "f32")
+                for block in (64, 128)
+            ),
         )
 
     def info(self) -> BundleInfo:
         return BundleInfo(
-            package=PackageInfo(name="acme-kernels", version="0.3.0", module="acme_kernels", description="Kernels", license="Apache-2.0"),
+            package=PackageInfo(
+                name="acme-kernels",
+                version="0.3.0",
+                module="acme_kernels",
+                description="Kernels",
+                license="Apache-2.0",
+            ),
             kernels=(self.kernel("add", tile=True), self.kernel("rmsnorm")),
             toolchain=(ToolInfo(name="nvrtc", version="13.4.92", digest="0" * 64),),
             sources=(("<toolkit>/cuda_fp16.h", "1" * 64), ("kernels/add.py", "2" * 64)),
@@ -116,15 +156,21 @@ def write_sample(path: Path) -> tuple[Sample, BundleInfo, str]:
 
 
 def plain_index(info: BundleInfo) -> Any:
-    """An index as JSON values, with the row of each kernel in place of its digest: `{"kernels": {"add": {...}}, ...}`."""
+    """An index as JSON values, with the row of each kernel in place of its digest: `{"kernels":
+    {"add": {...}}, ...}`.
+    """
     members = index_members(info)
     plain = json.loads(members[INDEX_NAME])
-    plain["kernels"] = {name: json.loads(members[row_name(digest)]) for name, digest in plain["kernels"]}
+    plain["kernels"] = {
+        name: json.loads(members[row_name(digest)]) for name, digest in plain["kernels"]
+    }
     return plain
 
 
 def members_from(plain: Any, encode: Callable[[Any], bytes] = canonical_json) -> dict[str, bytes]:
-    """The members of an index that was changed as `plain_index` gives it; what is no object goes in as it is."""
+    """The members of an index that was changed as `plain_index` gives it; what is no object goes in
+    as it is.
+    """
     kernels = plain.get("kernels") if isinstance(plain, dict) else None
     if not isinstance(kernels, dict):
         return {INDEX_NAME: encode(plain)}

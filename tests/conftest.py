@@ -1,4 +1,6 @@
-"""What every test can use: golden files, renewed by `pytest --renew-golden`; and what keeps tests from hanging and from being slow."""
+"""What every test can use: golden files, renewed by `pytest --renew-golden`; and what keeps tests
+from hanging and from being slow.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# Messages of ops and leases name call sites in debug mode alone; tests read them (test_sites.py does without).
+# Messages of ops and leases name call sites in debug mode alone; tests read them (test_sites.py
+# does without).
 os.environ.setdefault("TILEC_DEBUG", "1")
-# The gate tries the same examples every time, so that it fails for changes alone; HYPOTHESIS_PROFILE=explore looks for new ones.
+# The gate tries the same examples every time, so that it fails for changes alone;
+# HYPOTHESIS_PROFILE=explore looks for new ones.
 hypothesis.settings.register_profile("gate", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
@@ -26,12 +30,17 @@ Terminal = Callable[[int], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew-golden", action="store_true", help="write golden files anew instead of comparing with them")
+    parser.addoption(
+        "--renew-golden",
+        action="store_true",
+        help="write golden files anew instead of comparing with them",
+    )
 
 
-# pytest's own limit of a test (faulthandler_timeout, which scripts/tests.sh sets) has two holes. It is lifted once a test has failed, so
-# that what tears the test down may hang; and a forked child that hangs outlives the worker, whose pipes it holds open, so that nobody
-# sees that the worker is gone.
+# pytest's own limit of a test (faulthandler_timeout, which scripts/tests.sh sets) has two holes. It
+# is lifted once a test has failed, so that what tears the test down may hang; and a forked child
+# that hangs outlives the worker, whose pipes it holds open, so that nobody sees that the worker is
+# gone.
 _STDERR = pytest.StashKey[int]()
 
 
@@ -49,7 +58,11 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     if limit := _limit(item.config):
-        faulthandler.dump_traceback_later(limit, file=item.config.stash[_STDERR], exit=item.config.getini("faulthandler_exit_on_timeout"))
+        faulthandler.dump_traceback_later(
+            limit,
+            file=item.config.stash[_STDERR],
+            exit=item.config.getini("faulthandler_exit_on_timeout"),
+        )
 
 
 def _limit(config: pytest.Config) -> float:
@@ -58,7 +71,9 @@ def _limit(config: pytest.Config) -> float:
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_garbage() -> None:
-    """The collector looks at a module's own objects alone: beside compilers and ten thousand tests each of its runs takes half a second."""
+    """The collector looks at a module's own objects alone: beside compilers and ten thousand tests
+    each of its runs takes half a second.
+    """
     gc.collect()
     gc.freeze()
 

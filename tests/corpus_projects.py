@@ -1,4 +1,6 @@
-"""The projects of tests/samples that hold what users bring: where they are, what they need, and their cases against a module."""
+"""The projects of tests/samples that hold what users bring: where they are, what they need, and
+their cases against a module.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ class Corpus:
     def cases(self, module: Module) -> tuple[BoundCase, ...]:
         """The cases of every kernel, for each dtype that they stand for."""
         manifest = self.manifest()
-        found = [expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate) for kernel in manifest.kernels]
+        found = [
+            expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)
+            for kernel in manifest.kernels
+        ]
         return tuple(case for cases in found for case in cases)
 
 
@@ -60,6 +65,10 @@ CORPORA = (
 )
 
 
-def results(corpus: Corpus, cases: tuple[BoundCase, ...], module: Module, driver: DeviceDriver) -> tuple[CaseResult, ...]:
+def results(
+    corpus: Corpus, cases: tuple[BoundCase, ...], module: Module, driver: DeviceDriver
+) -> tuple[CaseResult, ...]:
     """What comes of these cases where the module is loaded."""
-    return run_cases(cases, ModuleDevice(module, driver), References(str(corpus.root)), clock=time.perf_counter).results
+    return run_cases(
+        cases, ModuleDevice(module, driver), References(str(corpus.root)), clock=time.perf_counter
+    ).results

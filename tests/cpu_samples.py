@@ -21,10 +21,20 @@ from tilec_runtime.launch.binding import bind
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo, VariantInfo
 
 F32, I32, PTR = Tile(Scalar.F32, ()), Tile(Scalar.I32, ()), Tile(Pointer(Scalar.F32), ())
-LAUNCH = LaunchInfo(grid=("cdiv(z.shape[0], 256)",), requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"))
+LAUNCH = LaunchInfo(
+    grid=("cdiv(z.shape[0], 256)",),
+    requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"),
+)
 ADD = dataclasses.replace(
     kernel(
-        "add", ADD_PARAMS, (VariantInfo(id="add-any", abi=ADD_ABI, images=(image("add", "tileir"), image("add", "sm_90"))),), launch=LAUNCH
+        "add",
+        ADD_PARAMS,
+        (
+            VariantInfo(
+                id="add-any", abi=ADD_ABI, images=(image("add", "tileir"), image("add", "sm_90"))
+            ),
+        ),
+        launch=LAUNCH,
     ),
     language="tile",
 )
@@ -52,7 +62,9 @@ def add(run: CpuRun) -> None:
     np.add(x * run.arguments[4], y, out=z)
 
 
-def device(run: Callable[[CpuRun], None] = add, *kernels: KernelInfo, **facts: Any) -> tuple[Module, PythonKernels]:
+def device(
+    run: Callable[[CpuRun], None] = add, *kernels: KernelInfo, **facts: Any
+) -> tuple[Module, PythonKernels]:
     driver = PythonKernels(CpuOptions(run=run))
     for name, value in facts.items():
         setattr(driver, name, value)

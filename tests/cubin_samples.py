@@ -27,7 +27,9 @@ def build_cubin(
     extra: tuple[Attribute, ...] = (),
     sections: tuple[tuple[str, bytes], ...] = (),
 ) -> bytes:
-    """One kernel `k`: 40 registers, 96 bytes of stack, 256 of shared memory, three parameters, at most 256 threads, clusters of two."""
+    """One kernel `k`: 40 registers, 96 bytes of stack, 256 of shared memory, three parameters, at
+    most 256 threads, clusters of two.
+    """
     facts = [
         Attribute(0x2F, struct.pack("<II", 1, 40)),
         Attribute(0x11, struct.pack("<II", 1, 64)),
@@ -42,7 +44,11 @@ def build_cubin(
         *extra,
     ]
     # An attribute without a payload, and one with a single byte, stand between the others.
-    info = struct.pack("<BBH", 1, 0x3E, 0) + struct.pack("<BBH", 2, 0x4C, 0x01) + b"".join(a.encode() for a in attributes)
+    info = (
+        struct.pack("<BBH", 1, 0x3E, 0)
+        + struct.pack("<BBH", 2, 0x4C, 0x01)
+        + b"".join(a.encode() for a in attributes)
+    )
     names = b"\0k\0"
     symbols = bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0x10, 6, 0, 128)
     compat = struct.pack("<BBH", 2, 9, int(accelerated))
@@ -67,14 +73,48 @@ def _elf(bodies: list[tuple[str, int, bytes | int, int]], abi: int, flags: int) 
     data = bytearray(64)
     for name, kind, body, link in bodies:
         size = body if isinstance(body, int) else len(body)
-        rows.append(struct.pack("<IIQQQQIIQQ", len(strings), kind, 0, 0, len(data), size, link, 0, 4, 24 if kind == 2 else 0))
+        rows.append(
+            struct.pack(
+                "<IIQQQQIIQQ",
+                len(strings),
+                kind,
+                0,
+                0,
+                len(data),
+                size,
+                link,
+                0,
+                4,
+                24 if kind == 2 else 0,
+            )
+        )
         strings += name.encode() + b"\0"
         data += b"" if isinstance(body, int) else body
-    rows.append(struct.pack("<IIQQQQIIQQ", len(strings), 3, 0, 0, len(data), len(strings) + 10, 0, 0, 1, 0))
+    rows.append(
+        struct.pack("<IIQQQQIIQQ", len(strings), 3, 0, 0, len(data), len(strings) + 10, 0, 0, 1, 0)
+    )
     strings += b".shstrtab\0"
     data += strings
     table = len(data)
     data += b"".join(rows)
     ident = b"\x7fELF\x02\x01\x01\x41" + bytes([abi]) + bytes(7)
-    struct.pack_into("<16sHHIQQQIHHHHHH", data, 0, ident, 2, 190, 1, 0, 0, table, flags, 64, 56, 0, 64, len(rows), len(rows) - 1)
+    struct.pack_into(
+        "<16sHHIQQQIHHHHHH",
+        data,
+        0,
+        ident,
+        2,
+        190,
+        1,
+        0,
+        0,
+        table,
+        flags,
+        64,
+        56,
+        0,
+        64,
+        len(rows),
+        len(rows) - 1,
+    )
     return bytes(data)

@@ -1,4 +1,6 @@
-"""Reads the documentation's pages into steps, and carries them out in a scratch project as a reader would."""
+"""Reads the documentation's pages into steps, and carries them out in a scratch project as a reader
+would.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device import driver as _driver
 
 ROOT = Path(__file__).parent.parent
-# What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run and Python is compiled.
+# What an HTML comment in front of a block makes of it. Without one, bash and console blocks are run
+# and Python is compiled.
 DIRECTIVES = {
     "file": "the block is written to the file that is named",
     "append": "the block is added to it",
@@ -82,7 +85,16 @@ def steps(page: str) -> list[Step]:
                 number += 1
             directive, value = pending or ("", "")
             text = "\n".join(lines[start:number]) + "\n"
-            found.append(Step(page=page, line=start, directive=directive, value=value, language=line[3:].strip(), text=text))
+            found.append(
+                Step(
+                    page=page,
+                    line=start,
+                    directive=directive,
+                    value=value,
+                    language=line[3:].strip(),
+                    text=text,
+                )
+            )
             pending = None
             number += 1
         elif match := re.fullmatch(r"<!-- (\w+)(?:: (.+))? -->", line):
@@ -92,12 +104,15 @@ def steps(page: str) -> list[Step]:
             elif match[1] != "ci":
                 pending = (match[1], match[2] or "")
         else:
-            assert pending is None or not line.strip(), f"{page}:{number}: a directive without a block"
+            assert pending is None or not line.strip(), (
+                f"{page}:{number}: a directive without a block"
+            )
     return found
 
 
 class Reader:
-    """Somebody who follows a page: types its commands, writes its files, and looks at what is printed.
+    """Somebody who follows a page: types its commands, writes its files, and looks at what is
+    printed.
 
     Args:
         home: an empty directory.
@@ -125,7 +140,9 @@ class Reader:
             case "fake", "python":
                 self.printed = self._run_python(step)
             case "output", _:
-                assert matches(step.text, self.printed), f"{step.place}: printed was\n{self.printed}"
+                assert matches(step.text, self.printed), (
+                    f"{step.place}: printed was\n{self.printed}"
+                )
             case "", "bash":
                 self._shell(step, step.text)
             case "", "console":
@@ -145,64 +162,116 @@ class Reader:
         self._write(name, text.replace(old, new))
 
     def _install_plugin(self, step: Step) -> None:
-        """What installing the package in `plugin` would leave: its metadata, and its modules on Python's path."""
+        """What installing the package in `plugin` would leave: its metadata, and its modules on
+        Python's path.
+        """
         ((group, points),) = tomllib.loads(step.text)["project"]["entry-points"].items()
         info = self.cwd / "plugin" / "acme_plugin-0.1.dist-info"
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-plugin\nVersion: 0.1\n")
-        (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *(f"{name} = {where}" for name, where in points.items()), ""]))
+        (info / "entry_points.txt").write_text(
+            "\n".join([f"[{group}]", *(f"{name} = {where}" for name, where in points.items()), ""])
+        )
         self.env["PYTHONPATH"] = str(self.cwd / "plugin")
 
     def _shell(self, step: Step, text: str) -> None:
         script = f"set -euo pipefail\n{text}\npwd > {self.home}/.cwd\n"
-        done = subprocess.run(["bash", "-c", script], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, f"{step.place}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.cwd,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, (
+            f"{step.place}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         self.cwd = Path((self.home / ".cwd").read_text().strip())
         self.printed = done.stdout
 
     def _look(self, step: Step, command: str, expected: str) -> None:
-        done = subprocess.run(["bash", "-c", command], cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=240)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.cwd,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
         failed = expected.rstrip().split("\n")[-1].startswith("error:")
-        assert (done.returncode != 0) == failed, f"{step.place}: `{command}` exits with {done.returncode}\n{done.stdout}{done.stderr}"
+        assert (done.returncode != 0) == failed, (
+            f"{step.place}: `{command}` exits with {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         shown = _PROGRESS.sub("", done.stderr) + done.stdout
         assert matches(expected, shown), f"{step.place}: `{command}` prints\n{shown}"
 
     def _run_python(self, step: Step) -> str:
         """What a block prints on a machine with one (pretended) H200."""
         out = io.StringIO()
-        with pretended_gpu(self.cwd / "dist"), contextlib.redirect_stdout(out), pytest.MonkeyPatch.context() as patch:
+        with (
+            pretended_gpu(self.cwd / "dist"),
+            contextlib.redirect_stdout(out),
+            pytest.MonkeyPatch.context() as patch,
+        ):
             patch.chdir(self.cwd)
-            patch.setattr(sites, "_recorded", lambda: False)  # readers are not in debug mode, as the tests are
+            patch.setattr(
+                sites, "_recorded", lambda: False
+            )  # readers are not in debug mode, as the tests are
             exec(compile(step.text, step.place, "exec"), {"__name__": "__docs__"})
         return out.getvalue()
 
 
 @contextlib.contextmanager
 def pretended_gpu(dist: Path) -> Iterator[FakeDriver]:
-    """While it lasts, packages in `dist` can be imported, and this process has a GPU that takes launches and computes nothing."""
+    """While it lasts, packages in `dist` can be imported, and this process has a GPU that takes
+    launches and computes nothing.
+    """
     kernels = {}
     for path in dist.glob("*.tilec"):
         for kernel in Bundle.open(path).info.kernels:
             for variant in kernel.variants:
-                kernels.update({image.symbol: FakeKernel(abi=variant.abi) for image in variant.images})
+                kernels.update(
+                    {image.symbol: FakeKernel(abi=variant.abi) for image in variant.images}
+                )
     fake = FakeDriver(devices=(dataclasses.replace(H200, name="NVIDIA H200"),), kernels=kernels)
     before = set(sys.modules)
     importlib.invalidate_caches()
-    sys.dont_write_bytecode = True  # a package that is built twice in a second would be read from the first one's
+    sys.dont_write_bytecode = (
+        True  # a package that is built twice in a second would be read from the first one's
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_driver, "driver", lambda: fake)
         patch.syspath_prepend(dist)
         yield fake
     for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", None) and str(dist) in str(sys.modules[name].__file__):
+        if getattr(sys.modules[name], "__file__", None) and str(dist) in str(
+            sys.modules[name].__file__
+        ):
             del sys.modules[name]
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """A reader's environment: this Python's scripts first on PATH, a cache of its own, nothing that changes how commands print."""
-    left_out = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "CUDA_HOME", "CUDA_PATH", "PYTHONPATH", "TILEC_DEBUG")
+    """A reader's environment: this Python's scripts first on PATH, a cache of its own, nothing that
+    changes how commands print.
+    """
+    left_out = (
+        "CI",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "TILEC_CACHE_MAX",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "PYTHONPATH",
+        "TILEC_DEBUG",
+    )
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return {**kept, "TILEC_CACHE_DIR": str(cache), "TERM": "dumb", "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"}
+    return {
+        **kept,
+        "TILEC_CACHE_DIR": str(cache),
+        "TERM": "dumb",
+        "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}",
+    }
 
 
 def with_nvcc(env: Mapping[str, str]) -> dict[str, str]:
@@ -211,7 +280,9 @@ def with_nvcc(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def matches(expected: str, shown: str) -> bool:
-    """Whether a text is what a page shows: `…` stands for any text; times, sizes, digests and the width of gaps may differ."""
+    """Whether a text is what a page shows: `…` stands for any text; times, sizes, digests and the
+    width of gaps may differ.
+    """
     pattern = re.escape(_plain(expected)).replace("…", ".*?")
     return re.fullmatch(pattern, _plain(shown), re.DOTALL) is not None
 
@@ -219,7 +290,10 @@ def matches(expected: str, shown: str) -> bool:
 def _plain(text: str) -> str:
     text = re.sub(r"\b[0-9.]+ (s|B|KiB|MiB)(?![A-Za-z0-9])", r"# \1", text)
     text = re.sub(r"\b[0-9a-f]{12,64}\b", "#", text)
-    return "\n".join(re.sub(r"(?<=\S) {2,}", " ", line).rstrip() for line in text.strip("\n").rstrip().split("\n"))
+    return "\n".join(
+        re.sub(r"(?<=\S) {2,}", " ", line).rstrip()
+        for line in text.strip("\n").rstrip().split("\n")
+    )
 
 
 def _dialogue(text: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""What captures and graphs do, as checks of one driver: both doubles are held to it, and a GPU test holds CUDA to the same."""
+"""What captures and graphs do, as checks of one driver: both doubles are held to it, and a GPU test
+holds CUDA to the same.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Rig:
         return set(back.raw)
 
     def fill(self, address: int, byte: int, stream: int | None = None) -> None:
-        self.driver.fill(self.ordinal, address, byte, BYTES, self.stream if stream is None else stream)
+        self.driver.fill(
+            self.ordinal, address, byte, BYTES, self.stream if stream is None else stream
+        )
 
     def copy(self) -> None:
         """b becomes a."""
@@ -63,7 +67,9 @@ class Rig:
 
     @contextmanager
     def broken(self, result: str) -> Iterator[None]:
-        """A call in a capture that is refused and breaks it; the stream is as good as before once the capture has ended."""
+        """A call in a capture that is refused and breaks it; the stream is as good as before once
+        the capture has ended.
+        """
         self.driver.begin_capture(self.ordinal, self.stream)
         with pytest.raises(DriverError) as caught:
             yield
@@ -205,9 +211,13 @@ def an_executable_takes_another_graph_of_its_kind(rig: Rig) -> None:
 
 
 def launches_of_one_executable_come_one_after_another(rig: Rig) -> None:
-    """Between its works, `b` has other contents than at the end: two launches at the same time would mix them."""
+    """Between its works, `b` has other contents than at the end: two launches at the same time
+    would mix them.
+    """
     driver, ordinal = rig.driver, rig.ordinal
-    executable = rig.executable(rig.copy, lambda: rig.fill(rig.b, 9), rig.copy, lambda: rig.fill(rig.a, 4))
+    executable = rig.executable(
+        rig.copy, lambda: rig.fill(rig.b, 9), rig.copy, lambda: rig.fill(rig.a, 4)
+    )
     for _ in range(20):
         for stream in (rig.stream, rig.other):
             driver.launch_graph(ordinal, executable, stream)

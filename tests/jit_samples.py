@@ -1,4 +1,6 @@
-"""A kernel as PTX text of any ISA, or as LTO-IR of any CUDA release, in a bundle without machine code."""
+"""A kernel as PTX text of any ISA, or as LTO-IR of any CUDA release, in a bundle without machine
+code.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ DONE:
 
 def ptx_scale(isa: Version, *, line: str = "", jit: JitFallback | None = None) -> KernelInfo:
     """`y = x * s` as PTX; `line` is one more line of it."""
-    return _scale(_TEXT.format(isa=f"{isa[0]}.{isa[1]}", line=line).encode(), "compute_80", isa, jit)
+    return _scale(
+        _TEXT.format(isa=f"{isa[0]}.{isa[1]}", line=line).encode(), "compute_80", isa, jit
+    )
 
 
 def ltoir_scale(data: bytes, made_by: Version, *, jit: JitFallback | None = None) -> KernelInfo:
@@ -56,7 +60,13 @@ def ltoir_scale(data: bytes, made_by: Version, *, jit: JitFallback | None = None
 
 
 def _scale(data: bytes, target: str, version: Version, jit: JitFallback | None) -> KernelInfo:
-    row = ImageInfo(target=Target.parse(target), digest=sha256(data), size=len(data), symbol="scale", ptx_isa=version)
+    row = ImageInfo(
+        target=Target.parse(target),
+        digest=sha256(data),
+        size=len(data),
+        symbol="scale",
+        ptx_isa=version,
+    )
     IMAGES[row.digest] = data
     params = (
         Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),
@@ -65,7 +75,9 @@ def _scale(data: bytes, target: str, version: Version, jit: JitFallback | None) 
     )
     abi = (slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("f32", "s"), slot("i32", "x.shape[0]"))
     launch = LaunchInfo(grid=("cdiv(x.shape[0], 128)",), block=("128",))
-    return kernel("scale", params, (VariantInfo(id="scale", abi=abi, images=(row,)),), launch=launch, jit=jit)
+    return kernel(
+        "scale", params, (VariantInfo(id="scale", abi=abi, images=(row,)),), launch=launch, jit=jit
+    )
 
 
 def ptx_bundle(isa: Version, *, line: str = "", jit: JitFallback | None = None) -> Bundle:

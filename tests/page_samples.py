@@ -1,4 +1,6 @@
-"""A small bundle for HTML reports: code with source lines in three forms, and texts that a careless page would take for markup."""
+"""A small bundle for HTML reports: code with source lines in three forms, and texts that a careless
+page would take for markup.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from tilec.inspection.report import Report
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo, Resources
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.kernel import (
+    BundleInfo,
+    KernelInfo,
+    LaunchInfo,
+    PackageInfo,
+    ToolInfo,
+    VariantInfo,
+)
 from tilec_runtime.model.signature import Param, ParamKind
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">&amp;'"
@@ -75,9 +84,13 @@ def sample(folder: Path, *, kernels: tuple[str, ...] = ("scale",)) -> Loose:
     def image(target: str, data: bytes, **more: object) -> ImageInfo:
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
-        return ImageInfo(target=Target.parse(target), digest=digest, size=len(data), symbol="scale", **more)  # type: ignore[arg-type]
+        return ImageInfo(
+            target=Target.parse(target), digest=digest, size=len(data), symbol="scale", **more
+        )  # type: ignore[arg-type]
 
-    used = Resources(registers=40, spill_stores=8, spill_loads=8, stack=16, shared=1024, constant=400, code=2048)
+    used = Resources(
+        registers=40, spill_stores=8, spill_loads=8, stack=16, shared=1024, constant=400, code=2048
+    )
     made = tuple(
         KernelInfo(
             name=name,
@@ -91,7 +104,9 @@ def sample(folder: Path, *, kernels: tuple[str, ...] = ("scale",)) -> Loose:
                     id=name,
                     images=(
                         image("sm_90", b"\x7fELF" + ascii(name).encode(), resources=used),
-                        image("compute_80", PTX.encode() + f"// {name!a}\n".encode(), ptx_isa=(8, 0)),
+                        image(
+                            "compute_80", PTX.encode() + f"// {name!a}\n".encode(), ptx_isa=(8, 0)
+                        ),
                     ),
                 ),
             ),
@@ -110,7 +125,9 @@ def sample(folder: Path, *, kernels: tuple[str, ...] = ("scale",)) -> Loose:
 
 
 def nvdisasm(folder: Path, script: str = "") -> ToolSearch:
-    """A toolkit whose nvdisasm is a shell script: it prints `SASS` where nothing else is said. What it is run with is in `calls`."""
+    """A toolkit whose nvdisasm is a shell script: it prints `SASS` where nothing else is said. What
+    it is run with is in `calls`.
+    """
     home = folder / "cuda"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     (home / "sass.txt").write_text(SASS)
@@ -121,5 +138,11 @@ def nvdisasm(folder: Path, script: str = "") -> ToolSearch:
 
 
 def page(bundle: Loose, search: ToolSearch, folder: Path, **limits: int) -> Page:
-    report = Report(path=f"dist/{HOSTILE}.tilec", kind="bundle", size=123456, digest=bundle.digest, info=bundle.info)
+    report = Report(
+        path=f"dist/{HOSTILE}.tilec",
+        kind="bundle",
+        size=123456,
+        digest=bundle.digest,
+        info=bundle.info,
+    )
     return make_page(bundle, report, search, folder, limits=Limits(**limits))

@@ -1,4 +1,6 @@
-"""Random kernels as a bundle's index describes them, and random calls of which each differs from the one before in one fact."""
+"""Random kernels as a bundle's index describes them, and random calls of which each differs from
+the one before in one fact.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,20 @@ class Fact:
         at = self.base + self.offset
         if torch:
             dtype = f"torch.{DTYPES[self.dtype].numpy}"
-            return fake_torch.Tensor(self.shape, at if self.base else 0, self.stride, dtype, -1 if self.device is None else self.device)
+            return fake_torch.Tensor(
+                self.shape,
+                at if self.base else 0,
+                self.stride,
+                dtype,
+                -1 if self.device is None else self.device,
+            )
         return Array(
-            *self.shape, dtype=self.dtype, ptr=at if self.base else 0, stride=self.stride, device=self.device, readonly=self.readonly
+            *self.shape,
+            dtype=self.dtype,
+            ptr=at if self.base else 0,
+            stride=self.stride,
+            device=self.device,
+            readonly=self.readonly,
         )
 
 
@@ -90,7 +103,9 @@ class Calls:
     def __init__(self, info: KernelInfo, pick: random.Random) -> None:
         self.info, self.pick = info, pick
         self.torch = pick.random() < 0.5
-        self.values: list[Any] = [self._first(place, param) for place, param in enumerate(info.params)]
+        self.values: list[Any] = [
+            self._first(place, param) for place, param in enumerate(info.params)
+        ]
         self.good = list(self.values)
 
     def _first(self, place: int, param: Param) -> Any:
@@ -102,7 +117,10 @@ class Calls:
         return {"bool": True, "f32": 1.0, "f16": 1.0, "bf16": 1.0, "f64": 1.0}.get(param.dtype, 16)
 
     def arguments(self) -> tuple[Any, ...]:
-        return tuple(value.array(torch=self.torch) if isinstance(value, Fact) else value for value in self.values)
+        return tuple(
+            value.array(torch=self.torch) if isinstance(value, Fact) else value
+            for value in self.values
+        )
 
     def change(self) -> None:
         """Change one fact; now and then go back to the arguments that worked last."""
@@ -114,7 +132,9 @@ class Calls:
         place = self.pick.randrange(len(self.values))
         value = self.values[place]
         self.values[place] = (
-            self._other(place, value) if isinstance(value, Fact) or self.info.params[place].kind is TENSOR else self._scalar(place)
+            self._other(place, value)
+            if isinstance(value, Fact) or self.info.params[place].kind is TENSOR
+            else self._scalar(place)
         )
 
     def keep(self) -> None:
@@ -127,17 +147,25 @@ class Calls:
         for place, value in enumerate(self.values):
             if isinstance(value, Fact) and dim < len(value.shape):
                 shape = (*value.shape[:dim], extent, *value.shape[dim + 1 :])
-                self.values[place] = dataclasses.replace(value, shape=shape, stride=None if value.stride is None else self._strides(shape))
+                self.values[place] = dataclasses.replace(
+                    value,
+                    shape=shape,
+                    stride=None if value.stride is None else self._strides(shape),
+                )
 
     def _strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Of a tensor with gaps, of a transposed one, of an expanded one, or of one that runs backwards."""
+        """Of a tensor with gaps, of a transposed one, of an expanded one, or of one that runs
+        backwards.
+        """
         pick = self.pick.random()
         steps = list(dense(shape))
         if not steps or pick < 0.1:
             return tuple(steps)
         if pick < 0.5:
             gap = self.pick.choice((1, 4, 16, 64))
-            return tuple(step if dim == len(steps) - 1 else step + gap for dim, step in enumerate(steps))
+            return tuple(
+                step if dim == len(steps) - 1 else step + gap for dim, step in enumerate(steps)
+            )
         if pick < 0.75:
             return tuple(reversed(dense(shape[::-1])))
         place = self.pick.randrange(len(steps))
@@ -149,20 +177,41 @@ class Calls:
         if value is None:
             return self._first(place, param)  # type: ignore[no-any-return]
         what = pick.choice(
-            ("extent", "extent", "stride", "stride", "offset", "offset", "base", "dtype", "device", "readonly", "none", "rank")
+            (
+                "extent",
+                "extent",
+                "stride",
+                "stride",
+                "offset",
+                "offset",
+                "base",
+                "dtype",
+                "device",
+                "readonly",
+                "none",
+                "rank",
+            )
         )
         match what:
             case "extent" if value.shape:
                 dim = pick.randrange(len(value.shape))
                 shape = (*value.shape[:dim], pick.choice(EXTENTS), *value.shape[dim + 1 :])
-                return dataclasses.replace(value, shape=shape, stride=None if value.stride is None else self._strides(shape))
+                return dataclasses.replace(
+                    value,
+                    shape=shape,
+                    stride=None if value.stride is None else self._strides(shape),
+                )
             case "stride":
-                return dataclasses.replace(value, stride=pick.choice((None, self._strides(value.shape))))
+                return dataclasses.replace(
+                    value, stride=pick.choice((None, self._strides(value.shape)))
+                )
             case "offset":
                 return dataclasses.replace(value, offset=pick.choice(OFFSETS))
             case "base":  # its own place, none, or near or inside of another tensor
                 near = pick.choice([fact.base for fact in self.values if isinstance(fact, Fact)])
-                base = pick.choice((FAR * (place + 1), 0, near, near + 64, near + 4096, near + 2**20))
+                base = pick.choice(
+                    (FAR * (place + 1), 0, near, near + 64, near + 4096, near + 2**20)
+                )
                 return dataclasses.replace(value, base=base)
             case "dtype":
                 return dataclasses.replace(value, dtype=pick.choice(("f32", "f16", "bf16", "i32")))
@@ -180,7 +229,15 @@ class Calls:
     def _scalar(self, place: int) -> Any:
         if self.info.params[place].kind is STRUCT:
             size = self.info.params[place].size
-            return self.pick.choice((bytes(size), bytearray(b"\1" * size), b"\2" * (size + 1), "text", bytes(range(size))))
+            return self.pick.choice(
+                (
+                    bytes(size),
+                    bytearray(b"\1" * size),
+                    b"\2" * (size + 1),
+                    "text",
+                    bytes(range(size)),
+                )
+            )
         return self.pick.choice((*INTEGERS, *FLOATS, *NUMPY, "text"))
 
 
@@ -198,7 +255,9 @@ class Kernels:
         pick = self.pick
         self.params = self._params()
         self.counted = any(param.name == "n" for param in self.params)
-        self.names = [param.name for param in self.params if param.kind is TENSOR and not param.optional]
+        self.names = [
+            param.name for param in self.params if param.kind is TENSOR and not param.optional
+        ]
         tuned = pick.random() < 0.4
         points = (64, 128) if tuned or pick.random() < 0.3 else (64,)
         typed = any(param.dtype == "T" for param in self.params)
@@ -209,14 +268,25 @@ class Kernels:
         for dtype in dtypes:
             for bm in points:
                 abi = self._abi()
-                for sets in (*([self._assumed(True)] if pick.random() < 0.7 else []), self._assumed(False)):
+                for sets in (
+                    *([self._assumed(True)] if pick.random() < 0.7 else []),
+                    self._assumed(False),
+                ):
                     for absent in (False, True) if optional else (False,):
                         assume = (*sets, Assumption(param="w", absent=True)) if absent else sets
                         number = len(variants)
                         own = tuple(each for each in abi if not absent or "w." not in each.expr)
                         axes = (*((("T", dtype),) if typed else ()), ("BM", bm))
                         img = image(f"{name}_{number}", **facts)
-                        variants.append(VariantInfo(id=f"{name}-{number}", axes=axes, assume=assume, abi=own, images=(img,)))
+                        variants.append(
+                            VariantInfo(
+                                id=f"{name}-{number}",
+                                axes=axes,
+                                assume=assume,
+                                abi=own,
+                                images=(img,),
+                            )
+                        )
         axes = (*((("T", dtypes),) if typed else ()), ("BM", points))
         regions = (Region(param="z", tile=(pick.choice(("BM", "1")),), mapped=True),)
         made = kernel(
@@ -229,7 +299,9 @@ class Kernels:
             launch=self._launch(),
             table=self._table(points) if tuned and pick.random() < 0.6 else None,
             rules=self._rules(points) if tuned and pick.random() < 0.6 else (),
-            safety=Safety(regions=regions) if pick.random() < 0.3 and self.params[0].rank == 1 else None,
+            safety=Safety(regions=regions)
+            if pick.random() < 0.3 and self.params[0].rank == 1
+            else None,
         )
         return dataclasses.replace(made, language=pick.choice(("cuda", "cuda", "tile")))
 
@@ -239,7 +311,11 @@ class Kernels:
         dtype = pick.choice(("f32", "f32", "T"))
 
         def tensor(name: str, **facts: Any) -> Param:
-            layouts: list[tuple[int | None, ...] | None] = [None, (None,) * rank, (*(None,) * (rank - 1), 1)[:rank]]
+            layouts: list[tuple[int | None, ...] | None] = [
+                None,
+                (None,) * rank,
+                (*(None,) * (rank - 1), 1)[:rank],
+            ]
             return Param(
                 name=name,
                 kind=TENSOR,
@@ -268,22 +344,46 @@ class Kernels:
         """An expression that is a whole number."""
         pick = self.pick
         name, rank = pick.choice(self.names), self.params[0].rank
-        leaves = [f"{name}.size", f"nbytes({name})", str(pick.choice((1, 2, 3, 16, 64, 1000))), "BM"]
+        leaves = [
+            f"{name}.size",
+            f"nbytes({name})",
+            str(pick.choice((1, 2, 3, 16, 64, 1000))),
+            "BM",
+        ]
         if rank:
-            leaves += [f"{name}.shape[{pick.choice((0, -1, rank - 1))}]"] * 4 + [f"{name}.stride[{pick.randrange(rank)}]"]
+            leaves += [f"{name}.shape[{pick.choice((0, -1, rank - 1))}]"] * 4 + [
+                f"{name}.stride[{pick.randrange(rank)}]"
+            ]
         leaves += ["n", "n"] if self.counted else []
         if depth > 2 or pick.random() < 0.4:
             return pick.choice(leaves)
         a, b = self.number(depth + 1), self.number(depth + 1)
-        forms = ("{a} + {b}", "({a} - {b})", "{a} * {b}", "{a} // {b}", "{a} % {b}", "cdiv({a}, {b})", "min({a}, {b})", "max({a}, {b}, 1)")
+        forms = (
+            "{a} + {b}",
+            "({a} - {b})",
+            "{a} * {b}",
+            "{a} // {b}",
+            "{a} % {b}",
+            "cdiv({a}, {b})",
+            "min({a}, {b})",
+            "max({a}, {b}, 1)",
+        )
         forms += ("next_pow2({a})", "-{a}", "({a} or {b})", "({a} and {b})", "max(1, {a})")
         return "(" + pick.choice(forms).format(a=a, b=b) + ")"
 
     def condition(self, depth: int = 0) -> str:
         pick = self.pick
         name, rank = pick.choice(self.names), self.params[0].rank
-        plain = [f"{self.number(1)} {pick.choice(('<', '<=', '>', '>=', '!=', '=='))} {self.number(1)}"]
-        plain += [f"z.shape == {name}.shape", f"{name}.size < 100000", f"{name}.dtype == 'f32'", f"{name}.ptr % 32 == 0", "1 < 2"]
+        plain = [
+            f"{self.number(1)} {pick.choice(('<', '<=', '>', '>=', '!=', '=='))} {self.number(1)}"
+        ]
+        plain += [
+            f"z.shape == {name}.shape",
+            f"{name}.size < 100000",
+            f"{name}.dtype == 'f32'",
+            f"{name}.ptr % 32 == 0",
+            "1 < 2",
+        ]
         if rank:
             plain += [
                 f"x.shape[0] == z.shape[0], {name}".split(",", maxsplit=1)[0],
@@ -306,11 +406,25 @@ class Kernels:
                 found.append(slot("ptr", f"{param.name}.ptr"))
                 for dim in range(param.rank):
                     kind = pick.choice(("i32", "i64", "u32"))
-                    found += [slot(kind, f"{param.name}.shape[{dim}]")] if pick.random() < 0.6 else []
-                    found += [slot(kind, f"{param.name}.stride[{dim}]")] if pick.random() < 0.4 else []
+                    found += (
+                        [slot(kind, f"{param.name}.shape[{dim}]")] if pick.random() < 0.6 else []
+                    )
+                    found += (
+                        [slot(kind, f"{param.name}.stride[{dim}]")] if pick.random() < 0.4 else []
+                    )
             elif pick.random() < 0.8:
-                kind = "ptr" if param.kind is PTR else "struct" if param.kind is STRUCT else param.dtype
-                found.append(AbiSlot(type="struct", expr="s", size=param.size, align=4) if kind == "struct" else slot(kind, param.name))
+                kind = (
+                    "ptr"
+                    if param.kind is PTR
+                    else "struct"
+                    if param.kind is STRUCT
+                    else param.dtype
+                )
+                found.append(
+                    AbiSlot(type="struct", expr="s", size=param.size, align=4)
+                    if kind == "struct"
+                    else slot(kind, param.name)
+                )
                 if param.name == "n" and pick.random() < 0.3:
                     found.append(slot(pick.choice(("i64", "i32", "f32")), "n"))
         for _ in range(pick.choice((0, 0, 1, 2))):
@@ -343,11 +457,27 @@ class Kernels:
 
     def _launch(self) -> LaunchInfo:
         pick = self.pick
-        grids = [("cdiv(z.size, BM)",), ("max(z.size, 1)", "2"), ("1",), (self.number(),), (self.number(), self.number()), ("z.size",)]
+        grids = [
+            ("cdiv(z.size, BM)",),
+            ("max(z.size, 1)", "2"),
+            ("1",),
+            (self.number(),),
+            (self.number(), self.number()),
+            ("z.size",),
+        ]
         count = ("n", "n * 4") if self.counted else ()
         return LaunchInfo(
             grid=pick.choice((*grids, *((each,) for each in count))),
-            block=pick.choice((("128",), ("128",), ("64", "2"), ("BM",), (f"min({self.number(2)}, 1024)",), *((each,) for each in count))),
+            block=pick.choice(
+                (
+                    ("128",),
+                    ("128",),
+                    ("64", "2"),
+                    ("BM",),
+                    (f"min({self.number(2)}, 1024)",),
+                    *((each,) for each in count),
+                )
+            ),
             shared=pick.choice(("0", "0", "BM * 64", "z.size * 4", self.number(1), *count)),
             cluster=pick.choice(((), (), (), (2,))),
             cooperative=pick.random() < 0.15,
@@ -369,7 +499,10 @@ class Kernels:
 
     def _rules(self, points: tuple[int, ...]) -> tuple[DispatchRule, ...]:
         return tuple(
-            DispatchRule(when=self.condition() if self.pick.random() < 0.8 else "", take=(("BM", self.pick.choice(points)),))
+            DispatchRule(
+                when=self.condition() if self.pick.random() < 0.8 else "",
+                take=(("BM", self.pick.choice(points)),),
+            )
             for _ in range(2)
         )
 
@@ -377,12 +510,19 @@ class Kernels:
         sizes = tuple(self.number(2) for _ in range(self.pick.choice((1, 2))))
 
         def ranges() -> tuple[tuple[int, int], ...]:
-            return tuple((low, low + self.pick.choice((0, 15, 1000))) for low in (self.pick.choice(EXTENTS) for _ in sizes))
+            return tuple(
+                (low, low + self.pick.choice((0, 15, 1000)))
+                for low in (self.pick.choice(EXTENTS) for _ in sizes)
+            )
 
         typed = any(param.dtype == "T" for param in self.params)
         entries = tuple(
             TableEntry(
-                ranges=ranges(), point=(*((("T", self.pick.choice(("f16", "f32"))),) if typed else ()), ("BM", self.pick.choice(points)))
+                ranges=ranges(),
+                point=(
+                    *((("T", self.pick.choice(("f16", "f32"))),) if typed else ()),
+                    ("BM", self.pick.choice(points)),
+                ),
             )
             for _ in range(self.pick.choice((1, 4)))
         )
@@ -409,7 +549,13 @@ class _Driver(FakeDriver):
 
 def launcher_of(info: KernelInfo) -> tuple[Launcher, FakeDriver]:
     """A launcher of a kernel on a driver of its own; no bundle is written."""
-    symbols = {img.symbol: FakeKernel(abi=variant.abi, active_blocks=2) for variant in info.variants for img in variant.images}
+    symbols = {
+        img.symbol: FakeKernel(abi=variant.abi, active_blocks=2)
+        for variant in info.variants
+        for img in variant.images
+    }
     driver = _Driver((H200,), symbols)
-    site = Site(bundle=_Images(), device=H200, driver=driver, store=ImageStore(), asked=None, jit=None)  # type: ignore[arg-type]
+    site = Site(
+        bundle=_Images(), device=H200, driver=driver, store=ImageStore(), asked=None, jit=None
+    )  # type: ignore[arg-type]
     return Launcher(info, site), driver

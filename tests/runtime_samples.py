@@ -1,4 +1,6 @@
-"""Small kernels as the bundle's index describes them, in a bundle in memory, and foreign tensors to call them with."""
+"""Small kernels as the bundle's index describes them, in a bundle in memory, and foreign tensors to
+call them with.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,31 @@ def image(symbol: str, target: str = "sm_90", **facts: Any) -> ImageInfo:
     data = f"image of {symbol} for {target}".encode()
     digest = sha256(data)
     IMAGES[digest] = data
-    return ImageInfo(target=Target.parse(target), digest=digest, size=len(data), symbol=symbol, **facts)
+    return ImageInfo(
+        target=Target.parse(target), digest=digest, size=len(data), symbol=symbol, **facts
+    )
 
 
-def kernel(name: str, params: tuple[Param, ...], variants: tuple[VariantInfo, ...], **facts: Any) -> KernelInfo:
-    return KernelInfo(name=name, language="cuda", location=Location(file=f"{name}.cu", line=1), params=params, variants=variants, **facts)
+def kernel(
+    name: str, params: tuple[Param, ...], variants: tuple[VariantInfo, ...], **facts: Any
+) -> KernelInfo:
+    return KernelInfo(
+        name=name,
+        language="cuda",
+        location=Location(file=f"{name}.cu", line=1),
+        params=params,
+        variants=variants,
+        **facts,
+    )
 
 
-ADD_ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("ptr", "y.ptr"), slot("i32", "z.shape[0]"), slot("f32", "alpha"))
+ADD_ABI = (
+    slot("ptr", "z.ptr"),
+    slot("ptr", "x.ptr"),
+    slot("ptr", "y.ptr"),
+    slot("i32", "z.shape[0]"),
+    slot("f32", "alpha"),
+)
 ADD_PARAMS = (
     Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True, doc="sum"),
     Param(name="x", kind=TENSOR, dtype="f32", rank=1),
@@ -59,7 +78,11 @@ ADD = kernel(
         VariantInfo(id="add", abi=ADD_ABI, images=(image("add_any"), image("add_any", "sm_80"))),
     ),
     doc="Adds two vectors.",
-    launch=LaunchInfo(grid=("cdiv(z.shape[0], 256)",), block=("256",), requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]")),
+    launch=LaunchInfo(
+        grid=("cdiv(z.shape[0], 256)",),
+        block=("256",),
+        requires=("x.shape[0] == z.shape[0]", "y.shape[0] == z.shape[0]"),
+    ),
 )
 
 GEMM_ABI = (
@@ -78,18 +101,29 @@ GEMM = kernel(
         Param(name="b", kind=TENSOR, dtype="T", rank=2),
     ),
     tuple(
-        VariantInfo(id=f"gemm-{t}-BM{bm}", axes=(("T", t), ("BM", bm), ("BK", 64)), abi=GEMM_ABI, images=(image(f"gemm_{t}_{bm}"),))
+        VariantInfo(
+            id=f"gemm-{t}-BM{bm}",
+            axes=(("T", t), ("BM", bm), ("BK", 64)),
+            abi=GEMM_ABI,
+            images=(image(f"gemm_{t}_{bm}"),),
+        )
         for t, bm in (("f16", 64), ("f16", 128), ("bf16", 128))
     ),
     axes=(("T", ("f16", "bf16")), ("BM", (64, 128)), ("BK", (64,))),
     dtype_axes=("T",),
     default=(("BM", 128),),
-    launch=LaunchInfo(grid=("cdiv(c.shape[0], BM)", "cdiv(c.shape[1], BM)"), block=("128",), requires=("a.shape[1] == b.shape[0]",)),
+    launch=LaunchInfo(
+        grid=("cdiv(c.shape[0], BM)", "cdiv(c.shape[1], BM)"),
+        block=("128",),
+        requires=("a.shape[1] == b.shape[0]",),
+    ),
 )
 
 
 def bundle_of(*kernels: KernelInfo) -> Bundle:
-    info = BundleInfo(package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=kernels)
+    info = BundleInfo(
+        package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=kernels
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.tilec"
         write_bundle(path, info, IMAGES.__getitem__)
@@ -97,11 +131,18 @@ def bundle_of(*kernels: KernelInfo) -> Bundle:
 
 
 def fake_driver(*kernels: KernelInfo, devices: Any = (H200,), **facts: Any) -> FakeDriver:
-    symbols = {i.symbol: FakeKernel(abi=v.abi, **facts) for k in kernels for v in k.variants for i in v.images}
+    symbols = {
+        i.symbol: FakeKernel(abi=v.abi, **facts)
+        for k in kernels
+        for v in k.variants
+        for i in v.images
+    }
     return FakeDriver(devices, symbols)
 
 
-def loaded(*kernels: KernelInfo, devices: Any = (H200,), device: int = 0, **facts: Any) -> tuple[Module, FakeDriver]:
+def loaded(
+    *kernels: KernelInfo, devices: Any = (H200,), device: int = 0, **facts: Any
+) -> tuple[Module, FakeDriver]:
     driver = fake_driver(*kernels, devices=devices, **facts)
     return load(bundle_of(*kernels), device, driver=driver), driver
 
@@ -112,7 +153,9 @@ class Device:
 
 
 class Array:
-    """A foreign tensor with `__cuda_array_interface__`, at an address of no memory: nothing here reads it."""
+    """A foreign tensor with `__cuda_array_interface__`, at an address of no memory: nothing here
+    reads it.
+    """
 
     def __init__(
         self,
@@ -129,7 +172,13 @@ class Array:
             self.device = Device(device)
         strides = None if stride is None else tuple(s * row.bytes for s in stride)
         typestr = row.typestr or f"<V{row.bytes}"
-        self.interface = {"shape": shape, "typestr": typestr, "data": (ptr, readonly), "strides": strides, "version": 3}
+        self.interface = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (ptr, readonly),
+            "strides": strides,
+            "version": 3,
+        }
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

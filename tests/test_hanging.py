@@ -1,4 +1,6 @@
-"""The gate's own promise: a test that hangs, wherever it does, fails with the stacks of its threads, and the others go on."""
+"""The gate's own promise: a test that hangs, wherever it does, fails with the stacks of its
+threads, and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,27 @@ HANG = {
 
 def test_what_hangs_fails_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test_hangs.py").write_text(TESTS)
-    command = ["scripts/tests.sh", "-c", "pyproject.toml", "-p", "tests.conftest", "-p", "no:cacheprovider", str(tmp_path)]
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    env = {**inherited, "TILEC_TEST_WORKERS": "3", "TILEC_TEST_LIMIT": "10"}  # of tests that take milliseconds; but machines stall
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        "scripts/tests.sh",
+        "-c",
+        "pyproject.toml",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        str(tmp_path),
+    ]
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    env = {
+        **inherited,
+        "TILEC_TEST_WORKERS": "3",
+        "TILEC_TEST_LIMIT": "10",
+    }  # of tests that take milliseconds; but machines stall
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240, check=False
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 1, said
     assert "4 failed, 9 passed" in said, said  # one of them in its call and in what tears it down

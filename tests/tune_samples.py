@@ -21,14 +21,22 @@ def built(point: Point, *, symbol: str = "", target: str = "sm_90", **used: Any)
     return VariantInfo(id=f"gemm-{name}", axes=point, abi=GEMM.variants[0].abi, images=(made,))
 
 
-def points(*, dtypes: tuple[str, ...] = ("f16", "bf16"), tiles: tuple[int, ...] = (32, 64, 128)) -> list[Point]:
+def points(
+    *, dtypes: tuple[str, ...] = ("f16", "bf16"), tiles: tuple[int, ...] = (32, 64, 128)
+) -> list[Point]:
     return [(("T", t), ("BM", bm), ("BK", 64)) for t in dtypes for bm in tiles]
 
 
 def planned() -> KernelInfo:
     """Its variants have no images."""
-    variants = tuple(VariantInfo(id=f"gemm-{t}-BM{bm}-BK{bk}", axes=p) for p in points() for (_, t), (_, bm), (_, bk) in [p])
-    return dataclasses.replace(GEMM, variants=variants, axes=(("T", ("f16", "bf16")), ("BM", (32, 64, 128)), ("BK", (64,))))
+    variants = tuple(
+        VariantInfo(id=f"gemm-{t}-BM{bm}-BK{bk}", axes=p)
+        for p in points()
+        for (_, t), (_, bm), (_, bk) in [p]
+    )
+    return dataclasses.replace(
+        GEMM, variants=variants, axes=(("T", ("f16", "bf16")), ("BM", (32, 64, 128)), ("BK", (64,)))
+    )
 
 
 def kernel_with(*cases: Case) -> Kernel:

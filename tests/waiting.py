@@ -1,4 +1,6 @@
-"""Waiting in tests: for as long as a slow machine may take, never for a time in which something has to have happened."""
+"""Waiting in tests: for as long as a slow machine may take, never for a time in which something has
+to have happened.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# Seconds after which something hangs. No test that passes waits for as long, so that it may be generous.
+# Seconds after which something hangs. No test that passes waits for as long, so that it may be
+# generous.
 PATIENCE = 60.0
 
 

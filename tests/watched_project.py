@@ -16,7 +16,10 @@ from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, Packa
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 IMAGE = b"an image"
-ABI = (AbiSlot(type="ptr", expr="y.ptr", size=8, align=8), AbiSlot(type="i32", expr="y.size", size=4, align=4))
+ABI = (
+    AbiSlot(type="ptr", expr="y.ptr", size=8, align=8),
+    AbiSlot(type="i32", expr="y.size", size=4, align=4),
+)
 INFO = BundleInfo(
     package=PackageInfo(name="acme", version="1.0", module="acme"),
     kernels=(
@@ -30,7 +33,14 @@ INFO = BundleInfo(
                 VariantInfo(
                     id="scale",
                     abi=ABI,
-                    images=(ImageInfo(target=Target.parse("sm_90"), digest=sha256(IMAGE), size=len(IMAGE), symbol="scale"),),
+                    images=(
+                        ImageInfo(
+                            target=Target.parse("sm_90"),
+                            digest=sha256(IMAGE),
+                            size=len(IMAGE),
+                            symbol="scale",
+                        ),
+                    ),
                 ),
             ),
         ),
@@ -95,4 +105,7 @@ def write_ncu(folder: Path) -> None:
 
 def calls(folder: Path) -> list[list[str]]:
     """The command lines of the tools, in order."""
-    return [text.split("\n") for text in (folder / "calls").read_text().removesuffix("\n--\n").split("\n--\n")]
+    return [
+        text.split("\n")
+        for text in (folder / "calls").read_text().removesuffix("\n--\n").split("\n--\n")
+    ]

@@ -1,7 +1,9 @@
-"""The command `tilec`, which `python -m tilec` is too: sees to Ctrl-C before anything else is imported.
+"""The command `tilec`, which `python -m tilec` is too: sees to Ctrl-C before anything else is
+imported.
 
-`python -m` looks for modules in the current directory first, so it runs a project's own `tilec.py` if there is one, and nothing here can
-keep it from that: the command `tilec` does not look there, nor does `python -P -m tilec`.
+`python -m` looks for modules in the current directory first, so it runs a project's own `tilec.py`
+if there is one, and nothing here can keep it from that: the command `tilec` does not look there,
+nor does `python -P -m tilec`.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ import signal
 
 def main() -> None:
     """The console script."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a caller may have it ignored
-        # While nothing has begun there is nothing to say or to undo. The command takes over when it is ready, and gives back at its end.
+    if (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):  # a caller may have it ignored
+        # While nothing has begun there is nothing to say or to undo. The command takes over when it
+        # is ready, and gives back at its end.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from tilec.cli.main import main as command
 

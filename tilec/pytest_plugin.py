@@ -1,4 +1,6 @@
-"""Cases as tests of pytest: with `pytest_plugins = ["tilec.pytest_plugin"]` in conftest.py, each case of a tilec.toml is a test."""
+"""Cases as tests of pytest: with `pytest_plugins = ["tilec.pytest_plugin"]` in conftest.py, each
+case of a tilec.toml is a test.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,19 @@ MARKS = {
 
 
 class CaseFailedError(Exception):
-    """A case's results differ from those of its reference, or could not be had; its text is what pytest shows."""
+    """A case's results differ from those of its reference, or could not be had; its text is what
+    pytest shows.
+    """
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--tilec-device`, as `--device` of `tilec run`."""
     group = parser.getgroup("tilec", "kernels")
     group.addoption(
-        "--tilec-device", default="auto", metavar="NAME", help="where cases run: cuda, cuda:N, cpu, or auto: a GPU if there is one"
+        "--tilec-device",
+        default="auto",
+        metavar="NAME",
+        help="where cases run: cuda, cuda:N, cpu, or auto: a GPU if there is one",
     )
 
 
@@ -57,7 +64,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseFile |
 
 
 class CaseFile(pytest.File):
-    """A manifest: one test per case of each kernel and chain. Nothing is built while tests are collected."""
+    """A manifest: one test per case of each kernel and chain. Nothing is built while tests are
+    collected.
+    """
 
     def collect(self) -> Iterator[pytest.Item]:
         """The cases, in the manifest's order."""
@@ -68,19 +77,40 @@ class CaseFile(pytest.File):
         cases += [case for chain in manifest.chains for case in chain_cases(chain, {})]
         known = frozenset(case.name for case in cases)
         for case in cases:
-            used = {kernel: languages[kernel] for kernel in ([step.kernel for step in case.steps] or [case.kernel])}
-            yield CaseItem.from_parent(self, name=case.name, run=run, case=case, known=known, kernels=used)
+            used = {
+                kernel: languages[kernel]
+                for kernel in ([step.kernel for step in case.steps] or [case.kernel])
+            }
+            yield CaseItem.from_parent(
+                self, name=case.name, run=run, case=case, known=known, kernels=used
+            )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]
         """Errors in the manifest, as `tilec check` prints them."""
-        return _text(excinfo.value) if isinstance(excinfo.value, TilecError) else super().repr_failure(excinfo)
+        return (
+            _text(excinfo.value)
+            if isinstance(excinfo.value, TilecError)
+            else super().repr_failure(excinfo)
+        )
 
 
 class CaseItem(pytest.Item):
-    """One case of a chain; or of a kernel, for one choice of the dtypes that it leaves open (for all where only a build tells them)."""
+    """One case of a chain; or of a kernel, for one choice of the dtypes that it leaves open (for
+    all where only a build tells them).
+    """
 
-    def __init__(self, *, run: Run, case: BoundCase, known: frozenset[str], kernels: Mapping[str, str], **more: Any) -> None:
-        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU; `kernels` are its kernels, with their languages."""
+    def __init__(
+        self,
+        *,
+        run: Run,
+        case: BoundCase,
+        known: frozenset[str],
+        kernels: Mapping[str, str],
+        **more: Any,
+    ) -> None:
+        """Mark it, so that `-m` and `-k` find it by kernel, language and need of a GPU; `kernels`
+        are its kernels, with their languages.
+        """
         super().__init__(**more)
         self._run, self._case, self._known = run, case, known
         self.add_marker(pytest.mark.tilec)
@@ -98,7 +128,11 @@ class CaseItem(pytest.Item):
             raise CaseFailedError("\n".join(line for result in bad for line in _told(result)))
         skipped = [result for result in results if result.status == "skipped"]
         if len(skipped) == len(results):
-            pytest.skip(skipped[0].reason if skipped else "no variant of the kernel that was built fits the case")
+            pytest.skip(
+                skipped[0].reason
+                if skipped
+                else "no variant of the kernel that was built fits the case"
+            )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What differs, or why it could not be run; a traceback of tilec's own code helps nobody."""
@@ -111,7 +145,9 @@ class CaseItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where the case is, for reports."""
         table = "chain" if self._case.steps else "kernel"
-        place = self._run.project.manifest.locate((table, self._case.kernel, "case", self._case.case))
+        place = self._run.project.manifest.locate(
+            (table, self._case.kernel, "case", self._case.case)
+        )
         return self.path, place.line - 1, self.name
 
 
@@ -136,10 +172,12 @@ class Run:
         self._references: References | None = None
 
     def results(self, case: BoundCase, known: frozenset[str]) -> list[CaseResult]:
-        """What came of a case as the manifest names it; of all of its dtypes where what was built has none of the `known` names.
+        """What came of a case as the manifest names it; of all of its dtypes where what was built
+        has none of the `known` names.
 
         Raises:
-            TilecError: the project cannot be built, or there is no such device; the same for every case.
+            TilecError: the project cannot be built, or there is no such device; the same for every
+                case.
         """
         if self._error is not None:
             raise self._error
@@ -152,12 +190,22 @@ class Run:
         assert self._opened is not None
         same = [one for one in self._cases if (one.kernel, one.case) == (case.kernel, case.case)]
         results = []
-        for one in [one for one in same if one.name == case.name] if known.intersection(one.name for one in same) else same:
+        for one in (
+            [one for one in same if one.name == case.name]
+            if known.intersection(one.name for one in same)
+            else same
+        ):
             lacking = absence(self._opened, one)
             if self._place is None or self._references is None or lacking:
-                results.append(CaseResult(case=one, status="skipped", reason=lacking or "it was not built"))
+                results.append(
+                    CaseResult(case=one, status="skipped", reason=lacking or "it was not built")
+                )
             else:
-                results.append(run_case(one, device_of(one, self._place), self._references, clock=time.perf_counter))
+                results.append(
+                    run_case(
+                        one, device_of(one, self._place), self._references, clock=time.perf_counter
+                    )
+                )
         return results
 
     def told(self, error: TilecError) -> str:
@@ -172,12 +220,23 @@ class Run:
         manifest = self.project.manifest
         wish = Wish(kernels=(), select=(), cases=(), args=(), axes=(), reference="", chains=True)
         work = f"the cases of {manifest.package.name}"
-        driver, device = find_device(self._app, self._device, CpuWish(), work=lambda: work, manifest=manifest, traced=print)
-        opened = open_bundle(self._app, self.project, wish, bundle=None, targets=(), cpu=device.interprets is not None)
+        driver, device = find_device(
+            self._app, self._device, CpuWish(), work=lambda: work, manifest=manifest, traced=print
+        )
+        opened = open_bundle(
+            self._app,
+            self.project,
+            wish,
+            bundle=None,
+            targets=(),
+            cpu=device.interprets is not None,
+        )
         self._opened = opened
         self._references = References(manifest.root)
         if opened.bundle is not None:
-            self._place = ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice)
+            self._place = ModuleDevice(
+                load(opened.bundle, device, driver=driver), driver, advice=opened.advice
+            )
         return chosen_cases(opened, manifest, wish)
 
 
@@ -192,7 +251,9 @@ def _told(result: CaseResult) -> Iterator[str]:
     for output in result.outputs:
         if not output.comparison.ok:
             yield f"  {difference(output)}"
-            yield from (f"  {click.unstyle(line)}".rstrip() for line in difference_lines(output, None))
+            yield from (
+                f"  {click.unstyle(line)}".rstrip() for line in difference_lines(output, None)
+            )
             yield from (f"  {output.name}: {note}" for note in output.notes)
     if result.error is not None:
         yield from (f"  {line}" for line in str(result.error).splitlines())

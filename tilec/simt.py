@@ -1,4 +1,6 @@
-"""SIMT kernels in Python: the decorator, and the annotations that say what a kernel takes. numba-cuda compiles the bodies."""
+"""SIMT kernels in Python: the decorator, and the annotations that say what a kernel takes.
+numba-cuda compiles the bodies.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Options:
     Attributes:
         bounds: whether indices are checked; None where the profile says it (`bounds`, on in debug).
         fastmath: float arithmetic may be reordered and approximated.
-        launch_bounds: most threads of a block, then fewest blocks of a multiprocessor, then most blocks of a cluster.
+        launch_bounds: most threads of a block, then fewest blocks of a multiprocessor, then most
+            blocks of a cluster.
         max_registers: most registers of a thread, 0 for as many as it takes.
     """
 
@@ -33,7 +36,9 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function that `kernel` was put on. It is built by `tilec build`, and launched through the package that this makes."""
+    """A function that `kernel` was put on. It is built by `tilec build`, and launched through the
+    package that this makes.
+    """
 
     function: FunctionType
     options: Options
@@ -79,12 +84,16 @@ def kernel(
         raise UsageError(f"launch_bounds are one to three positive numbers, not {launch_bounds!r}")
     if type(max_registers) is not int or not 0 <= max_registers <= 255:
         raise UsageError(f"max_registers is at most 255, and 0 for no bound, not {max_registers!r}")
-    options = Options(bounds=bounds, fastmath=bool(fastmath), launch_bounds=bounded, max_registers=max_registers)
+    options = Options(
+        bounds=bounds, fastmath=bool(fastmath), launch_bounds=bounded, max_registers=max_registers
+    )
 
     def wrap(made: Any) -> Kernel:
         if not isinstance(made, FunctionType):
             what = f"@simt.kernel is put on a function, not on a {type(made).__name__}"
-            raise UsageError(what, fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit")
+            raise UsageError(
+                what, fix="take other decorators off: @simt.kernel stands in the place of @cuda.jit"
+            )
         return Kernel(made, options)
 
     return wrap if function is None else wrap(function)
@@ -92,7 +101,9 @@ def kernel(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Axis:
-    """A name of the manifest's matrix. While a variant is compiled, the variable that holds it has the variant's value."""
+    """A name of the manifest's matrix. While a variant is compiled, the variable that holds it has
+    the variant's value.
+    """
 
     name: str
 
@@ -129,7 +140,9 @@ def size(name: str) -> SizeAxis:
 
 def _named(name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UsageError(f"the name of an axis is a word, as in the manifest's matrix, not {name!r}")
+        raise UsageError(
+            f"the name of an axis is a word, as in the manifest's matrix, not {name!r}"
+        )
     return str(name)
 
 
@@ -167,7 +180,9 @@ def _array(access: Access, asked: Any) -> Array:
     parts = asked if isinstance(asked, tuple) else (asked, 1)
     spelled = f"{access.value}[{', '.join(map(str, parts))}]"
     if len(parts) != 2 or type(parts[1]) is not int or not 1 <= parts[1] <= 3:
-        raise UsageError(f"{spelled}: an array has a dtype and a rank of 1 to 3, as in {access.value}[T, 2]; a slice is {access.value}[T]")
+        raise UsageError(
+            f"{spelled}: an array has a dtype and a rank of 1 to 3, as in {access.value}[T, 2]; a slice is {access.value}[T]"
+        )
     return Array(access, parts[0], parts[1])
 
 
@@ -180,7 +195,9 @@ class Ref:
 
 
 class Mut:
-    """An array that is read and written by every thread: `Mut[T]` is a slice, `Mut[T, 3]` has rank 3."""
+    """An array that is read and written by every thread: `Mut[T]` is a slice, `Mut[T, 3]` has rank
+    3.
+    """
 
     def __class_getitem__(cls, asked: Any) -> Array:
         """The annotation."""
@@ -201,5 +218,7 @@ class Const:
     def __class_getitem__(cls, kind: Any) -> Constant:
         """The annotation."""
         if kind not in (int, float, bool):
-            raise UsageError(f"Const[{getattr(kind, '__name__', kind)}]: a constant is an int, a float or a bool")
+            raise UsageError(
+                f"Const[{getattr(kind, '__name__', kind)}]: a constant is an int, a float or a bool"
+            )
         return Constant(kind)

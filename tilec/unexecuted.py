@@ -1,4 +1,6 @@
-"""Checks a project without executing anything of it: for editors, and for pull requests of strangers."""
+"""Checks a project without executing anything of it: for editors, and for pull requests of
+strangers.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ from tilec_runtime.model.kernel import KernelDecl
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Unexecuted:
-    """The result of a check that executes nothing: the number of kernels, and what it could not check."""
+    """The result of a check that executes nothing: the number of kernels, and what it could not
+    check.
+    """
 
     kernels: int
     not_checked: tuple[str, ...]
 
 
 def check_without_executing(request: BuildRequest) -> Unexecuted:
-    """Check what needs no code of the project, no plug-in and no tool: the manifest, and what the texts of its sources say.
+    """Check what needs no code of the project, no plug-in and no tool: the manifest, and what the
+    texts of its sources say.
 
     Raises:
         ManifestError: every problem.
@@ -42,19 +47,32 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
             continue
         if kernel.language in ("cuda", "tile") and not kernel.source.endswith(".py"):
             try:
-                declared[kernel.name] = project.frontends[kernel.language].declare(project.sources[kernel.name])  # by its tokens
+                declared[kernel.name] = project.frontends[kernel.language].declare(
+                    project.sources[kernel.name]
+                )  # by its tokens
             except TilecError as exc:
-                problems += getattr(exc, "diagnostics", ()) or (Diagnostic(message=str(exc), location=Location(file=kernel.source)),)
+                problems += getattr(exc, "diagnostics", ()) or (
+                    Diagnostic(message=str(exc), location=Location(file=kernel.source)),
+                )
         elif kernel.source.endswith(".py") and kernel.language in BUILTIN:
             looked = look_at_function(manifest, kernel)
             problems += looked.problems
-            why = looked.passed_over or "what the module does when it is imported, types of parameters, and the plan"
+            why = (
+                looked.passed_over
+                or "what the module does when it is imported, types of parameters, and the plan"
+            )
             unread.setdefault(why, []).append(kernel.name)
         else:
-            unread.setdefault(f"files of language {kernel.language}, which a tool or a plug-in reads", []).append(kernel.name)
+            unread.setdefault(
+                f"files of language {kernel.language}, which a tool or a plug-in reads", []
+            ).append(kernel.name)
     chosen, unknown = pick(manifest, declared)
     problems += unknown
-    kernels = tuple(dataclasses.replace(kernel, table="") for kernel in manifest.kernels if kernel.name in chosen)
+    kernels = tuple(
+        dataclasses.replace(kernel, table="")
+        for kernel in manifest.kernels
+        if kernel.name in chosen
+    )
     try:
         make_plan(
             dataclasses.replace(manifest, kernels=kernels),
@@ -66,8 +84,24 @@ def check_without_executing(request: BuildRequest) -> Unexecuted:
     except ManifestError as exc:
         problems += exc.problems
     if problems:
-        raise ManifestError(tuple(sorted(dict.fromkeys(problems), key=lambda problem: order_of(problem, manifest.locate.file))))
-    rest = ("compilers and the toolkit's headers", "tuning files", "steps of chains", "sizes of cases")
+        raise ManifestError(
+            tuple(
+                sorted(
+                    dict.fromkeys(problems),
+                    key=lambda problem: order_of(problem, manifest.locate.file),
+                )
+            )
+        )
+    rest = (
+        "compilers and the toolkit's headers",
+        "tuning files",
+        "steps of chains",
+        "sizes of cases",
+    )
     return Unexecuted(
-        kernels=len(manifest.kernels), not_checked=(*(f"{', '.join(names)}: {why}" for why, names in unread.items()), ", ".join(rest))
+        kernels=len(manifest.kernels),
+        not_checked=(
+            *(f"{', '.join(names)}: {why}" for why, names in unread.items()),
+            ", ".join(rest),
+        ),
     )

@@ -1,4 +1,6 @@
-"""Small tile kernels for the benchmarks of launches: their work is less than what it costs to launch them."""
+"""Small tile kernels for the benchmarks of launches: their work is less than what it costs to
+launch them.
+"""
 
 import cuda.tile as ct
 

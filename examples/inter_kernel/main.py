@@ -11,7 +11,9 @@ THRESHOLD, SCALE = 1.0 / COLUMNS, 4.0
 
 
 def gated(logits):
-    """The whole pipeline as one op: the second launch is made when the first is on its stream, and goes behind it."""
+    """The whole pipeline as one op: the second launch is made when the first is on its stream, and
+    goes behind it.
+    """
 
     def gate(found):
         softmax, _ = found
@@ -26,7 +28,8 @@ def main():
     out, softmax, *_ = gated(logits).sync()
     found, weights = out.to_host(), softmax.to_host()
     np.testing.assert_allclose(weights, reference.row_softmax(logits), rtol=1e-4, atol=1e-6)
-    # Held against what the first kernel made: an element at the threshold may fall on either side of it in another arithmetic.
+    # Held against what the first kernel made: an element at the threshold may fall on either side
+    # of it in another arithmetic.
     np.testing.assert_array_equal(found, reference.threshold_scale(weights, THRESHOLD, SCALE))
     kept = np.count_nonzero(found) / found.size
     return f"PASS: tile softmax -> SIMT threshold/scale, {ROWS} x {COLUMNS}, {kept:.0%} of the elements kept"

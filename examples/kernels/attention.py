@@ -1,6 +1,8 @@
-"""Attention forward with an online softmax, causal or not; several heads of queries may share one of keys and values (GQA).
+"""Attention forward with an online softmax, causal or not; several heads of queries may share one
+of keys and values (GQA).
 
-Heads of all sequences are one dimension: queries are (heads, length, D), keys and values (heads / GROUP, length, D).
+Heads of all sequences are one dimension: queries are (heads, length, D), keys and values (heads /
+GROUP, length, D).
 """
 
 import tilec.lang as tl
@@ -31,7 +33,9 @@ def attention(
     GROUP: tl.Const[int],
     CAUSAL: tl.Const[bool],
 ) -> None:
-    """o = softmax(q @ k.T * scale) @ v, for each head; the last rows, which look at the most keys, are begun first."""
+    """o = softmax(q @ k.T * scale) @ v, for each head; the last rows, which look at the most keys,
+    are begun first.
+    """
     for tile in o.tiles:
         at = o.place(tile)
         head, m, _ = at.index
@@ -42,7 +46,8 @@ def attention(
         peak = tl.full((BM, 1), -float("inf"), tl.float32)
         total = tl.zeros((BM, 1), tl.float32)
         tiles = k.num_tiles(1, BN)
-        # Tiles of keys that every row of this tile sees whole need no mask; those behind its last row are not looked at.
+        # Tiles of keys that every row of this tile sees whole need no mask; those behind its last
+        # row are not looked at.
         whole = min(m * BM // BN, tiles) if CAUSAL else min(k.shape[1] // BN, tiles)
         last = min(tl.cdiv((m + 1) * BM, BN), tiles) if CAUSAL else tiles
         for n in range(whole):

@@ -1,4 +1,6 @@
-"""Kernels that touch each element once: add, saxpy, SwiGLU, RoPE, dropout. Bytes are all that counts, in vectors of 16 for each thread."""
+"""Kernels that touch each element once: add, saxpy, SwiGLU, RoPE, dropout. Bytes are all that
+counts, in vectors of 16 for each thread.
+"""
 
 import tilec.lang as tl
 from tilec.lang import static_iter
@@ -28,17 +30,33 @@ def swiglu(z: tl.Mut[T, TILE], gate: tl.Ref[T, 1], up: tl.Ref[T, 1]) -> None:
     """z = silu(gate) * up, as the two projections of a feed-forward layer are joined."""
     g = gate.load_tile_like(z).astype(tl.float32)
     u = up.load_tile_like(z).astype(tl.float32)
-    # g / (1 + exp(-g)), with the exp2 and the reciprocal that the hardware has; what overflows to infinity gives 0.
+    # g / (1 + exp(-g)), with the exp2 and the reciprocal that the hardware has; what overflows to
+    # infinity gives 0.
     below = 1.0 + tl.exp2(g * -LOG2_E, flush_to_zero=True)
-    z.store((tl.truediv(g, below, rounding_mode=tl.RoundingMode.APPROX, flush_to_zero=True) * u).astype(T))
+    z.store(
+        (tl.truediv(g, below, rounding_mode=tl.RoundingMode.APPROX, flush_to_zero=True) * u).astype(
+            T
+        )
+    )
 
 
 @tl.kernel
 @tl.preconditions(
-    "y.shape == x.shape", "dim(x, 2) == 2 * HALF", "dim(cos, 0) == dim(x, 0)", "dim(cos, 1) == HALF", "cos.shape == sin.shape"
+    "y.shape == x.shape",
+    "dim(x, 2) == 2 * HALF",
+    "dim(cos, 0) == dim(x, 0)",
+    "dim(cos, 1) == HALF",
+    "cos.shape == sin.shape",
 )
-def rope(y: tl.SpanMut[T, (1, ROWS, HALF), 2], x: tl.Ref[T, 3], cos: tl.Ref[tl.float32, 2], sin: tl.Ref[tl.float32, 2]) -> None:
-    """Rotary embedding of (tokens, heads, 2 * HALF): the halves of a head are the coordinates; cos and sin have a row for each token."""
+def rope(
+    y: tl.SpanMut[T, (1, ROWS, HALF), 2],
+    x: tl.Ref[T, 3],
+    cos: tl.Ref[tl.float32, 2],
+    sin: tl.Ref[tl.float32, 2],
+) -> None:
+    """Rotary embedding of (tokens, heads, 2 * HALF): the halves of a head are the coordinates; cos
+    and sin have a row for each token.
+    """
     token, head, _ = y.index
     c = tl.reshape(cos.load_tile((token, 0), (1, HALF)), (1, 1, HALF))
     s = tl.reshape(sin.load_tile((token, 0), (1, HALF)), (1, 1, HALF))
@@ -50,14 +68,20 @@ def rope(y: tl.SpanMut[T, (1, ROWS, HALF), 2], x: tl.Ref[T, 3], cos: tl.Ref[tl.f
 
 @tl.kernel
 def dropout(y: tl.Mut[T, TILE], x: tl.Ref[T, 1], seed: int, keep: float = 0.9) -> None:
-    """Each element with probability `keep`, over `keep`, else 0; the same seed drops the same elements, whatever the tile.
+    """Each element with probability `keep`, over `keep`, else 0; the same seed drops the same
+    elements, whatever the tile.
 
-    Philox makes four random words of a counter: element i takes word i % 4 of counter i // 4, all four in one thread.
+    Philox makes four random words of a counter: element i takes word i % 4 of counter i // 4, all
+    four in one thread.
     """
     (i,) = y.index
-    a, b, c, d = _philox(i * (TILE // 4) + tl.expand_dims(tl.arange(TILE // 4, dtype=tl.int32), 1), seed)
+    a, b, c, d = _philox(
+        i * (TILE // 4) + tl.expand_dims(tl.arange(TILE // 4, dtype=tl.int32), 1), seed
+    )
     word = tl.expand_dims(tl.arange(4, dtype=tl.int32), 0)
-    words = tl.reshape(tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)), (TILE,))
+    words = tl.reshape(
+        tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)), (TILE,)
+    )
     # Of 2^24 values that the upper bits have, those below the bound are kept.
     bound = tl.ceil(tl.astile(keep, dtype=tl.float32) * 16777216.0).astype(tl.int32)
     kept = (words >> 8).astype(tl.int32) < bound

@@ -1,4 +1,6 @@
-"""Kernels whose places are data: embedding, appending to a KV cache, the largest k of a row. Every index that is read is checked."""
+"""Kernels whose places are data: embedding, appending to a KV cache, the largest k of a row. Every
+index that is read is checked.
+"""
 
 import tilec.lang as tl
 
@@ -20,9 +22,15 @@ def embedding(y: tl.Mut[T, (1, COLS)], table: tl.Ref[T, 2], ids: tl.Ref[tl.int32
 
 
 @tl.kernel
-@tl.preconditions("dim(new, 0) == dim(cache, 0)", "dim(start, 0) == dim(cache, 0)", "dim(new, 2) == dim(cache, 2)")
-def kv_append(cache: tl.SpanMut[T, (1, 1, COLS), 1], new: tl.Ref[T, 3], start: tl.Ref[tl.int32, 1]) -> None:
-    """cache[i, start[i] + t] = new[i, t] for each sequence i; what would lie outside of the cache is left out."""
+@tl.preconditions(
+    "dim(new, 0) == dim(cache, 0)", "dim(start, 0) == dim(cache, 0)", "dim(new, 2) == dim(cache, 2)"
+)
+def kv_append(
+    cache: tl.SpanMut[T, (1, 1, COLS), 1], new: tl.Ref[T, 3], start: tl.Ref[tl.int32, 1]
+) -> None:
+    """cache[i, start[i] + t] = new[i, t] for each sequence i; what would lie outside of the cache
+    is left out.
+    """
     i, _, j = cache.index
     at = start.load_tile((i,), (1,)).item()
     for t in range(new.num_tiles(1, 1)):
@@ -30,11 +38,20 @@ def kv_append(cache: tl.SpanMut[T, (1, 1, COLS), 1], new: tl.Ref[T, 3], start: t
 
 
 @tl.kernel
-@tl.preconditions("dim(peaks, 0) == dim(x, 0)", "dim(peaks, 1) == cdiv(dim(x, 1), GROUP)", "PART == PEAKS * GROUP")
-def group_peaks(peaks: tl.Mut[tl.float32, (1, PEAKS)], x: tl.Ref[T, 2], PART: tl.Const[int], GROUP: tl.Const[int]) -> None:
+@tl.preconditions(
+    "dim(peaks, 0) == dim(x, 0)", "dim(peaks, 1) == cdiv(dim(x, 1), GROUP)", "PART == PEAKS * GROUP"
+)
+def group_peaks(
+    peaks: tl.Mut[tl.float32, (1, PEAKS)],
+    x: tl.Ref[T, 2],
+    PART: tl.Const[int],
+    GROUP: tl.Const[int],
+) -> None:
     """The largest of each GROUP elements of a row: the first step of `top_k`."""
     row, part = peaks.index
-    values = x.load_tile((row, part), (1, PART), padding=tl.Padding.NEG_INF, allow_tma=False).astype(tl.float32)
+    values = x.load_tile(
+        (row, part), (1, PART), padding=tl.Padding.NEG_INF, allow_tma=False
+    ).astype(tl.float32)
     peaks.store(tl.max(tl.reshape(values, (1, PEAKS, GROUP)), 2), allow_tma=False)
 
 
@@ -54,13 +71,16 @@ def top_k(
     peaks: tl.Ref[tl.float32, 2],
     GROUP: tl.Const[int],
 ) -> None:
-    """The K largest of each row, largest first, and where they stand; of equal ones, those that stand first. `peaks` are its groups'.
+    """The K largest of each row, largest first, and where they stand; of equal ones, those that
+    stand first. `peaks` are its groups'.
 
     The K groups with the largest peaks hold the K largest elements: no others are looked at.
     """
     row, _ = values.index
     column = tl.expand_dims(tl.arange(COLS, dtype=tl.int32), 0)
-    groups = _largest(_keys(peaks.load_tile((row, 0), (1, COLS), allow_tma=False), column, peaks.shape[1]))
+    groups = _largest(
+        _keys(peaks.load_tile((row, 0), (1, COLS), allow_tma=False), column, peaks.shape[1])
+    )
     inside = tl.reshape(tl.arange(GROUP, dtype=tl.int32), (1, 1, GROUP))
     place = tl.reshape(tl.reshape(_places(groups), (1, K, 1)) * GROUP + inside, (1, K * GROUP))
     some = x.gather((tl.zeros((1, K * GROUP), tl.int32) + row, place)).astype(tl.float32)
@@ -70,7 +90,9 @@ def top_k(
 
 
 def _keys(numbers: tl.Tile, places: tl.Tile, end: int) -> tl.Tile:
-    """Keys that are ordered as the numbers are and, where those are equal, as the places are backwards; NONE for NaN and behind the end."""
+    """Keys that are ordered as the numbers are and, where those are equal, as the places are
+    backwards; NONE for NaN and behind the end.
+    """
     bits = tl.bitcast(numbers, tl.int32)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
     key = (ordered.astype(tl.int64) << 32) | (2147483647 - places).astype(tl.int64)
@@ -94,4 +116,8 @@ def _places(keys: tl.Tile) -> tl.Tile:
 
 def _numbers(keys: tl.Tile) -> tl.Tile:
     ordered = (keys >> 32).astype(tl.int32)
-    return tl.where(keys == NONE, -float("inf"), tl.bitcast(ordered ^ ((ordered >> 31) & 0x7FFFFFFF), tl.float32))
+    return tl.where(
+        keys == NONE,
+        -float("inf"),
+        tl.bitcast(ordered ^ ((ordered >> 31) & 0x7FFFFFFF), tl.float32),
+    )

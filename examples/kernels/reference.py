@@ -1,4 +1,6 @@
-"""What each kernel computes, in NumPy: the references of the cases in tilec.toml, on inputs that are widened first."""
+"""What each kernel computes, in NumPy: the references of the cases in tilec.toml, on inputs that
+are widened first.
+"""
 
 import numpy as np
 
@@ -60,7 +62,9 @@ def rms_norm(x, weight, eps):
 
 def layer_norm(x, weight, bias, eps):
     centred = wide(x) - wide(x).mean(axis=1, keepdims=True)
-    return centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + eps) * wide(weight) + wide(bias)
+    return centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + eps) * wide(
+        weight
+    ) + wide(bias)
 
 
 def add_rms_norm(x, residual, weight, eps):
@@ -87,7 +91,9 @@ def batched_gemm(a, b):
 
 def grouped_gemm(a, b, group):
     nearest = np.clip(group, 0, len(b) - 1)
-    return np.concatenate([gemm(rows, b[g]) for rows, g in zip(np.split(a, len(group)), nearest, strict=True)])
+    return np.concatenate(
+        [gemm(rows, b[g]) for rows, g in zip(np.split(a, len(group)), nearest, strict=True)]
+    )
 
 
 def attention(q, k, v, scale):
@@ -119,7 +125,9 @@ def group_peaks(x, peaks):
 
 
 def top_k(x, peaks, values):
-    """Of the groups with the largest peaks, the first where these are equal: as many as elements are wanted."""
+    """Of the groups with the largest peaks, the first where these are equal: as many as elements
+    are wanted.
+    """
     k, found = values.shape[1], wide(x)
     groups = np.argsort(-peaks, axis=1, kind="stable")[:, :k]
     looked_at = np.zeros((len(x), peaks.shape[1]), bool)

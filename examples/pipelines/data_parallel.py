@@ -1,4 +1,6 @@
-"""Data parallel: the batch is cut in two, and each half goes through the model on a device of its own, chosen by its policy alone."""
+"""Data parallel: the batch is cut in two, and each half goes through the model on a device of its
+own, chosen by its policy alone.
+"""
 
 import itertools
 
@@ -18,7 +20,10 @@ def replicas():
         return {"cpu stream 0": SingleStream("cpu"), "cpu stream 1": SingleStream("cpu")}
     found = [info.ordinal for info in devices()][:2]
     if len(found) == 1:
-        return {f"cuda:{found[0]} stream {number}": SingleStream(Device(found[0])) for number in range(2)}
+        return {
+            f"cuda:{found[0]} stream {number}": SingleStream(Device(found[0]))
+            for number in range(2)
+        }
     return {f"cuda:{ordinal}": SingleStream(Device(ordinal)) for ordinal in found}
 
 
@@ -32,7 +37,9 @@ def forward(x, weights):
     """The model as one op, of no device yet."""
     op = api.from_host(x)
     for w in weights:
-        op = op.then(lambda h, w=w: pipelines.layer(api.empty((h.shape[0], w.shape[1])), h, w).first())
+        op = op.then(
+            lambda h, w=w: pipelines.layer(api.empty((h.shape[0], w.shape[1])), h, w).first()
+        )
     return op.to_host()
 
 
@@ -44,7 +51,9 @@ def main():
     models = [weights_on(policy, arrays) for policy in places.values()]
     futures = [
         forward(part, weights).schedule(policy)
-        for part, weights, policy in zip(np.array_split(batch, len(places)), models, places.values(), strict=True)
+        for part, weights, policy in zip(
+            np.array_split(batch, len(places)), models, places.values(), strict=True
+        )
     ]
     found = np.concatenate([future.result() for future in futures])
     for w in arrays:

@@ -7,7 +7,12 @@ BM, BN = tl.size("BM"), tl.size("BN")
 
 @tl.kernel
 @tl.preconditions("dim(x, 1) == dim(w, 0)", "dim(y, 0) == dim(x, 0)", "dim(y, 1) == dim(w, 1)")
-def layer(y: tl.Mut[tl.float32, (BM, BN)], x: tl.Ref[tl.float32, 2], w: tl.Ref[tl.float32, 2], BK: tl.Const[int]) -> None:
+def layer(
+    y: tl.Mut[tl.float32, (BM, BN)],
+    x: tl.Ref[tl.float32, 2],
+    w: tl.Ref[tl.float32, 2],
+    BK: tl.Const[int],
+) -> None:
     """y = relu(x @ w)."""
     m, n = y.index
     acc = tl.zeros((BM, BN), tl.float32)

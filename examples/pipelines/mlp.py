@@ -1,4 +1,6 @@
-"""A service of an MLP: requests come as tasks, and each runs on a stream of its own, whose layers follow each other."""
+"""A service of an MLP: requests come as tasks, and each runs on a stream of its own, whose layers
+follow each other.
+"""
 
 import asyncio
 import itertools
@@ -17,7 +19,9 @@ def forward(x, weights):
     """The whole model as one op: each layer is launched behind the one before, on the same stream."""
     op = api.from_host(x)
     for w in weights:
-        op = op.then(lambda h, w=w: pipelines.layer(api.empty((h.shape[0], w.shape[1])), h, w).first())
+        op = op.then(
+            lambda h, w=w: pipelines.layer(api.empty((h.shape[0], w.shape[1])), h, w).first()
+        )
     return op.to_host()
 
 

@@ -1,4 +1,6 @@
-"""CUDA C++ behind a tile kernel, in one project: as one chain of ops, and as a typed operator of torch where torch has a GPU."""
+"""CUDA C++ behind a tile kernel, in one project: as one chain of ops, and as a typed operator of
+torch where torch has a GPU.
+"""
 
 import pipelines
 import reference
@@ -10,15 +12,21 @@ ROWS, INNER, COLUMNS, FACTOR = 61, 70, 45, 2.5
 
 
 def scaled_layer(x, w):
-    """relu(x @ w) by the tile kernel, then times a factor by CUDA C++; the cpu device runs the first half."""
-    op = pipelines.layer(api.empty((x.shape[0], w.shape[1])), api.from_host(x), api.from_host(w)).first()
+    """relu(x @ w) by the tile kernel, then times a factor by CUDA C++; the cpu device runs the
+    first half.
+    """
+    op = pipelines.layer(
+        api.empty((x.shape[0], w.shape[1])), api.from_host(x), api.from_host(w)
+    ).first()
     if not on_cpu():
         op = op.then(lambda h: pipelines.scale(api.empty(h.shape), h, FACTOR).first())
     return op.to_host()
 
 
 def torch_operator(torch):
-    """`pipelines::scaled_layer`, with a schema that its annotations give, shapes for torch.compile and a gradient."""
+    """`pipelines::scaled_layer`, with a schema that its annotations give, shapes for torch.compile
+    and a gradient.
+    """
 
     def scaled_layer(x: torch.Tensor, w: torch.Tensor, factor: float) -> torch.Tensor:
         kernels, stream = pipelines.load(x.device), torch.cuda.current_stream(x.device)
@@ -28,7 +36,9 @@ def torch_operator(torch):
         kernels.scale(scaled, hidden, factor, stream=stream)
         return scaled
 
-    operator = torch.library.custom_op("pipelines::scaled_layer", scaled_layer, mutates_args=(), device_types="cuda")
+    operator = torch.library.custom_op(
+        "pipelines::scaled_layer", scaled_layer, mutates_args=(), device_types="cuda"
+    )
     operator.register_fake(lambda x, w, _factor: x.new_empty((x.shape[0], w.shape[1])))
 
     def setup_context(ctx, inputs, output):
@@ -71,7 +81,11 @@ def main():
         check(found, reference.layer(x, w))
         return f"PASS: the tile half on the cpu device: {GPU_ONLY}"
     check(found, reference.scale(reference.layer(x, w), FACTOR))
-    how = "as a chain and as an operator of torch" if check_operator(x, w) else "as a chain (no torch with a GPU)"
+    how = (
+        "as a chain and as an operator of torch"
+        if check_operator(x, w)
+        else "as a chain (no torch with a GPU)"
+    )
     return f"PASS: tile -> CUDA C++, {ROWS} x {COLUMNS}, {how}"
 
 

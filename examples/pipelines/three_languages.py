@@ -1,4 +1,6 @@
-"""Kernels of three languages in one CUDA graph: a tile layer, then CUDA C++, then SIMT Python, replayed by one call."""
+"""Kernels of three languages in one CUDA graph: a tile layer, then CUDA C++, then SIMT Python,
+replayed by one call.
+"""
 
 import pipelines
 import reference
@@ -14,7 +16,9 @@ def chain(x, w, buffers):
     op = pipelines.layer(buffers[0], x, w).first()
     if on_cpu():
         return op
-    return op.then(lambda h: pipelines.scale(buffers[1], h, FACTOR).first()).then(lambda h: pipelines.clip(buffers[2], h, MOST).first())
+    return op.then(lambda h: pipelines.scale(buffers[1], h, FACTOR).first()).then(
+        lambda h: pipelines.clip(buffers[2], h, MOST).first()
+    )
 
 
 def expected(x, w):
@@ -25,8 +29,14 @@ def expected(x, w):
 
 def main():
     """Capture once, replay with other inputs, and hold each result against NumPy."""
-    x, w, *buffers = (api.zeros(shape).sync() for shape in ((ROWS, INNER), (INNER, COLUMNS), *[(ROWS, COLUMNS)] * 3))
-    with Stream(current_device()) as stream, chain(x.borrow(), w.borrow(), buffers).graph_on(stream) as graph:
+    x, w, *buffers = (
+        api.zeros(shape).sync()
+        for shape in ((ROWS, INNER), (INNER, COLUMNS), *[(ROWS, COLUMNS)] * 3)
+    )
+    with (
+        Stream(current_device()) as stream,
+        chain(x.borrow(), w.borrow(), buffers).graph_on(stream) as graph,
+    ):
         output = graph.take_output()
         for seed in range(3):
             given = matrix(seed, ROWS, INNER), matrix(seed + 10, INNER, COLUMNS)

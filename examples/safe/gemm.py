@@ -1,4 +1,6 @@
-"""c = a @ b in the safe language: persistent blocks, each of which walks the tiles of c that it owns, in strips of STRIP tile rows."""
+"""c = a @ b in the safe language: persistent blocks, each of which walks the tiles of c that it
+owns, in strips of STRIP tile rows.
+"""
 
 import tilec.lang as tl
 
@@ -10,7 +12,9 @@ STRIP = 8
 
 @tl.kernel
 @tl.preconditions("dim(a, 1) == dim(b, 0)", "dim(c, 0) == dim(a, 0)", "dim(c, 1) == dim(b, 1)")
-def safe_gemm(c: tl.MappedMut[T, (BM, BN), STRIP], a: tl.Ref[T, 2], b: tl.Ref[T, 2], BK: tl.Const[int]) -> None:
+def safe_gemm(
+    c: tl.MappedMut[T, (BM, BN), STRIP], a: tl.Ref[T, 2], b: tl.Ref[T, 2], BK: tl.Const[int]
+) -> None:
     """Multiply two matrices."""
     for tile in c.tiles:
         at = c.place(tile)

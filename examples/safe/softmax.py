@@ -1,4 +1,6 @@
-"""Softmax over the rows of a matrix in the safe language; see ../tile/softmax.py for why a block takes several rows."""
+"""Softmax over the rows of a matrix in the safe language; see ../tile/softmax.py for why a block
+takes several rows.
+"""
 
 import tilec.lang as tl
 

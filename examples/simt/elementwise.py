@@ -1,4 +1,6 @@
-"""A thread per element: scale and add, clamp into a box that comes by value, and a transpose of any strides."""
+"""A thread per element: scale and add, clamp into a box that comes by value, and a transpose of any
+strides.
+"""
 
 import numpy as np
 from numba import cuda, float32

@@ -1,4 +1,6 @@
-"""What threads do together: a sum through warp shuffles, a histogram through atomics in shared memory, a product of matrices by tiles."""
+"""What threads do together: a sum through warp shuffles, a histogram through atomics in shared
+memory, a product of matrices by tiles.
+"""
 
 from numba import cuda, float32, int32
 
@@ -51,7 +53,9 @@ def histogram(counts: simt.Mut[int32], x: simt.Ref[int32]):
 
 
 @simt.kernel
-def matmul(c: simt.Mut[float32, 2], a: simt.Ref[float32, 2], b: simt.Ref[float32, 2], TILE: simt.Const[int]):
+def matmul(
+    c: simt.Mut[float32, 2], a: simt.Ref[float32, 2], b: simt.Ref[float32, 2], TILE: simt.Const[int]
+):
     """c = a b, by tiles in shared memory."""
     left = cuda.shared.array((TILE, TILE), float32)
     right = cuda.shared.array((TILE, TILE), float32)

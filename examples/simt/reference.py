@@ -34,7 +34,9 @@ def matmul(a, b):
 def diffuse(u, v, steps, rate):
     for step in range(steps):
         old = u if step % 2 == 0 else v
-        new = old + np.float32(rate) * (np.r_[old[:1], old[:-1]] - 2 * old + np.r_[old[1:], old[-1:]])
+        new = old + np.float32(rate) * (
+            np.r_[old[:1], old[:-1]] - 2 * old + np.r_[old[1:], old[-1:]]
+        )
         u, v = (u, new) if step % 2 == 0 else (new, v)
     return {"u": u, "v": v}
 

@@ -1,4 +1,6 @@
-"""What a whole grid does together, and what one thread does alone: a diffusion with a barrier per step, and a Monte Carlo estimate."""
+"""What a whole grid does together, and what one thread does alone: a diffusion with a barrier per
+step, and a Monte Carlo estimate.
+"""
 
 from numba import cuda, float32, int32, uint32, uint64
 
@@ -9,7 +11,9 @@ SPAN = float32(1.0 / 4294967296.0)
 
 @cuda.jit
 def diffuse(u, v, steps, rate):
-    """Steps of u += rate (left - 2 u + right); the result is in u where steps are even. Plain numba: the manifest says what it takes."""
+    """Steps of u += rate (left - 2 u + right); the result is in u where steps are even. Plain
+    numba: the manifest says what it takes.
+    """
     grid = cuda.cg.this_grid()
     first, stride = cuda.grid(1), cuda.gridsize(1)
     for step in range(steps):

@@ -1,4 +1,6 @@
-"""c = a @ b for row-major matrices: f16 or bf16 in, f32 accumulators, persistent blocks that walk the output in grouped order."""
+"""c = a @ b for row-major matrices: f16 or bf16 in, f32 accumulators, persistent blocks that walk
+the output in grouped order.
+"""
 
 import cuda.tile as ct
 
@@ -8,7 +10,8 @@ GROUP = 8
 def place(tile, rows, columns):
     """Row and column of an output tile in grouped order.
 
-    Tiles are numbered down strips of GROUP tile rows: blocks that run together then share rows of `a` and columns of `b` in the L2 cache.
+    Tiles are numbered down strips of GROUP tile rows: blocks that run together then share rows of
+    `a` and columns of `b` in the L2 cache.
     """
     strip = tile // (GROUP * columns)
     first = strip * GROUP

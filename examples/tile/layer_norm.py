@@ -1,4 +1,6 @@
-"""Layer normalisation of rows of at most COLS elements, with the variance taken about the mean (no cancellation)."""
+"""Layer normalisation of rows of at most COLS elements, with the variance taken about the mean (no
+cancellation).
+"""
 
 import cuda.tile as ct
 
@@ -10,7 +12,8 @@ def layer_norm(y, x, weight, bias, eps, ROWS: ct.Constant[int], COLS: ct.Constan
     length = x.shape[1]
     t = ct.load(x, (row, 0), (ROWS, COLS), padding_mode=ct.PaddingMode.ZERO).astype(ct.float32)
     mean = ct.sum(t, 1, keepdims=True) / length
-    # Columns beyond the row's end were loaded as zero: they must not count as distance from the mean.
+    # Columns beyond the row's end were loaded as zero: they must not count as distance from the
+    # mean.
     inside = ct.arange(COLS, dtype=ct.int32) < length
     centred = ct.where(ct.reshape(inside, (1, COLS)), t - mean, 0.0)
     variance = ct.sum(centred * centred, 1, keepdims=True) / length

@@ -1,4 +1,6 @@
-"""Root mean square normalisation of rows of any length: a loop over chunks of COLS columns, once to measure, once to scale."""
+"""Root mean square normalisation of rows of any length: a loop over chunks of COLS columns, once to
+measure, once to scale.
+"""
 
 import cuda.tile as ct
 

@@ -1,12 +1,24 @@
-"""Tiles by tensor descriptors: made on the host (a matrix product), and made inside of a kernel, which keeps them in scratch memory."""
+"""Tiles by tensor descriptors: made on the host (a matrix product), and made inside of a kernel,
+which keeps them in scratch memory.
+"""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def described_matmul_kernel(a_desc, b_desc, c_desc, k_size, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALIZE: tl.constexpr):
-    """C = A B, tile by tile; what a tile has outside of its matrix reads as zero and is not written.
+def described_matmul_kernel(
+    a_desc,
+    b_desc,
+    c_desc,
+    k_size,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    SPECIALIZE: tl.constexpr,
+):
+    """C = A B, tile by tile; what a tile has outside of its matrix reads as zero and is not
+    written.
 
     SPECIALIZE gives loads and products warps of their own.
     """

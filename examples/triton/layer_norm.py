@@ -1,4 +1,6 @@
-"""Layer norm whose weight and bias may be None: where they are, the kernel is compiled without them."""
+"""Layer norm whose weight and bias may be None: where they are, the kernel is compiled without
+them.
+"""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,6 @@
-"""A matrix product in Triton: tiles of C in grouped order, so that programs that run together share rows of A and columns of B in L2."""
+"""A matrix product in Triton: tiles of C in grouped order, so that programs that run together share
+rows of A and columns of B in L2.
+"""
 
 import triton
 import triton.language as tl
@@ -49,4 +51,6 @@ def matmul_kernel(
     rows = row * BM + tl.arange(0, BM)
     columns = column * BN + tl.arange(0, BN)
     c_ptrs = c + rows[:, None].to(tl.int64) * c_stride + columns[None, :]
-    tl.store(c_ptrs, total.to(c.dtype.element_ty), mask=(rows[:, None] < m) & (columns[None, :] < n))
+    tl.store(
+        c_ptrs, total.to(c.dtype.element_ty), mask=(rows[:, None] < m) & (columns[None, :] < n)
+    )

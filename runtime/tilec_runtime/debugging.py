@@ -11,7 +11,9 @@ _WORDS = ("1", "launches", "leases")
 
 @functools.cache
 def debugging() -> frozenset[str]:
-    """The words that are asked for; looked at once. Those that there are not are told once, and left out."""
+    """The words that are asked for; looked at once. Those that there are not are told once, and
+    left out.
+    """
     words = {word.strip() for word in os.environ.get("TILEC_DEBUG", "").split(",")} - {""}
     unknown = sorted(words.difference(_WORDS))
     if unknown:

@@ -78,7 +78,8 @@ class Location:
 class Diagnostic:
     """One message about the user's source, from a compiler or from a check of tilec.
 
-    `excerpt` is the source line (without its newline); the caret is drawn under `location.column`. `hint` is tilec's own advice.
+    `excerpt` is the source line (without its newline); the caret is drawn under `location.column`.
+    `hint` is tilec's own advice.
     """
 
     message: str
@@ -88,13 +89,17 @@ class Diagnostic:
     hint: str = ""
 
     def render(self) -> str:
-        """The message as text: location, severity, message, then source line with caret, then the hint."""
+        """The message as text: location, severity, message, then source line with caret, then the
+        hint.
+        """
         head = f"{self.location}: " if self.location else ""
         lines = [f"{head}{self.severity}: {self.message}"]
         if self.excerpt:
             lines.append(f"    {self.excerpt}")
             if self.location and self.location.column:
-                indent = "".join("\t" if c == "\t" else " " for c in self.excerpt[: self.location.column - 1])
+                indent = "".join(
+                    "\t" if c == "\t" else " " for c in self.excerpt[: self.location.column - 1]
+                )
                 lines.append(f"    {indent}^")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
@@ -138,7 +143,9 @@ class TilecError(Exception):
         self.op = ""
 
     def __str__(self) -> str:
-        """What happened, then cause, next step and op on lines of their own; control characters in them are escaped."""
+        """What happened, then cause, next step and op on lines of their own; control characters in
+        them are escaped.
+        """
         text = f"{self.location}: {self.what}" if self.location else self.what
         if self.cause:
             text += f"\n  cause: {self.cause}"
@@ -153,8 +160,12 @@ class TilecError(Exception):
         return (_rebuild, (type(self), self.args, self.__dict__.copy()))
 
 
-def _rebuild(cls: type[TilecError], args: tuple[object, ...], state: dict[str, object]) -> TilecError:
-    error: TilecError = BaseException.__new__(cls, *args)  # `cls.__new__` refuses a class that is a MemoryError too
+def _rebuild(
+    cls: type[TilecError], args: tuple[object, ...], state: dict[str, object]
+) -> TilecError:
+    error: TilecError = BaseException.__new__(
+        cls, *args
+    )  # `cls.__new__` refuses a class that is a MemoryError too
     error.args = args
     error.__dict__.update(state)
     return error
@@ -179,7 +190,9 @@ class LinkError(UsageError):
 
 
 class ExpressionError(UsageError):
-    """An expression is not of the manifest's small language, or cannot be evaluated; `column` counts from 1 inside the expression."""
+    """An expression is not of the manifest's small language, or cannot be evaluated; `column`
+    counts from 1 inside the expression.
+    """
 
     def __init__(self, what: str, *, text: str = "", column: int = 0, fix: str = "") -> None:
         super().__init__(what, fix=fix)
@@ -200,8 +213,8 @@ class ToolchainError(MissingError):
 class CompileError(TilecError):
     """One job failed.
 
-    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run, `kept` where its input lies. `overtime`
-    says that it reached its time limit.
+    `diagnostics` are located messages, `log` the compiler's own words, `command` what was run,
+    `kept` where its input lies. `overtime` says that it reached its time limit.
     """
 
     def __init__(
@@ -227,9 +240,18 @@ class CompileError(TilecError):
 
 
 class BuildError(TilecError):
-    """The build's end: every source that cannot be read and every job that failed, in plan order; `summary` replaces the count."""
+    """The build's end: every source that cannot be read and every job that failed, in plan order;
+    `summary` replaces the count.
+    """
 
-    def __init__(self, failures: tuple[TilecError, ...], *, total: int, what: str = "jobs failed", summary: str = "") -> None:
+    def __init__(
+        self,
+        failures: tuple[TilecError, ...],
+        *,
+        total: int,
+        what: str = "jobs failed",
+        summary: str = "",
+    ) -> None:
         super().__init__(summary or f"{len(failures)} of {total} {what}")
         self.failures = failures
         self.total = total
@@ -240,7 +262,10 @@ class BuildError(TilecError):
         found: list[Diagnostic] = []
         for failure in self.failures:
             located = failure.diagnostics if isinstance(failure, CompileError) else ()
-            found.extend(located or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)])
+            found.extend(
+                located
+                or [Diagnostic(message=failure.what, location=failure.location, hint=failure.fix)]
+            )
         return tuple(found)
 
 
@@ -264,8 +289,10 @@ class DeviceError(TilecError):
     """Base of the host runtime's errors.
 
     Attributes:
-        device: ordinal of the device it is about, -1 for the cpu device; None where it is about none.
-        result: name of the CUDA driver's result code, such as `CUDA_ERROR_OUT_OF_MEMORY`; empty where no driver was asked.
+        device: ordinal of the device it is about, -1 for the cpu device; None where it is about
+            none.
+        result: name of the CUDA driver's result code, such as `CUDA_ERROR_OUT_OF_MEMORY`; empty
+            where no driver was asked.
         code: its number.
     """
 
@@ -282,7 +309,9 @@ class DeviceError(TilecError):
         result: str = "",
         code: int = 0,
     ) -> None:
-        super().__init__(what, cause=cause, fix=fix, kernel=kernel, target=target, location=location)
+        super().__init__(
+            what, cause=cause, fix=fix, kernel=kernel, target=target, location=location
+        )
         self.device = device
         self.result = result
         self.code = code
@@ -309,7 +338,9 @@ class KernelCacheError(DeviceError):
 
 
 class NoImageError(KernelCacheError):
-    """No image of the bundle fits the device; the message lists every candidate and why it was refused."""
+    """No image of the bundle fits the device; the message lists every candidate and why it was
+    refused.
+    """
 
 
 class LinkerError(KernelCacheError, MissingError):
@@ -321,10 +352,12 @@ class DriverError(DeviceError):
 
 
 class OutOfMemoryError(DriverError, MemoryError):
-    """A device has no memory of the size that was asked for. Everything that was there before still works.
+    """A device has no memory of the size that was asked for. Everything that was there before still
+    works.
 
     Attributes:
-        requested: bytes that were asked for. used, reserved: bytes of the pool that are allocated, and that it has of the device.
+        requested: bytes that were asked for. used, reserved: bytes of the pool that are allocated,
+            and that it has of the device.
         free, total: bytes of the device.
     """
 
@@ -341,7 +374,9 @@ class OutOfMemoryError(DriverError, MemoryError):
         fix: str = "",
         device: int | None = None,
     ) -> None:
-        super().__init__(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, device=device)
+        super().__init__(
+            what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, device=device
+        )
         self.requested = requested
         self.used = used
         self.reserved = reserved
@@ -362,7 +397,9 @@ class UseAfterMoveError(OwnershipError):
 
 
 class BorrowError(OwnershipError):
-    """Somebody else reads or writes a tensor, or a borrow has ended; the message names both sides and where each was made."""
+    """Somebody else reads or writes a tensor, or a borrow has ended; the message names both sides
+    and where each was made.
+    """
 
 
 class ContextError(DeviceError):
@@ -370,9 +407,11 @@ class ContextError(DeviceError):
 
 
 class ContextLostError(ContextError, DriverError):
-    """A kernel or the hardware failed in a way that ends all use of a device in this process: every later call there raises this too.
+    """A kernel or the hardware failed in a way that ends all use of a device in this process: every
+    later call there raises this too.
 
-    `result` and `code` are the first failure's. `kernel` is the launch that failed where that is known for sure.
+    `result` and `code` are the first failure's. `kernel` is the launch that failed where that is
+    known for sure.
 
     Attributes:
         since: the driver's call that told of it first; that is seldom the launch that failed.
@@ -394,7 +433,9 @@ class ContextLostError(ContextError, DriverError):
         launches: tuple[str, ...] = (),
         again: bool = False,
     ) -> None:
-        super().__init__(what, cause=cause, fix=fix, kernel=kernel, device=device, result=result, code=code)
+        super().__init__(
+            what, cause=cause, fix=fix, kernel=kernel, device=device, result=result, code=code
+        )
         self.since = since
         self.launches = launches
         self.again = again
@@ -413,11 +454,15 @@ class UsedOpError(SchedulingError):
 
 
 class GraphError(SchedulingError):
-    """A CUDA graph is closed, or is used where it cannot be: on another device, or its output a second time."""
+    """A CUDA graph is closed, or is used where it cannot be: on another device, or its output a
+    second time.
+    """
 
 
 class GraphCaptureError(GraphError):
-    """An op or a call cannot be part of a CUDA graph: what it allocates or waits for is not there when the graph is replayed."""
+    """An op or a call cannot be part of a CUDA graph: what it allocates or waits for is not there
+    when the graph is replayed.
+    """
 
 
 class InternalError(DeviceError):

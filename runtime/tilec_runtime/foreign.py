@@ -4,13 +4,25 @@ from __future__ import annotations
 
 __all__ = ["CONTROLS", "is_one_line", "printable"]
 
-# What a terminal acts on: C0 without tab and newline, DEL, C1; then line separators and what turns the direction of text around.
-CONTROLS = (*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+# What a terminal acts on: C0 without tab and newline, DEL, C1; then line separators and what turns
+# the direction of text around.
+CONTROLS = (
+    *range(9),
+    *range(0xB, 0x20),
+    *range(0x7F, 0xA0),
+    0x61C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+)
 _ESCAPES = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in CONTROLS}
 
 
 def printable(text: str) -> str:
-    """Escape control characters so that they are seen, as `repr` does. Newlines and tabs stay, and CR LF is a newline."""
+    """Escape control characters so that they are seen, as `repr` does. Newlines and tabs stay, and
+    CR LF is a newline.
+    """
     return text if text.isprintable() else text.replace("\r\n", "\n").translate(_ESCAPES)
 
 

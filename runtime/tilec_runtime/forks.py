@@ -10,9 +10,11 @@ _LOCKS: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 
 
 class ForkLock:
-    """A reentrant lock of something that lives as long as the process or a device: a child may need it whichever thread had it.
+    """A reentrant lock of something that lives as long as the process or a device: a child may need
+    it whichever thread had it.
 
-    Locks of tensors and ops are plain ones: a program that forks in the middle of an op cannot use its tensors in the child.
+    Locks of tensors and ops are plain ones: a program that forks in the middle of an op cannot use
+    its tensors in the child.
     """
 
     __slots__ = ("__weakref__", "_lock")

@@ -1,4 +1,6 @@
-"""Errors that are kept for somebody who asks later: without the frames that they went through, which hold tensors."""
+"""Errors that are kept for somebody who asks later: without the frames that they went through,
+which hold tensors.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Trace(Exception):  # noqa: N818 - it is none: it is shown where the cause 
 
 
 def without_frames(error: BaseException) -> None:
-    """Turn the frames that an error and those behind it went through into words, as the last cause. Frames have their callers too."""
+    """Turn the frames that an error and those behind it went through into words, as the last cause.
+    Frames have their callers too.
+    """
     stack: traceback.StackSummary | None = None
     found: BaseException | None = error
     last, seen = error, set[int]()
@@ -30,9 +34,13 @@ def without_frames(error: BaseException) -> None:
         seen.add(id(found))
         last = found
         if found.__traceback__ is not None:
-            stack = stack or traceback.StackSummary.extract(traceback.walk_tb(found.__traceback__), lookup_lines=False)
+            stack = stack or traceback.StackSummary.extract(
+                traceback.walk_tb(found.__traceback__), lookup_lines=False
+            )
             found.__traceback__ = None
-        found = found.__context__ if found.__cause__ is None else found.__cause__  # some have a truth of their own
+        found = (
+            found.__context__ if found.__cause__ is None else found.__cause__
+        )  # some have a truth of their own
     if stack:
         last.__cause__ = Trace(stack)
 

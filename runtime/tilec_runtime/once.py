@@ -12,10 +12,11 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """Decorate a function without arguments: its first call makes the value that every call returns.
+    """Decorate a function without arguments: its first call makes the value that every call
+    returns.
 
-    `functools.cache` calls the function once for each thread that comes before the first value is there. A call that raises leaves
-    nothing: the next one tries again.
+    `functools.cache` calls the function once for each thread that comes before the first value is
+    there. A call that raises leaves nothing: the next one tries again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:

@@ -1,4 +1,6 @@
-"""A generated package's bundle: opened once, and loaded once on each device. Imports nothing of weight: a package does so when it is."""
+"""A generated package's bundle: opened once, and loaded once on each device. Imports nothing of
+weight: a package does so when it is.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Package:
     """What stands behind the functions of a generated package. Usable from any thread.
 
     Attributes:
-        name: import name of the package. file: of the bundle inside it. index: SHA-256 of the index of that bundle (hex).
+        name: import name of the package. file: of the bundle inside it. index: SHA-256 of the index
+            of that bundle (hex).
         makers: of launches that run later, on whatever device they are run on.
     """
 
@@ -34,7 +37,8 @@ class Package:
         Args:
             name: import name of the package.
             file: name of the bundle inside the package.
-            index: SHA-256 of the index of that bundle (hex); empty takes any, as for packages that were built before there was one.
+            index: SHA-256 of the index of that bundle (hex); empty takes any, as for packages that
+                were built before there was one.
         """
         self.name = name
         self.file = file
@@ -50,10 +54,12 @@ class Package:
 
     @property
     def bundle(self) -> Bundle:
-        """The bundle. Reading its index asks no device. The index has the digest of each image, which is verified when it is loaded.
+        """The bundle. Reading its index asks no device. The index has the digest of each image,
+        which is verified when it is loaded.
 
         Raises:
-            BundleError: it cannot be read, or has another index than the one that the package was built with.
+            BundleError: it cannot be read, or has another index than the one that the package was
+                built with.
         """
         with self._lock:
             if self._bundle is None:
@@ -104,7 +110,9 @@ class Package:
             with self._lock:
                 module = self._modules.get((driver, ordinal))
                 if module is None:
-                    module = self._modules[driver, ordinal] = load(self.bundle, ordinal, driver=driver)
+                    module = self._modules[driver, ordinal] = load(
+                        self.bundle, ordinal, driver=driver
+                    )
         return module
 
     def _packaged(self, kernel: str) -> Callable[..., Any]:
@@ -161,7 +169,9 @@ class PackageKernels:
 
 
 class PackageFunctions:
-    """Base of a generated package's `Functions`: the package's functions, each made one of a device at its first use."""
+    """Base of a generated package's `Functions`: the package's functions, each made one of a device
+    at its first use.
+    """
 
     _package: dict[str, Any]  # names of the package
 
@@ -173,7 +183,9 @@ class PackageFunctions:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return the function of a kernel, whose ops run on the device."""
         if name.startswith("_") or name not in self._kernels:
-            raise AttributeError(f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise AttributeError(
+                f"{type(self).__qualname__!r} object has no attribute {name!r}", name=name, obj=self
+            )
         function, launchers = self._package[name], self._launchers
 
         @functools.wraps(function)

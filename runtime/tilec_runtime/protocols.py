@@ -1,4 +1,6 @@
-"""What generated launchers take: the types of tensors, streams, devices and structs, for type checkers and for readers."""
+"""What generated launchers take: the types of tensors, streams, devices and structs, for type
+checkers and for readers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class SupportsDLPack(Protocol):
-    """A tensor that other libraries can look at through DLPack; the methods' exact signatures differ between releases."""
+    """A tensor that other libraries can look at through DLPack; the methods' exact signatures
+    differ between releases.
+    """
 
     @property
     def __dlpack__(self) -> Callable[..., Any]:

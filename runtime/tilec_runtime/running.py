@@ -53,7 +53,9 @@ def running() -> str:
 
 @contextlib.contextmanager
 def executing(op: Labelled | None) -> Iterator[None]:
-    """While it lasts, this thread enqueues an op; with None, it may execute ops although it enqueues one: that one said so."""
+    """While it lasts, this thread enqueues an op; with None, it may execute ops although it
+    enqueues one: that one said so.
+    """
     if op is not None:
         refuse_nested(op)
     outer, RUNNING.op = RUNNING.op, op

@@ -1,4 +1,6 @@
-"""Call sites: the line of a program that made an op or acquired a lease. They are recorded in debug mode only."""
+"""Call sites: the line of a program that made an op or acquired a lease. They are recorded in debug
+mode only.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ _HINT = "TILEC_DEBUG=1 shows the lines"
 
 
 def site() -> Location | None:
-    """Return the innermost line outside of tilec and of generated packages; None outside of debug mode.
+    """Return the innermost line outside of tilec and of generated packages; None outside of debug
+    mode.
 
     Debug mode is asyncio's convention: `python -X dev`, or any word in `TILEC_DEBUG`. A line costs
     some microseconds, which each op and each lease would pay.
@@ -24,7 +27,10 @@ def site() -> Location | None:
     frame = inspect.currentframe()
     while frame is not None:
         names = frame.f_globals
-        if not str(names.get("__name__")).startswith(("tilec_runtime.", "tilec.")) and "_tilec_package_" not in names:
+        if (
+            not str(names.get("__name__")).startswith(("tilec_runtime.", "tilec."))
+            and "_tilec_package_" not in names
+        ):
             return Location(file=frame.f_code.co_filename, line=frame.f_lineno)
         frame = frame.f_back
     return None

@@ -16,4 +16,6 @@ class Uncopied:
         Raises:
             TypeError: always.
         """
-        raise TypeError(f"a {type(self).__name__} can be neither pickled nor copied: pass it on, or make another one")
+        raise TypeError(
+            f"a {type(self).__name__} can be neither pickled nor copied: pass it on, or make another one"
+        )

@@ -1,6 +1,9 @@
-"""Value classes that cost next to nothing to define: what a frozen dataclass with slots does, done by functions that all of them share."""
+"""Value classes that cost next to nothing to define: what a frozen dataclass with slots does, done
+by functions that all of them share.
+"""
 
-# A dataclass writes the source of its methods and compiles it at each import: that is most of what importing the launch path would cost.
+# A dataclass writes the source of its methods and compiles it at each import: that is most of what
+# importing the launch path would cost.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -10,10 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 __all__ = ["value_class"]
 
 
-def _value_class(*, frozen: bool, slots: bool, kw_only: bool = False, eq: bool = True) -> Callable[[type[Any]], type[Any]]:
-    """`dataclasses.dataclass` for classes on the path of a first launch: without base classes, `__post_init__` and factories.
+def _value_class(
+    *, frozen: bool, slots: bool, kw_only: bool = False, eq: bool = True
+) -> Callable[[type[Any]], type[Any]]:
+    """`dataclasses.dataclass` for classes on the path of a first launch: without base classes,
+    `__post_init__` and factories.
 
-    `dataclasses.fields`, `replace` and `asdict` take their instances too; the dataclass behind that is made when first asked for.
+    `dataclasses.fields`, `replace` and `asdict` take their instances too; the dataclass behind that
+    is made when first asked for.
     """
     if not (frozen and slots):
         raise TypeError("a value class is frozen and has slots")
@@ -31,12 +38,18 @@ def _defined(cls: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     """The class with slots and the methods of a value."""
     body = dict(cls.__dict__)
     annotations: dict[str, Any] = body.get("__annotations__", {})
-    names = tuple(name for name, kind in annotations.items() if not str(kind).startswith("ClassVar"))
+    names = tuple(
+        name for name, kind in annotations.items() if not str(kind).startswith("ClassVar")
+    )
     if cls.__bases__ != (object,) or "__post_init__" in body:
         raise TypeError(f"{cls.__name__} is no value class: it has base classes or __post_init__")
     given = {name: body.pop(name) for name in names if name in body}
-    silent: dict[str, Any] = {name: field for name, field in given.items() if hasattr(field, "default_factory")}
-    if any(field.default is not field.default_factory or not field.init for field in silent.values()):
+    silent: dict[str, Any] = {
+        name: field for name, field in given.items() if hasattr(field, "default_factory")
+    }
+    if any(
+        field.default is not field.default_factory or not field.init for field in silent.values()
+    ):
         raise TypeError(f"{cls.__name__} is no value class: its fields take compare and repr only")
     compared = [name for name in names if name not in silent or silent[name].compare]
     shown = [name for name in names if name not in silent or silent[name].repr]
@@ -44,8 +57,19 @@ def _defined(cls: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     for name in ("__dict__", "__weakref__"):
         body.pop(name, None)
     twin = _Twin(annotations, given, {"kw_only": kw_only, "eq": eq})
-    body.update(__slots__=names, __match_args__=() if kw_only else names, __setattr__=_set, __delattr__=_delete, __replace__=_replace)
-    body.update(__dataclass_fields__=twin, __signature__=_Signature(twin), __getstate__=_state(names), __setstate__=_restore(names))
+    body.update(
+        __slots__=names,
+        __match_args__=() if kw_only else names,
+        __setattr__=_set,
+        __delattr__=_delete,
+        __replace__=_replace,
+    )
+    body.update(
+        __dataclass_fields__=twin,
+        __signature__=_Signature(twin),
+        __getstate__=_state(names),
+        __setstate__=_restore(names),
+    )
     body.setdefault("__repr__", _shown(shown))
     if eq:
         values = _values(compared)
@@ -55,12 +79,18 @@ def _defined(cls: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     made: type[Any] = type(cls.__name__, (), body)
     made.__qualname__ = cls.__qualname__
     puts = tuple((name, made.__dict__[name].__set__) for name in names)
-    type.__setattr__(made, "__init__", _constructor(cls.__qualname__, puts, defaults, positional=not kw_only))
+    type.__setattr__(
+        made, "__init__", _constructor(cls.__qualname__, puts, defaults, positional=not kw_only)
+    )
     return made
 
 
 def _constructor(
-    owner: str, puts: tuple[tuple[str, Callable[[Any, Any], None]], ...], defaults: dict[str, Any], *, positional: bool
+    owner: str,
+    puts: tuple[tuple[str, Callable[[Any, Any], None]], ...],
+    defaults: dict[str, Any],
+    *,
+    positional: bool,
 ) -> Callable[..., None]:
     count = len(puts)
     names = [name for name, _ in puts]
@@ -72,7 +102,9 @@ def _constructor(
             return
         if args:
             if not positional or len(args) > count:
-                raise TypeError(f"{owner}.__init__() takes {1 + positional * count} positional arguments but {1 + len(args)} were given")
+                raise TypeError(
+                    f"{owner}.__init__() takes {1 + positional * count} positional arguments but {1 + len(args)} were given"
+                )
             for name, value in zip(names, args, strict=False):
                 if name in values:
                     raise TypeError(f"{owner}.__init__() got multiple values for argument {name!r}")
@@ -107,7 +139,9 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 def _equal(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
     def __eq__(self: Any, other: object) -> Any:  # noqa: N807
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        )
 
     return __eq__
 
@@ -160,9 +194,13 @@ def _replace(self: Any, /, **changes: Any) -> Any:
 
 
 class _Twin:
-    """`__dataclass_fields__` of a value class: the fields of a dataclass that says the same, made when they are first asked for."""
+    """`__dataclass_fields__` of a value class: the fields of a dataclass that says the same, made
+    when they are first asked for.
+    """
 
-    def __init__(self, annotations: dict[str, Any], given: dict[str, Any], options: dict[str, bool]) -> None:
+    def __init__(
+        self, annotations: dict[str, Any], given: dict[str, Any], options: dict[str, bool]
+    ) -> None:
         self.annotations, self.given, self.options = annotations, given, options
         self.made: Any = None
 
@@ -171,7 +209,12 @@ class _Twin:
         if self.made is None:
             from dataclasses import dataclass
 
-            body = {"__annotations__": self.annotations, "__module__": owner.__module__, "__doc__": owner.__doc__, **self.given}
+            body = {
+                "__annotations__": self.annotations,
+                "__module__": owner.__module__,
+                "__doc__": owner.__doc__,
+                **self.given,
+            }
             self.made = dataclass(frozen=True, **self.options)(type(owner.__name__, (), body))
         return self.made
 

@@ -26,7 +26,11 @@ class Campaign:
         if not self.long:
             return
         results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        results[self.name] = {"python": platform.python_version(), "cores": os.cpu_count(), **figures}
+        results[self.name] = {
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            **figures,
+        }
         RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n")
 
 

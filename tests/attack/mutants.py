@@ -1,4 +1,6 @@
-"""Damaged and crafted inputs: bits of a file that are flipped, and values of a JSON document that are replaced, copied and removed."""
+"""Damaged and crafted inputs: bits of a file that are flipped, and values of a JSON document that
+are replaced, copied and removed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,16 @@ from tilec_runtime.model.table import DispatchRule, TableDevice, TableEntry, Tun
 
 # A kernel with all that an index can say of one.
 RICH_PARAMS = (
-    Param(name="out", kind=ParamKind.TENSOR, dtype="T", rank=2, out=True, shape_divisible=(1, 8), stride_divisible=(8, 1), align=16),
+    Param(
+        name="out",
+        kind=ParamKind.TENSOR,
+        dtype="T",
+        rank=2,
+        out=True,
+        shape_divisible=(1, 8),
+        stride_divisible=(8, 1),
+        align=16,
+    ),
     Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=2, stride=(None, 1)),
     Param(name="mask", kind=ParamKind.TENSOR, dtype="u8", rank=-1, optional=True),
     Param(name="cfg", kind=ParamKind.STRUCT, size=12),
@@ -53,12 +64,25 @@ RICH = kernel(
             id=f"rich-{dtype}-{block}{'-none' if absent else ''}",
             axes=(("T", dtype), ("BM", block)),
             assume=(
-                Assumption(param="x", shape=(1, 16), stride=(16, 1), align=16, extent=(None, None), contiguous=True),
+                Assumption(
+                    param="x",
+                    shape=(1, 16),
+                    stride=(16, 1),
+                    align=16,
+                    extent=(None, None),
+                    contiguous=True,
+                ),
                 *((Assumption(param="mask", absent=True),) if absent else ()),
             ),
             abi=RICH_ABI,
             images=(
-                image(f"rich_{dtype}_{block}", "sm_90", required_block=(128,), cluster=(1,), max_threads=1024),
+                image(
+                    f"rich_{dtype}_{block}",
+                    "sm_90",
+                    required_block=(128,),
+                    cluster=(1,),
+                    max_threads=1024,
+                ),
                 image(f"rich_{dtype}_{block}", "compute_80", ptx_isa=(8, 0)),
             ),
             hints=(("sm_90", (("num_ctas", 1),)),),
@@ -100,7 +124,9 @@ RICH = kernel(
 KERNELS = (ADD, GEMM, RICH)
 CALLS: dict[str, dict[str, Any]] = {
     "add": {"z": Array(64, ptr=0x10000), "x": Array(64, ptr=0x20000), "y": Array(64, ptr=0x30000)},
-    "gemm": {name: Array(64, 64, dtype="f16", ptr=0x10000 * place) for place, name in enumerate("cab", 1)},
+    "gemm": {
+        name: Array(64, 64, dtype="f16", ptr=0x10000 * place) for place, name in enumerate("cab", 1)
+    },
     "rich": {
         "out": Array(64, 64, ptr=0x10000),
         "x": Array(64, 64, ptr=0x20000),
@@ -112,9 +138,49 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 VALUES: list[Any] = [
     *(0, -1, 1, 3, 64, 2**31, 2**32, 2**61, 2**63 - 1, 2**63, 2**64, -(2**63), 10**40),
-    *(0.0, -0.5, 1e308, 5e-324, True, False, None, [], {}, [0], [[]], [None], [-1, -1], {"float": "nan"}, {"float": "inf"}),
-    *("", "x", "x.ptr", "x.shape", "x.shape[0]", "x.shape[9]", "x.shape[-9]", "1 // 0", "n", "cfg", "raw", "eps", "nobody", "-1", "1.5"),
-    *("(" * 40, "2 ** 9", "9223372036854775807 * 2", "next_pow2(-1)", "next_pow2(n * 4611686018427387904)", "'a' == 'b'", "nbytes(x)"),
+    *(
+        0.0,
+        -0.5,
+        1e308,
+        5e-324,
+        True,
+        False,
+        None,
+        [],
+        {},
+        [0],
+        [[]],
+        [None],
+        [-1, -1],
+        {"float": "nan"},
+        {"float": "inf"},
+    ),
+    *(
+        "",
+        "x",
+        "x.ptr",
+        "x.shape",
+        "x.shape[0]",
+        "x.shape[9]",
+        "x.shape[-9]",
+        "1 // 0",
+        "n",
+        "cfg",
+        "raw",
+        "eps",
+        "nobody",
+        "-1",
+        "1.5",
+    ),
+    *(
+        "(" * 40,
+        "2 ** 9",
+        "9223372036854775807 * 2",
+        "next_pow2(-1)",
+        "next_pow2(n * 4611686018427387904)",
+        "'a' == 'b'",
+        "nbytes(x)",
+    ),
     *(
         "mask.shape[0]",
         "\x1b]0;x\x07",
@@ -147,14 +213,23 @@ VALUES: list[Any] = [
 
 def info() -> BundleInfo:
     """The index of the kernels above."""
-    return BundleInfo(package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=KERNELS, builder="tilec")
+    return BundleInfo(
+        package=PackageInfo(name="acme", version="1.0", module="acme"),
+        kernels=KERNELS,
+        builder="tilec",
+    )
 
 
 def packed(index: Any) -> bytes:
     """A bundle with an index, whatever its JSON values say, and all images."""
     file = io.BytesIO()
     writer = ArchiveWriter(file)
-    images = {f"images/{i.digest}": IMAGES[i.digest] for k in KERNELS for v in k.variants for i in v.images}
+    images = {
+        f"images/{i.digest}": IMAGES[i.digest]
+        for k in KERNELS
+        for v in k.variants
+        for i in v.images
+    }
     for name, data in sorted({**members_from(index, as_bytes), **images}.items()):
         writer.add(name, data)
     writer.close()
@@ -170,7 +245,9 @@ def flipped(data: bytes, chance: random.Random) -> bytes:
             case 0 | 1 | 2:
                 out[at : at + 1] = bytes([out[at] ^ (1 << chance.randrange(8))]) if out else b""
             case 3:
-                out[at : at + chance.choice((1, 4, 8))] = chance.choice((b"\0", b"\xff" * 4, b"\xff" * 8, b"\0" * 8, b"\x7f", b"\x80"))
+                out[at : at + chance.choice((1, 4, 8))] = chance.choice(
+                    (b"\0", b"\xff" * 4, b"\xff" * 8, b"\0" * 8, b"\x7f", b"\x80")
+                )
             case 4:
                 del out[at : at + chance.randrange(1, 40)]
             case 5:
@@ -179,7 +256,9 @@ def flipped(data: bytes, chance: random.Random) -> bytes:
 
 
 def changed(plain: Any, chance: random.Random) -> Any:
-    """A JSON document of which one to three values are replaced, exchanged for values from elsewhere in it, removed or doubled."""
+    """A JSON document of which one to three values are replaced, exchanged for values from
+    elsewhere in it, removed or doubled.
+    """
     plain = copy.deepcopy(plain)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         places = list(_places(plain))
@@ -194,7 +273,15 @@ def changed(plain: Any, chance: random.Random) -> Any:
                 alike = [h[k] for h, k in places if type(h[k]) is type(value)]
                 holder[key] = copy.deepcopy(chance.choice(alike))
             case 5 if type(value) in (int, float):
-                holder[key] = chance.choice((value + 1, value - 1, -value, value * 2, value << 20 if type(value) is int else value / 0.3))
+                holder[key] = chance.choice(
+                    (
+                        value + 1,
+                        value - 1,
+                        -value,
+                        value * 2,
+                        value << 20 if type(value) is int else value / 0.3,
+                    )
+                )
             case 6 if isinstance(holder, list):
                 holder.insert(key, copy.deepcopy(value))
             case _:
@@ -203,17 +290,23 @@ def changed(plain: Any, chance: random.Random) -> Any:
 
 
 def _places(plain: Any) -> Iterator[tuple[Any, Any]]:
-    keys = plain if isinstance(plain, dict) else range(len(plain)) if isinstance(plain, list) else ()
+    keys = (
+        plain if isinstance(plain, dict) else range(len(plain)) if isinstance(plain, list) else ()
+    )
     for key in list(keys):
         yield plain, key
         yield from _places(plain[key])
 
 
 def launch_all(bundle: bytes) -> int:
-    """Load a bundle and launch its kernels; give how many launches went through. Raises only what a user may see."""
+    """Load a bundle and launch its kernels; give how many launches went through. Raises only what a
+    user may see.
+    """
     done = 0
     opened = Bundle.open(bundle, whole=False)
-    driver = fake_driver()  # it knows no kernels, and so reads no arguments by an ABI that is not the bundle's
+    driver = (
+        fake_driver()
+    )  # it knows no kernels, and so reads no arguments by an ABI that is not the bundle's
     module = load(opened, 0, driver=driver)
     for name in opened.kernels:
         try:
@@ -230,7 +323,9 @@ def launch_all(bundle: bytes) -> int:
 
 
 class Watch:
-    """Attacks with many inputs, and holds what happens to the limits: tilec's own errors, time, memory."""
+    """Attacks with many inputs, and holds what happens to the limits: tilec's own errors, time,
+    memory.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.most = seconds
@@ -243,7 +338,8 @@ class Watch:
         """Try one input.
 
         Raises:
-            AssertionError: it raised another error than tilec's own, or took too long; the message names the input.
+            AssertionError: it raised another error than tilec's own, or took too long; the message
+                names the input.
         """
         start = time.process_time()
         try:
@@ -287,4 +383,6 @@ def as_bytes(plain: Any) -> bytes:
     try:
         return canonical_json(plain)
     except ValueError:
-        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )

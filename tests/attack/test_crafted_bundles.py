@@ -1,4 +1,6 @@
-"""Bundles that are made to deceive or to exhaust: what they cost to read, and that a package takes none but its own."""
+"""Bundles that are made to deceive or to exhaust: what they cost to read, and that a package takes
+none but its own.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def archive(index: dict[str, bytes], images: dict[str, bytes], *, pack: bool = F
             continue
         stream = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
         deflated = stream.compress(data) + stream.flush()
-        member = Member(f"images/{digest}", 8, zlib.crc32(data), len(deflated), len(data), writer.size)
+        member = Member(
+            f"images/{digest}", 8, zlib.crc32(data), len(deflated), len(data), writer.size
+        )
         writer._put(member.local_header())
         writer._put(deflated)
         writer._members.append(member)
@@ -87,13 +91,20 @@ def with_images(datas: list[bytes], *, pack: bool = False) -> bytes:
     """A bundle whose images are these."""
     images = {hashlib.sha256(data).hexdigest(): data for data in datas}
     like = ADD.variants[0].images[0]
-    rows = tuple(dataclasses.replace(like, digest=digest, size=len(data)) for digest, data in images.items())
+    rows = tuple(
+        dataclasses.replace(like, digest=digest, size=len(data)) for digest, data in images.items()
+    )
     return archive(index_members(_one(rows)), images, pack=pack)
 
 
 def _one(rows: tuple[ImageInfo, ...]) -> Any:
     info = bundle_of(ADD).info
-    return dataclasses.replace(info, kernels=(dataclasses.replace(ADD, variants=(dataclasses.replace(ADD.variants[1], images=rows),)),))
+    return dataclasses.replace(
+        info,
+        kernels=(
+            dataclasses.replace(ADD, variants=(dataclasses.replace(ADD.variants[1], images=rows),)),
+        ),
+    )
 
 
 def noise(size: int, packed_size: int) -> bytes:
@@ -117,15 +128,24 @@ def large(images: int) -> dict[str, bytes]:
     for number in range(images // 3):
         variant = kernel.variants[number % 4]
         digests = [hashlib.sha256(b"%d %d" % (number, place)).hexdigest() for place in range(3)]
-        rows = tuple(dataclasses.replace(row, digest=digest) for row, digest in zip(variant.images, digests, strict=True))
+        rows = tuple(
+            dataclasses.replace(row, digest=digest)
+            for row, digest in zip(variant.images, digests, strict=True)
+        )
         variants.append(dataclasses.replace(variant, id=f"{variant.id}-{number}", images=rows))
-    return index_members(dataclasses.replace(info, kernels=(dataclasses.replace(kernel, variants=tuple(variants)),)))
+    return index_members(
+        dataclasses.replace(info, kernels=(dataclasses.replace(kernel, variants=tuple(variants)),))
+    )
 
 
 LONG = "x.shape[0] <= 0" + " + x.shape[0]" * 60
 # What a bundle is made of, MiB of its largest image, and what is said of it (empty: it is sound).
 BUNDLES: dict[str, tuple[Callable[[], bytes], int, str]] = {
-    "a GiB of zeros": (lambda: with_images([bytes(64 * MIB)], pack=True), 0, "claims 67108864 bytes"),
+    "a GiB of zeros": (
+        lambda: with_images([bytes(64 * MIB)], pack=True),
+        0,
+        "claims 67108864 bytes",
+    ),
     "an image that shrinks well": (lambda: with_images([noise(32 * MIB, MIB)], pack=True), 32, ""),
     "many images that shrink well": (
         lambda: with_images([noise(4 * MIB, 60_000 + number) for number in range(12)], pack=True),
@@ -133,17 +153,37 @@ BUNDLES: dict[str, tuple[Callable[[], bytes], int, str]] = {
         "",
     ),
     "an image that is stored": (lambda: with_images([noise(24 * MIB, 24 * MIB)]), 24, ""),
-    "a deep index": (lambda: archive({"bundle.json": b"[" * limits.INDEX}, {}), 0, "and 4194304 values, more than"),
+    "a deep index": (
+        lambda: archive({"bundle.json": b"[" * limits.INDEX}, {}),
+        0,
+        "and 4194304 values, more than",
+    ),
     "an index of many values": (
         lambda: archive({"bundle.json": b'{"kernels":[' + b'{"a":1},' * 199_000 + b"{}]}"}, {}),
         0,
         "schema version None",
     ),
     "the largest index": (lambda: archive(large(8_800), {}), 0, "names image"),
-    "many conditions": (lambda: required(*(f"x.shape[0] >= -{n}" for n in range(9_999))), 0, "has 9999 items, more than 1000"),
-    "long conditions": (lambda: required(*(f"{LONG} + {n}" for n in range(999))), 0, "expressions are too much to parse"),
-    "as many conditions as are allowed": (lambda: required(*(f"{LONG} + {n}" for n in range(100))), 0, ""),
-    "as many short conditions as are allowed": (lambda: required(*(f"n>-{n}" for n in range(990))), 0, "'n' has no value"),
+    "many conditions": (
+        lambda: required(*(f"x.shape[0] >= -{n}" for n in range(9_999))),
+        0,
+        "has 9999 items, more than 1000",
+    ),
+    "long conditions": (
+        lambda: required(*(f"{LONG} + {n}" for n in range(999))),
+        0,
+        "expressions are too much to parse",
+    ),
+    "as many conditions as are allowed": (
+        lambda: required(*(f"{LONG} + {n}" for n in range(100))),
+        0,
+        "",
+    ),
+    "as many short conditions as are allowed": (
+        lambda: required(*(f"n>-{n}" for n in range(990))),
+        0,
+        "'n' has no value",
+    ),
 }
 
 
@@ -152,13 +192,21 @@ def test_what_a_bundle_costs(tmp_path: Path, campaign: Campaign, kind: str) -> N
     make, image, says = BUNDLES[kind]
     path = tmp_path / "b.tilec"
     path.write_bytes(make())
-    done = subprocess.run([sys.executable, "-c", COST, str(path)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COST, str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)
     assert says in cost["error"]
     assert bool(says) == bool(cost["error"]), cost["error"]
     assert cost["grown"] < 64 + image
-    # 1 s for an index, and as much for each 100 MiB that images inflate to; twice that on a busy machine.
+    # 1 s for an index, and as much for each 100 MiB that images inflate to; twice that on a busy
+    # machine.
     assert cost["seconds"] < 2 + image / 25
     assert (cost["launched"] or 0) < 2
     campaign.record(**cost | {"error": cost["error"].split("\n")[0][-80:]})
@@ -185,7 +233,9 @@ def import_from(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], An
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_package_takes_no_bundle_but_its_own(tmp_path: Path, import_from: Callable[[Path], Any], zipped: bool) -> None:
+def test_a_package_takes_no_bundle_but_its_own(
+    tmp_path: Path, import_from: Callable[[Path], Any], zipped: bool
+) -> None:
     written(tmp_path / "exchanged", ADD, GEMM)
     own = index_digest(bundle_of(ADD, GEMM).info)
     changed = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, requires=()))
@@ -198,7 +248,10 @@ def test_a_package_takes_no_bundle_but_its_own(tmp_path: Path, import_from: Call
             for path in (tmp_path / "exchanged").iterdir():
                 archive.write(path, f"exchanged/{path.name}")
     else:
-        with pytest.raises(BundleError, match=r"b\.tilec: the bundle is not the one that its package was built with"):
+        with pytest.raises(
+            BundleError,
+            match=r"b\.tilec: the bundle is not the one that its package was built with",
+        ):
             open_container(tmp_path / "exchanged")
     package = import_from(place)
     with pytest.raises(BundleError) as caught:
@@ -212,7 +265,9 @@ def test_a_package_takes_no_bundle_but_its_own(tmp_path: Path, import_from: Call
     )
 
 
-def test_an_image_is_hashed_when_it_is_loaded(tmp_path: Path, import_from: Callable[[Path], Any]) -> None:
+def test_an_image_is_hashed_when_it_is_loaded(
+    tmp_path: Path, import_from: Callable[[Path], Any]
+) -> None:
     """Start-up reads no images; the launch that needs one refuses other bytes."""
     written(tmp_path / "exchanged", ADD, GEMM)
     info = bundle_of(ADD, GEMM).info
@@ -229,5 +284,8 @@ def test_an_argument_of_another_type_than_its_parameter() -> None:
     abi = (*ADD.variants[1].abi[:-1], dataclasses.replace(ADD.variants[1].abi[0], expr="alpha"))
     kernel = dataclasses.replace(ADD, variants=(dataclasses.replace(ADD.variants[1], abi=abi),))
     module = load(bundle_of(kernel), 0, driver=fake_driver())
-    with pytest.raises(ArgumentError, match="add: a number does not fit the type in which the kernel's entry point takes it"):
+    with pytest.raises(
+        ArgumentError,
+        match="add: a number does not fit the type in which the kernel's entry point takes it",
+    ):
         module.add(**CALLS["add"], alpha=0.5)

@@ -1,4 +1,6 @@
-"""Projects that come from strangers: links that leave them, state that names files of others, marks that are forged."""
+"""Projects that come from strangers: links that leave them, state that names files of others, marks
+that are forged.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 PACKAGE = HEAD.replace('version = "1.0.0"\n', 'version = "1.0.0"\nlicense-files = ["LICENSE"]\n')
 CASE = '\n[kernel.twice.case.some]\ninputs = { x = { shape = [64] }, y = { shape = [64] } }\nreference = "refs.py:twice"\n'
 MANIFEST = PACKAGE + TWICE + 'include = ["include"]\n' + CASE
-TABLE = MANIFEST.replace('include = ["include"]', 'include = ["include"]\ndispatch = { table = "tuning/twice.json" }')
+TABLE = MANIFEST.replace(
+    'include = ["include"]', 'include = ["include"]\ndispatch = { table = "tuning/twice.json" }'
+)
 LINKED = MANIFEST.replace('include = ["include"]', 'include = ["include"]\nlink = ["lib.cu"]')
 FILES = {
     "LICENSE": "mine\n",
@@ -82,24 +86,42 @@ def lead_out(root: Path, name: str, outside: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "manifest"),
     [
-        *((name, MANIFEST) for name in ("LICENSE", "k/twice.cu", "refs.py", "include", "k", "tilec.lock")),
+        *(
+            (name, MANIFEST)
+            for name in ("LICENSE", "k/twice.cu", "refs.py", "include", "k", "tilec.lock")
+        ),
         ("tuning/twice.json", TABLE),
         ("tuning", TABLE),
         ("lib.cu", LINKED),
-        *((name, MANIFEST) for name in ("dist", "dist/acme", "dist/cubin", "dist/fatbin", *FOREIGN)),
-        *((name, MANIFEST) for name in (".tilec", ".tilec/failed", ".tilec/lock", ".tilec/.gitignore")),
+        *(
+            (name, MANIFEST)
+            for name in ("dist", "dist/acme", "dist/cubin", "dist/fatbin", *FOREIGN)
+        ),
+        *(
+            (name, MANIFEST)
+            for name in (".tilec", ".tilec/failed", ".tilec/lock", ".tilec/.gitignore")
+        ),
     ],
 )
-def test_a_link_that_leaves_is_refused_whatever_it_stands_for(cli: Cli, project: Path, outside: Path, name: str, manifest: str) -> None:
+def test_a_link_that_leaves_is_refused_whatever_it_stands_for(
+    cli: Cli, project: Path, outside: Path, name: str, manifest: str
+) -> None:
     write(project, manifest, {"k/twice.cu": (project / "k/twice.cu").read_text() + "\n"})
     target = lead_out(project, name, outside)
     before, lay = tree(outside), tree(project / "dist")
     done = cli(project, *EVERYTHING)
     assert done.code in (1, 2), done.err
     assert f"'{name}' is a link that leaves the project: it leads to {target}" in done.err
-    assert f"copy the {'file' if target.is_file() else 'directory'} into the project, or remove the link" in done.err
+    assert (
+        f"copy the {'file' if target.is_file() else 'directory'} into the project, or remove the link"
+        in done.err
+    )
     assert (tree(outside), tree(project / "dist")) == (before, lay)
-    if not name.startswith((".tilec", "tilec.lock")) and name not in (*FOREIGN, "dist/cubin", "dist/fatbin"):
+    if not name.startswith((".tilec", "tilec.lock")) and name not in (
+        *FOREIGN,
+        "dist/cubin",
+        "dist/fatbin",
+    ):
         assert f"'{name}' is a link that leaves" in cli(project, "check").err
 
 
@@ -111,15 +133,31 @@ def test_links_inside_the_project_are_followed(cli: Cli, project: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [".tilec", ".tilec/run"])
-def test_state_that_comes_with_a_project_is_nothing(cli: Cli, project: Path, outside: Path, where: str) -> None:
-    """Neither are files removed that it names, nor is a foreign bundle up to date because it says so."""
+def test_state_that_comes_with_a_project_is_nothing(
+    cli: Cli, project: Path, outside: Path, where: str
+) -> None:
+    """Neither are files removed that it names, nor is a foreign bundle up to date because it says
+    so.
+    """
     victim = outside / "secret"
     data = victim.read_bytes()
-    row = {"kind": "cubin", "path": "../outside/secret", "size": len(data), "digest": hashlib.sha256(data).hexdigest()}
-    state = {"version": 1, "fingerprint": "x", "outputs": [{"output": row, "stat": [len(data), 0, 0, 0]}], "older": []}
+    row = {
+        "kind": "cubin",
+        "path": "../outside/secret",
+        "size": len(data),
+        "digest": hashlib.sha256(data).hexdigest(),
+    }
+    state = {
+        "version": 1,
+        "fingerprint": "x",
+        "outputs": [{"output": row, "stat": [len(data), 0, 0, 0]}],
+        "older": [],
+    }
     (project / where).mkdir(exist_ok=True)
     (project / where / "state.json").write_text(json.dumps(state))
-    (project / where / "stamp.json").write_text(json.dumps({"asked": "", "jobs": 1, "files": {}, "folders": {}}))
+    (project / where / "stamp.json").write_text(
+        json.dumps({"asked": "", "jobs": 1, "files": {}, "folders": {}})
+    )
     (project / "dist" / "acme-1.0.0.tilec").unlink()
     cli.good(project, "build")
     cli.good(project, "clean")
@@ -128,20 +166,35 @@ def test_state_that_comes_with_a_project_is_nothing(cli: Cli, project: Path, out
 
 @pytest.mark.parametrize("name", FOREIGN)
 @pytest.mark.parametrize("mark", ["none", "forged"])
-def test_files_that_tilec_did_not_write_are_never_replaced(cli: Cli, project: Path, name: str, mark: str) -> None:
-    (project / name).write_bytes(b"mine\n" if mark == "none" else signed(b"mine\n").replace(b"mine", b"mint"))
-    (project / "k" / "twice.cu").write_text((project / "k" / "twice.cu").read_text() + f"// {name} {mark}\n#define EDITED\n")
+def test_files_that_tilec_did_not_write_are_never_replaced(
+    cli: Cli, project: Path, name: str, mark: str
+) -> None:
+    (project / name).write_bytes(
+        b"mine\n" if mark == "none" else signed(b"mine\n").replace(b"mine", b"mint")
+    )
+    (project / "k" / "twice.cu").write_text(
+        (project / "k" / "twice.cu").read_text() + f"// {name} {mark}\n#define EDITED\n"
+    )
     before = tree(project / "dist")
     shutil.rmtree(project / ".tilec")
     done = cli(project, *EVERYTHING, "--profile", "debug")  # other bytes everywhere
     assert done.code == 1
-    assert f"error: the build would overwrite {name}" in done.err.replace("dist/cubin/twice-sm_90.cubin, ", "")
-    assert "cause: tilec did not write this, or it was changed since: files of others are never touched\n" in done.err
-    assert "fix: move it away or delete it, or choose another directory by [output] dir\n" in done.err
+    assert f"error: the build would overwrite {name}" in done.err.replace(
+        "dist/cubin/twice-sm_90.cubin, ", ""
+    )
+    assert (
+        "cause: tilec did not write this, or it was changed since: files of others are never touched\n"
+        in done.err
+    )
+    assert (
+        "fix: move it away or delete it, or choose another directory by [output] dir\n" in done.err
+    )
     assert tree(project / "dist") == before
 
 
-def test_a_forged_list_reaches_nothing_but_its_own_folder(cli: Cli, project: Path, outside: Path) -> None:
+def test_a_forged_list_reaches_nothing_but_its_own_folder(
+    cli: Cli, project: Path, outside: Path
+) -> None:
     digest = hashlib.sha256((outside / "secret").read_bytes()).hexdigest()
     shutil.copy(outside / "secret", project / "k" / "secret")
     (project / "dist" / "cubin" / "changed.cubin").write_bytes(b"changed since")
@@ -149,7 +202,10 @@ def test_a_forged_list_reaches_nothing_but_its_own_folder(cli: Cli, project: Pat
     (project / "dist" / "cubin" / "SHA256SUMS").write_bytes(sums_text(dict.fromkeys(names, digest)))
     before = tree(outside)
     done = cli.good(project, "build")
-    assert "left of an earlier build, but changed since: dist/cubin/changed.cubin; delete what is not needed" in done.err
+    assert (
+        "left of an earlier build, but changed since: dist/cubin/changed.cubin; delete what is not needed"
+        in done.err
+    )
     cli.good(project, "clean")
     assert tree(outside) == before
     assert (project / "k" / "secret").is_file()
@@ -158,7 +214,9 @@ def test_a_forged_list_reaches_nothing_but_its_own_folder(cli: Cli, project: Pat
 
 def test_a_package_of_another_module_goes_as_a_whole_or_stays(cli: Cli, project: Path) -> None:
     text = (project / "tilec.toml").read_text()
-    (project / "tilec.toml").write_text(text.replace("license-files", 'module = "other"\nlicense-files'))
+    (project / "tilec.toml").write_text(
+        text.replace("license-files", 'module = "other"\nlicense-files')
+    )
     cli.good(project, "build")
     assert not (project / "dist" / "acme").exists()
     assert (project / "dist" / "other" / "__init__.py").is_file()
@@ -170,10 +228,33 @@ def test_a_package_of_another_module_goes_as_a_whole_or_stays(cli: Cli, project:
     assert tree(project / "dist" / "other") == before
 
 
-def test_hostile_projects_at_random(cli: Cli, built: Path, tmp_path: Path, campaign: Campaign) -> None:
-    """Whatever leads out of a project or lies in its outputs: nothing outside changes, no foreign file goes, no command crashes."""
-    names = ["LICENSE", "k", "include", "refs.py", "tilec.lock", "dist", "dist/acme", "dist/cubin", ".tilec", ".tilec/failed", *FOREIGN]
-    commands = [("build",), EVERYTHING, ("build", "--force", "--profile", "debug"), ("check",), ("clean",), ("build", "--list")]
+def test_hostile_projects_at_random(
+    cli: Cli, built: Path, tmp_path: Path, campaign: Campaign
+) -> None:
+    """Whatever leads out of a project or lies in its outputs: nothing outside changes, no foreign
+    file goes, no command crashes.
+    """
+    names = [
+        "LICENSE",
+        "k",
+        "include",
+        "refs.py",
+        "tilec.lock",
+        "dist",
+        "dist/acme",
+        "dist/cubin",
+        ".tilec",
+        ".tilec/failed",
+        *FOREIGN,
+    ]
+    commands = [
+        ("build",),
+        EVERYTHING,
+        ("build", "--force", "--profile", "debug"),
+        ("check",),
+        ("clean",),
+        ("build", "--list"),
+    ]
     rounds = campaign.rounds(short=4, long=1500)
     refused = 0
     for number in range(rounds):
@@ -189,7 +270,12 @@ def test_hostile_projects_at_random(cli: Cli, built: Path, tmp_path: Path, campa
             path = root / name
             if path.is_file() and path.resolve().is_relative_to(root.resolve()):
                 path.write_bytes(
-                    foreign.setdefault(name, chance.choice([b"mine", signed(b"x").replace(b"x", b"y"), b"PK\5\6" + bytes(18)]))
+                    foreign.setdefault(
+                        name,
+                        chance.choice(
+                            [b"mine", signed(b"x").replace(b"x", b"y"), b"PK\5\6" + bytes(18)]
+                        ),
+                    )
                 )
         before = tree(outside)
         for command in chance.sample(commands, 2):

@@ -1,4 +1,6 @@
-"""Builds that are interrupted at random moments: no process of them is left, and the next build gives the bytes of an undisturbed one."""
+"""Builds that are interrupted at random moments: no process of them is left, and the next build
+gives the bytes of an undisturbed one.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,28 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-# A compiler that runs tools of its own, and one that runs in the worker with an assembler beside it.
+# A compiler that runs tools of its own, and one that runs in the worker with an assembler beside
+# it.
 MANIFEST = HEAD + ADD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch')
 ENDINGS = ((signal.SIGINT,), (signal.SIGTERM,), (signal.SIGKILL,), (signal.SIGINT, signal.SIGINT))
 
 
 def build_of(root: Path) -> list[int]:
-    """Live processes of a build: those whose environment, directory or command names the folder that the build has to itself.
+    """Live processes of a build: those whose environment, directory or command names the folder
+    that the build has to itself.
 
-    Compilers get an environment of their own, so that a mark in the build's would not tell of all of them.
+    Compilers get an environment of their own, so that a mark in the build's would not tell of all
+    of them.
     """
     mark, pids = os.fsencode(root), []
     for pid in commands():
         process = Path(f"/proc/{pid}")
         with contextlib.suppress(OSError):
-            facts = [(process / "environ").read_bytes(), (process / "cmdline").read_bytes(), os.fsencode((process / "cwd").readlink())]
+            facts = [
+                (process / "environ").read_bytes(),
+                (process / "cmdline").read_bytes(),
+                os.fsencode((process / "cwd").readlink()),
+            ]
             if any(mark in fact for fact in facts):
                 pids.append(pid)
     return pids
@@ -43,7 +52,9 @@ def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) ->
     def project(name: str) -> tuple[Cli, Path]:
         folder = tmp_path / name
         (folder / "tmp").mkdir(parents=True)
-        return Cli({**environment(folder / "cache"), "TMPDIR": str(folder / "tmp")}), write(folder / "project", MANIFEST)
+        return Cli({**environment(folder / "cache"), "TMPDIR": str(folder / "tmp")}), write(
+            folder / "project", MANIFEST
+        )
 
     cli, root = project("undisturbed")
     started = time.monotonic()
@@ -66,11 +77,24 @@ def test_builds_interrupted_at_any_moment(campaign: Campaign, tmp_path: Path) ->
             build.communicate(timeout=60)
         interrupted[ending] += build.returncode != 0
         processes += len(running)
-        await_true(f"round {number}, {ending}: the processes end", lambda root=root: not build_of(root.parent))
+        await_true(
+            f"round {number}, {ending}: the processes end",
+            lambda root=root: not build_of(root.parent),
+        )
         cli.good(root, "build", "-j", "2")
         # What a kill left of files on their way goes an hour later.
-        files = {name: data for name, data in tree(root / "dist").items() if not name.endswith(".tilec-new")}
+        files = {
+            name: data
+            for name, data in tree(root / "dist").items()
+            if not name.endswith(".tilec-new")
+        }
         assert files == expected, (number, ending)
     assert sum(interrupted.values())
     names = {" ".join(name.name for name in ending): count for ending, count in interrupted.items()}
-    campaign.record(rounds=rounds, interrupted=names, processes_running=processes, processes_left=0, outputs_that_differ=0)
+    campaign.record(
+        rounds=rounds,
+        interrupted=names,
+        processes_running=processes,
+        processes_left=0,
+        outputs_that_differ=0,
+    )

@@ -1,4 +1,6 @@
-"""Damaged files: every input is taken, or refused with an error of tilec's own, within time and memory."""
+"""Damaged files: every input is taken, or refused with an error of tilec's own, within time and
+memory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from tilec_runtime.foreign import printable
 
 SECONDS = 2.0  # of the processor, for one input; the slowest takes some 0.05
 GROWTH = 64.0  # MiB, of the whole campaign
-MANIFESTS = [path.read_bytes() for path in sorted((Path(__file__).parents[1] / "samples" / "manifests").glob("*/*.toml"))]
+MANIFESTS = [
+    path.read_bytes()
+    for path in sorted((Path(__file__).parents[1] / "samples" / "manifests").glob("*/*.toml"))
+]
 PTX = b"""//
 .version 8.0
 .target sm_80
@@ -39,11 +44,18 @@ PTX = b"""//
 
 def read_manifest(data: bytes) -> None:
     languages = {"tile": (".py",), "cuda": (".cu",)}
-    load_text(data.decode("utf-8", "replace"), Path("/project/tilec.toml"), languages=languages, shown="tilec.toml")
+    load_text(
+        data.decode("utf-8", "replace"),
+        Path("/project/tilec.toml"),
+        languages=languages,
+        shown="tilec.toml",
+    )
 
 
 def inspect(name: str) -> Callable[[bytes], None]:
-    return lambda data: [kernel.name for kernel in open_loose(Path(name), data, ToolSearch()).info.kernels] and None
+    return lambda data: (
+        [kernel.name for kernel in open_loose(Path(name), data, ToolSearch()).info.kernels] and None
+    )
 
 
 def read_tuning(data: bytes) -> None:
@@ -51,14 +63,36 @@ def read_tuning(data: bytes) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None], int, int]] = {
-    "bits of bundles": (lambda chance: flipped(packed(index_values()), chance), launch_all, 60, 25_000),
+    "bits of bundles": (
+        lambda chance: flipped(packed(index_values()), chance),
+        launch_all,
+        60,
+        25_000,
+    ),
     "indexes": (lambda chance: packed(changed(index_values(), chance)), launch_all, 80, 6_000),
-    "bits of manifests": (lambda chance: flipped(chance.choice(MANIFESTS), chance), read_manifest, 60, 10_000),
-    "bits of cubins": (lambda chance: flipped(build_cubin(), chance), inspect("a.cubin"), 150, 40_000),
+    "bits of manifests": (
+        lambda chance: flipped(chance.choice(MANIFESTS), chance),
+        read_manifest,
+        60,
+        10_000,
+    ),
+    "bits of cubins": (
+        lambda chance: flipped(build_cubin(), chance),
+        inspect("a.cubin"),
+        150,
+        40_000,
+    ),
     "bits of PTX": (lambda chance: flipped(PTX, chance), inspect("a.ptx"), 150, 40_000),
-    "bits of tuning files": (lambda chance: flipped(TUNING_FILE.encode(), chance), read_tuning, 100, 10_000),
+    "bits of tuning files": (
+        lambda chance: flipped(TUNING_FILE.encode(), chance),
+        read_tuning,
+        100,
+        10_000,
+    ),
     "values of tuning files": (
-        lambda chance: json.dumps(changed(json.loads(TUNING_FILE), chance)).encode("utf-8", "surrogatepass"),
+        lambda chance: json.dumps(changed(json.loads(TUNING_FILE), chance)).encode(
+            "utf-8", "surrogatepass"
+        ),
         read_tuning,
         100,
         10_000,
@@ -78,14 +112,26 @@ def test_damage_is_an_error_of_tilecs_own(campaign: Campaign, kind: str) -> None
     campaign.record(**figures)
 
 
-def test_inspect_shows_or_refuses_changed_indexes(campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a report makes of strange numbers and texts ends in a report or an error, and never drives the terminal."""
+def test_inspect_shows_or_refuses_changed_indexes(
+    campaign: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a report makes of strange numbers and texts ends in a report or an error, and never
+    drives the terminal.
+    """
     plain, refused = index_values(), 0
     rounds = campaign.rounds(20, 1_000)
     for seed in range(rounds):
         path = tmp_path / "a.tilec"
         path.write_bytes(packed(changed(plain, random.Random(seed))))
-        code = run(["inspect", str(path), *random.Random(seed).choice(((), ("--json",), ("--safety",), ("--verify",)))], {}, tmp_path)
+        code = run(
+            [
+                "inspect",
+                str(path),
+                *random.Random(seed).choice(((), ("--json",), ("--safety",), ("--verify",))),
+            ],
+            {},
+            tmp_path,
+        )
         shown = capsys.readouterr()
         assert code in (0, 1), (seed, shown.err)
         assert "this is a bug in tilec" not in shown.err, (seed, shown.err)

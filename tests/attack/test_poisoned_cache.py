@@ -1,4 +1,6 @@
-"""Caches that somebody else can write to: builds take nothing from them that was changed, and go on."""
+"""Caches that somebody else can write to: builds take nothing from them that was changed, and go
+on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
 
 STRANGER = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give files to another user"
+)
 
 
 class Attacked:
@@ -34,7 +38,9 @@ class Attacked:
         self.jobs = self.project.keyed(*(self.project.job(bm) for bm in range(6)))
         self.private, self.shared = root / "private", root / "shared"
         self.notes: list[str] = []
-        with self.project.pool(cache=Cache(self.private, note=self.notes.append, shared=self.shared)) as pool:
+        with self.project.pool(
+            cache=Cache(self.private, note=self.notes.append, shared=self.shared)
+        ) as pool:
             done = self._done(pool.compile(self.jobs))
         self.pins = {job.key: one.row for job, one in zip(self.jobs, done, strict=True)}
         self.images = [one.blob.read() for one in done]
@@ -56,7 +62,12 @@ class Attacked:
 
     def build(self, *, shared: bool) -> list[bytes]:
         """The images of a build, as it would publish them."""
-        cache = Cache(self.private, note=self.notes.append, shared=self.shared if shared else None, pins=self.pins if shared else None)
+        cache = Cache(
+            self.private,
+            note=self.notes.append,
+            shared=self.shared if shared else None,
+            pins=self.pins if shared else None,
+        )
         with self.project.pool(cache=cache) as pool:
             done = self._done(pool.compile(self.jobs))
             return [pool.read(job, one) for job, one in zip(self.jobs, done, strict=True)]
@@ -73,12 +84,21 @@ def rewritten(attacked: Attacked, folder: Path, number: int) -> None:
     data = attacked.rng.randbytes(256)
     info = _with_digest(entry, data)
     forged = Image(info=info, data=data, abi=entry.abi)
-    store.save(folder, "images", attacked.jobs[number].key, index_row(attacked.jobs[number].key, forged), data, shared=True)
+    store.save(
+        folder,
+        "images",
+        attacked.jobs[number].key,
+        index_row(attacked.jobs[number].key, forged),
+        data,
+        shared=True,
+    )
 
 
 def swapped(attacked: Attacked, folder: Path, number: int) -> None:
     """The entry of another key."""
-    attacked.entry(folder, number).write_bytes(attacked.entry(folder, (number + 1) % len(attacked.jobs)).read_bytes())
+    attacked.entry(folder, number).write_bytes(
+        attacked.entry(folder, (number + 1) % len(attacked.jobs)).read_bytes()
+    )
 
 
 def renamed(attacked: Attacked, folder: Path, number: int) -> None:
@@ -104,7 +124,11 @@ def flipped(attacked: Attacked, folder: Path, number: int) -> None:
 def linked(attacked: Attacked, folder: Path, number: int) -> None:
     path = attacked.entry(folder, number)
     path.unlink()
-    path.symlink_to(attacked.rng.choice(["/dev/zero", "/nothing", attacked.entry(folder, (number + 1) % len(attacked.jobs))]))
+    path.symlink_to(
+        attacked.rng.choice(
+            ["/dev/zero", "/nothing", attacked.entry(folder, (number + 1) % len(attacked.jobs))]
+        )
+    )
 
 
 def piped(attacked: Attacked, folder: Path, number: int) -> None:
@@ -162,14 +186,22 @@ EXPOSURES = (opened, given_away, file_given_away, file_opened)
 
 
 @needs_root
-def test_entries_of_a_cache_that_others_can_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign: Campaign) -> None:
-    """Whatever is in the entries: the images are those that compiling gives, and the user hears of it."""
+def test_entries_of_a_cache_that_others_can_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, campaign: Campaign
+) -> None:
+    """Whatever is in the entries: the images are those that compiling gives, and the user hears of
+    it.
+    """
     attacked = Attacked(tmp_path / "project", rng := random.Random(7))
     rounds = campaign.rounds(14, 600)
     for turn in range(rounds):
         attacked.restore()
         monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
-        attack, expose, number = ATTACKS[turn % len(ATTACKS)], rng.choice(EXPOSURES), rng.randrange(len(attacked.jobs))
+        attack, expose, number = (
+            ATTACKS[turn % len(ATTACKS)],
+            rng.choice(EXPOSURES),
+            rng.randrange(len(attacked.jobs)),
+        )
         attack(attacked, attacked.private, number)
         told = expose(attacked, number)
         assert attacked.build(shared=False) == attacked.images, (attack.__name__, expose.__name__)
@@ -179,7 +211,9 @@ def test_entries_of_a_cache_that_others_can_change(tmp_path: Path, monkeypatch: 
 
 
 def test_entries_of_a_shared_cache(tmp_path: Path, campaign: Campaign) -> None:
-    """Anyone may have written them: what is pinned is taken and nothing else, and each forgery costs one compile."""
+    """Anyone may have written them: what is pinned is taken and nothing else, and each forgery
+    costs one compile.
+    """
     attacked = Attacked(tmp_path / "project", rng := random.Random(8))
     rounds = campaign.rounds(14, 600)
     for turn in range(rounds):
@@ -190,7 +224,10 @@ def test_entries_of_a_shared_cache(tmp_path: Path, campaign: Campaign) -> None:
         attack(attacked, attacked.shared, number)
         assert attacked.build(shared=True) == attacked.images, attack.__name__
         assert len(attacked.project.compiled) - before == 1, attack.__name__
-        assert attacked.entry(attacked.shared, number).read_bytes() == attacked.saved[attacked.shared][_name(attacked, number)]
+        assert (
+            attacked.entry(attacked.shared, number).read_bytes()
+            == attacked.saved[attacked.shared][_name(attacked, number)]
+        )
     campaign.record(rounds=rounds, attacks=len(ATTACKS), wrong_images=0, failed_builds=0)
 
 
@@ -199,7 +236,9 @@ def _name(attacked: Attacked, number: int) -> str:
 
 
 def forge(cache: Path, other: Path, *, shared: bool) -> None:
-    """Let the one image of a cache be that of another cache, in an entry that is right in all its digests."""
+    """Let the one image of a cache be that of another cache, in an entry that is right in all its
+    digests.
+    """
     (entry,) = cache.glob("v*/images/*/*")
     (theirs,) = other.glob("v*/images/*/*")
     found = Cache(other, note=pytest.fail).get(theirs.name)
@@ -227,14 +266,27 @@ def test_the_command_on_a_poisoned_cache(tmp_path: Path) -> None:
     assert (done.jobs, tree(project / "dist")) == ({"twice-sm_90"}, sound)
     assert done.err.count("neither read nor written, since others may change it") == 1
     doctor = cli(project, "doctor", "--json").json()["cache"]
-    assert doctor["problem"] == f"not used, since others may change it: {cache} may be written by everyone (mode 0777)"
+    assert (
+        doctor["problem"]
+        == f"not used, since others may change it: {cache} may be written by everyone (mode 0777)"
+    )
 
-    # The same directory as a shared cache: the forgery is passed over, and what replaces it is taken by the next user.
+    # The same directory as a shared cache: the forgery is passed over, and what replaces it is
+    # taken by the next user.
     for name, compiled in (("mine", {"twice-sm_90"}), ("theirs", set())):
         shutil.rmtree(project / "dist")
-        done = cli.good(project, "build", "--locked", TILEC_CACHE_DIR=str(tmp_path / name), TILEC_SHARED_CACHE=str(cache))
+        done = cli.good(
+            project,
+            "build",
+            "--locked",
+            TILEC_CACHE_DIR=str(tmp_path / name),
+            TILEC_SHARED_CACHE=str(cache),
+        )
         assert (done.jobs, tree(project / "dist")) == (compiled, sound)
-        assert ("is not what tilec.lock pins (its index row has another digest): it is compiled again" in done.err) == bool(compiled)
+        assert (
+            "is not what tilec.lock pins (its index row has another digest): it is compiled again"
+            in done.err
+        ) == bool(compiled)
 
     # A cache of one's own is believed; what the lock pins is not shipped otherwise.
     shutil.rmtree(project / "dist")

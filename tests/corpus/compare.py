@@ -1,7 +1,8 @@
 """Runs the corpus on a GPU and on the cpu device, and says how far their results are apart.
 
-`python -m tests.corpus.compare BUNDLE --out FILE` on a machine with a GPU; it needs no compiler. With `--record` it also writes what the
-GPU gave (`recorded.py` reads it), so that machines without one can be held against it.
+`python -m tests.corpus.compare BUNDLE --out FILE` on a machine with a GPU; it needs no compiler.
+With `--record` it also writes what the GPU gave (`recorded.py` reads it), so that machines without
+one can be held against it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ from tilec_runtime.launch.load import load
 
 
 def ulps(one: Array, two: Array, scale: Array | None = None) -> Array:
-    """Distance of each pair of elements: numbers of their dtype between them. Two NaNs are equal; a NaN and a number infinitely far.
+    """Distance of each pair of elements: numbers of their dtype between them. Two NaNs are equal; a
+    NaN and a number infinitely far.
 
-    With `scale`, units in the last place are those of the numbers there: a sum is as exact as its largest terms let it be.
+    With `scale`, units in the last place are those of the numbers there: a sum is as exact as its
+    largest terms let it be.
     """
     if one.dtype.kind in "biu":
-        return (one != two).astype(np.float64) * np.abs(one.astype(np.float64) - two.astype(np.float64))
+        return (one != two).astype(np.float64) * np.abs(
+            one.astype(np.float64) - two.astype(np.float64)
+        )
     with np.errstate(all="ignore"):
         wide_one, wide_two = one.astype(np.float64), two.astype(np.float64)
         nan_one, nan_two = np.isnan(wide_one), np.isnan(wide_two)
@@ -59,14 +64,19 @@ def run(entry: Entry, device: ModuleDevice, *, absolute: bool = False) -> dict[s
     """Launch one entry, with its inputs or with their absolute values; its outputs."""
     given = inputs_of(entry)
     if absolute:
-        given = {name: np.abs(array) if array.dtype.kind not in "bu" else array for name, array in given.items()}
+        given = {
+            name: np.abs(array) if array.dtype.kind not in "bu" else array
+            for name, array in given.items()
+        }
     arguments = {arg.name: device.to_device(given[arg.name], arg.dtype) for arg in entry.args}
     device.launch(entry.name, arguments, {})
     return {arg.name: device.from_device(arguments[arg.name]) for arg in entry.args if arg.out}
 
 
 class Record:
-    """What a GPU gave: the digest of every entry, and the arrays of those that the cpu device may give a little otherwise."""
+    """What a GPU gave: the digest of every entry, and the arrays of those that the cpu device may
+    give a little otherwise.
+    """
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
@@ -76,7 +86,9 @@ class Record:
         """Keep an entry's outputs."""
         self.digests[entry.name] = digest(outputs)
         if tolerance(entry):
-            self.arrays.update((f"{entry.name}.{name}", array.view(np.uint8)) for name, array in outputs.items())
+            self.arrays.update(
+                (f"{entry.name}.{name}", array.view(np.uint8)) for name, array in outputs.items()
+            )
 
     def write(self, path: Path, **about: Any) -> None:
         """Write PATH.json and PATH.npz."""
@@ -91,9 +103,15 @@ def digest(outputs: dict[str, Array]) -> str:
     return hashlib.sha256(b"".join(canonical(array) for array in outputs.values())).hexdigest()[:16]
 
 
-def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict[str, Array]) -> dict[str, Any]:
+def hold(
+    entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict[str, Array]
+) -> dict[str, Any]:
     """One row of the report; `scale` is empty where the distance is that of the results themselves."""
-    row: dict[str, Any] = {"name": entry.name, "operation": entry.operation, "allowed": tolerance(entry)}
+    row: dict[str, Any] = {
+        "name": entry.name,
+        "operation": entry.operation,
+        "allowed": tolerance(entry),
+    }
     worst, off, first = 0.0, 0, None
     for name, expected in gpu.items():
         distance = ulps(cpu[name], expected, scale.get(name))
@@ -101,13 +119,19 @@ def hold(entry: Entry, gpu: dict[str, Array], cpu: dict[str, Array], scale: dict
         off += int((distance > 0).sum())
         if first is None and (distance > tolerance(entry)).any():
             place = np.unravel_index(int(np.argmax(distance)), distance.shape)
-            first = {"index": [int(n) for n in place], "cpu": str(cpu[name][place]), "gpu": str(expected[place])}
+            first = {
+                "index": [int(n) for n in place],
+                "cpu": str(cpu[name][place]),
+                "gpu": str(expected[place]),
+            }
     status = "equal" if worst == 0 else "within" if worst <= tolerance(entry) else "differs"
     row |= {"status": status, "ulps": worst if np.isfinite(worst) else "inf", "off": off}
     return row | ({"first": first} if first else {})
 
 
-def compare(chosen: Iterable[Entry], bundle: Path, device: str, record: Record | None = None) -> dict[str, Any]:
+def compare(
+    chosen: Iterable[Entry], bundle: Path, device: str, record: Record | None = None
+) -> dict[str, Any]:
     """The whole report; `record` takes what the GPU gave."""
     driver = process_driver()
     module = load(bundle, device, driver=driver)
@@ -121,9 +145,24 @@ def compare(chosen: Iterable[Entry], bundle: Path, device: str, record: Record |
             if record is not None:
                 record.take(entry, one)
         except TilecError as error:
-            rows.append({"name": entry.name, "operation": entry.operation, "status": "error", "error": str(error)})
-    counts = {status: sum(row["status"] == status for row in rows) for status in ("equal", "within", "differs", "error")}
-    return {"device": module.device.name, "driver": list(module.device.driver), "counts": counts, "entries": rows}
+            rows.append(
+                {
+                    "name": entry.name,
+                    "operation": entry.operation,
+                    "status": "error",
+                    "error": str(error),
+                }
+            )
+    counts = {
+        status: sum(row["status"] == status for row in rows)
+        for status in ("equal", "within", "differs", "error")
+    }
+    return {
+        "device": module.device.name,
+        "driver": list(module.device.driver),
+        "counts": counts,
+        "entries": rows,
+    }
 
 
 def cpu_device(bundle: Path) -> ModuleDevice:
@@ -149,11 +188,21 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--record", type=Path, metavar="NAME", help="write NAME.json and NAME.npz: what the GPU gave")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="NAME",
+        help="write NAME.json and NAME.npz: what the GPU gave",
+    )
     parser.add_argument("-k", default="", help="only entries whose name contains this")
     chosen = parser.parse_args()
     record = Record() if chosen.record else None
-    report = compare([entry for entry in entries() if chosen.k in entry.name], chosen.bundle, chosen.device, record)
+    report = compare(
+        [entry for entry in entries() if chosen.k in entry.name],
+        chosen.bundle,
+        chosen.device,
+        record,
+    )
     if record is not None:
         record.write(chosen.record, device=report["device"], driver=report["driver"])
     chosen.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

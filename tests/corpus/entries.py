@@ -24,10 +24,12 @@ NUMBERS = (*FLOATS, *INTEGERS)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Arg:
-    """A tensor parameter. `shape` is that of one block's tile; all blocks' tiles lie one after another along the first dimension.
+    """A tensor parameter. `shape` is that of one block's tile; all blocks' tiles lie one after
+    another along the first dimension.
 
     Attributes:
-        domain: of its values: `any`, or what a function takes (`positive`, `unit`, `small`, `shift`, `index`, `nonzero`, `plain`).
+        domain: of its values: `any`, or what a function takes (`positive`, `unit`, `small`,
+            `shift`, `index`, `nonzero`, `plain`).
         zero: an output that the kernel also reads starts with zeros; others are poisoned.
     """
 
@@ -48,7 +50,8 @@ class Entry:
         operation: what it is about; the tolerance table goes by it.
         args: tensor parameters, outputs first.
         body: lines of the kernel.
-        ordered: the result does not depend on an order that the operation leaves open (float sums do).
+        ordered: the result does not depend on an order that the operation leaves open (float sums
+            do).
     """
 
     name: str
@@ -68,28 +71,42 @@ def inputs_of(entry: Entry) -> dict[str, Array]:
             made[arg.name] = (
                 np.zeros(shape, dtype)
                 if arg.zero
-                else np.full(int(np.prod(shape)) * dtype.itemsize, 0xA5, np.uint8).view(dtype).reshape(shape)
+                else np.full(int(np.prod(shape)) * dtype.itemsize, 0xA5, np.uint8)
+                .view(dtype)
+                .reshape(shape)
             )
             if arg.dtype == "bool" and not arg.zero:
                 made[arg.name] = np.ones(shape, np.bool_)
         else:
-            made[arg.name] = values(arg.dtype, arg.domain, shape, seed=sum(map(ord, entry.name)) * 16 + place)
+            made[arg.name] = values(
+                arg.dtype, arg.domain, shape, seed=sum(map(ord, entry.name)) * 16 + place
+            )
     return made
 
 
 def values(dtype: str, domain: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Values of a dtype: the awkward ones of its domain first, then random ones over its whole range."""
+    """Values of a dtype: the awkward ones of its domain first, then random ones over its whole
+    range.
+    """
     rng = np.random.Generator(np.random.PCG64(seed))
     count = int(np.prod(shape))
     kind = DTYPES[dtype].kind
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(np.bool_)
-    flat = _integers(dtype, domain, count, rng) if kind in ("int", "uint") else _floats(dtype, domain, count, rng)
+    flat = (
+        _integers(dtype, domain, count, rng)
+        if kind in ("int", "uint")
+        else _floats(dtype, domain, count, rng)
+    )
     return np.ascontiguousarray(rng.permutation(flat).reshape(shape))
 
 
 def _integers(dtype: str, domain: str, count: int, rng: np.random.Generator) -> Array:
-    info = np.iinfo(dtype.replace("i", "int").replace("u", "uint") if not dtype.startswith("u") else dtype.replace("u", "uint"))
+    info = np.iinfo(
+        dtype.replace("i", "int").replace("u", "uint")
+        if not dtype.startswith("u")
+        else dtype.replace("u", "uint")
+    )
     limits = {
         "shift": (0, info.bits - 1),
         "index": (0, count - 1),
@@ -98,9 +115,15 @@ def _integers(dtype: str, domain: str, count: int, rng: np.random.Generator) -> 
         "plain": (max(info.min, -100), 100),
     }
     low, high = limits.get(domain, (info.min, info.max))
-    edges = [n for n in (info.min, info.min + 1, -2, -1, 0, 1, 2, 7, info.max - 1, info.max) if low <= n <= high]
+    edges = [
+        n
+        for n in (info.min, info.min + 1, -2, -1, 0, 1, 2, 7, info.max - 1, info.max)
+        if low <= n <= high
+    ]
     wide = rng.integers(low, high, count, info.dtype, endpoint=True)
-    near = rng.integers(max(low, -20), min(high, 20), count, np.int64, endpoint=True).astype(info.dtype)
+    near = rng.integers(max(low, -20), min(high, 20), count, np.int64, endpoint=True).astype(
+        info.dtype
+    )
     found = np.where(rng.random(count) < 0.5, wide, near)
     found[: len(edges)] = np.array(edges, info.dtype)[:count]
     if domain == "nonzero":
@@ -118,7 +141,27 @@ def _floats(dtype: str, domain: str, count: int, rng: np.random.Generator) -> Ar
     wide = normal * 10.0 ** rng.uniform(-span, span, count)
     found = np.where(rng.random(count) < 0.5, normal * 4, wide)
     tiny, small, big = float(info.smallest_subnormal), float(info.smallest_normal), float(info.max)
-    edges = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 3.5, tiny, -tiny, small, -small, big, -big, small / 2, np.inf, -np.inf, np.nan]
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        3.5,
+        tiny,
+        -tiny,
+        small,
+        -small,
+        big,
+        -big,
+        small / 2,
+        np.inf,
+        -np.inf,
+        np.nan,
+    ]
     found[: len(edges)] = np.array(edges)[:count]
     if domain == "positive":
         found = np.abs(found)

@@ -18,7 +18,9 @@ class Recorded:
     """Results of one GPU: `NAME.json` and `NAME.npz` beside this file."""
 
     def __init__(self, name: str) -> None:
-        self._digests: dict[str, str] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))["digests"]
+        self._digests: dict[str, str] = json.loads(
+            (HERE / f"{name}.json").read_text(encoding="utf-8")
+        )["digests"]
         with np.load(HERE / f"{name}.npz") as arrays:
             self._arrays: dict[str, Array] = dict(arrays)
 
@@ -30,9 +32,21 @@ class Recorded:
     def differs(self, entry: Entry, outputs: dict[str, Array], scale: dict[str, Array]) -> str:
         """How outputs differ from the GPU's by more than the table allows; empty where they do not."""
         if not tolerance(entry):
-            return "" if digest(outputs) == self._digests[entry.name] else f"{entry.name}: other bits than the GPU's"
-        given = {name: self._arrays[f"{entry.name}.{name}"].view(numpy_dtype(_dtype(entry, name))) for name in outputs}
-        row = hold(entry, {name: array.reshape(outputs[name].shape) for name, array in given.items()}, outputs, scale)
+            return (
+                ""
+                if digest(outputs) == self._digests[entry.name]
+                else f"{entry.name}: other bits than the GPU's"
+            )
+        given = {
+            name: self._arrays[f"{entry.name}.{name}"].view(numpy_dtype(_dtype(entry, name)))
+            for name in outputs
+        }
+        row = hold(
+            entry,
+            {name: array.reshape(outputs[name].shape) for name, array in given.items()},
+            outputs,
+            scale,
+        )
         return (
             ""
             if row["status"] in ("equal", "within")

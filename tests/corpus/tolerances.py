@@ -1,12 +1,16 @@
-"""How far results on the cpu device may be from a GPU's, in units in the last place of the output. What is not listed is bit-equal."""
+"""How far results on the cpu device may be from a GPU's, in units in the last place of the output.
+What is not listed is bit-equal.
+"""
 
 from __future__ import annotations
 
 from tests.corpus.entries import Entry
 
-# operation: largest distance by dtype of the output ("" for all others). An H200 needs these, and no more, on the corpus.
+# operation: largest distance by dtype of the output ("" for all others). An H200 needs these, and
+# no more, on the corpus.
 TOLERANCES: dict[str, dict[str, float]] = {
-    # Functions: neither side rounds them correctly. Results in f16 and bf16 are computed in f32 on both sides, and nearly always agree.
+    # Functions: neither side rounds them correctly. Results in f16 and bf16 are computed in f32 on
+    # both sides, and nearly always agree.
     "exp": {"f32": 2, "f64": 1, "bf16": 1},
     "exp2": {"f32": 2, "f64": 1},
     "log": {"f32": 2, "f64": 1},

@@ -1,4 +1,6 @@
-"""What end-to-end tests share: the command with a cache per file, and a small disk that can be filled or write-protected."""
+"""What end-to-end tests share: the command with a cache per file, and a small disk that can be
+filled or write-protected.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,19 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Disk]:
-    """Mounts a small file system: `disk("64k")`; `disk.write_protect` is `mount -o remount,ro` of the last one."""
+    """Mounts a small file system: `disk("64k")`; `disk.write_protect` is `mount -o remount,ro` of
+    the last one.
+    """
     mounted: list[Path] = []
 
     def mount(size: str) -> Path:
         place = tmp_path / f"disk-{len(mounted)}"
         place.mkdir()
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False, timeout=120
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
+            timeout=120,
         )
         if done.returncode:
             pytest.skip("a tmpfs cannot be mounted here (that needs root)")

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 TILEC = (sys.executable, "-c", "from tilec.cli.main import main; main()")
-NOT_INHERITED = ("CI", "NO_COLOR", "FORCE_COLOR", "TILEC_CACHE_MAX", "TILEC_CACHE_DIR", "CUDA_HOME", "CUDA_PATH")
+NOT_INHERITED = (
+    "CI",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TILEC_CACHE_MAX",
+    "TILEC_CACHE_DIR",
+    "CUDA_HOME",
+    "CUDA_PATH",
+)
 _MOMENT = """
 import os, pathlib, signal, sys
 from tilec.cli.app import App
@@ -122,7 +130,13 @@ class Cli:
     def __call__(self, cwd: Path, *args: str, **env: str) -> Done:
         """Run one command line in a directory; `env` changes variables for it alone."""
         done = subprocess.run(
-            [*TILEC, *args], cwd=cwd, env={**self.env, **env}, capture_output=True, encoding="utf-8", timeout=240, check=False
+            [*TILEC, *args],
+            cwd=cwd,
+            env={**self.env, **env},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=240,
+            check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
         assert "this is a bug in tilec" not in done.stderr, done.stderr
@@ -135,8 +149,9 @@ class Cli:
         return done
 
     def until(self, cwd: Path, moment: str, then: str, *args: str) -> Done:
-        """Run a command that does something of its own in the middle, however fast the machine is: statements of Python, as soon as it has
-        said a line with `moment` in it, or put an output in its place ("in place: FILE"), and before it goes on.
+        """Run a command that does something of its own in the middle, however fast the machine is:
+        statements of Python, as soon as it has said a line with `moment` in it, or put an output in
+        its place ("in place: FILE"), and before it goes on.
         """
         done = subprocess.run(
             [sys.executable, "-c", _MOMENT.format(moment=moment, then=then), *args],
@@ -151,7 +166,9 @@ class Cli:
 
     @contextlib.contextmanager
     def start(self, cwd: Path, *args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
-        """Start a command in a session of its own, its words on pipes; what still runs at the end is killed."""
+        """Start a command in a session of its own, its words on pipes; what still runs at the end
+        is killed.
+        """
         with subprocess.Popen(
             [*TILEC, *args],
             cwd=cwd,
@@ -175,7 +192,9 @@ def _plain_signals() -> None:
 
 
 def environment(cache: Path | str) -> dict[str, str]:
-    """This process's environment, without what would change the command's words, and with a cache of the test's own."""
+    """This process's environment, without what would change the command's words, and with a cache
+    of the test's own.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     return {**kept, "TILEC_CACHE_DIR": str(cache), "TERM": "xterm"}
 
@@ -200,7 +219,11 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def tree(root: Path) -> dict[str, bytes]:
     """Every file below a directory with its bytes."""
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 def await_true(what: str, holds: Any, *, seconds: float = 60.0) -> None:
@@ -215,7 +238,11 @@ def commands() -> dict[int, str]:
     """Command lines of every live process by process id."""
     found = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid() and _state(entry)[0] not in ("", "Z"):
+        if (
+            entry.name.isdigit()
+            and int(entry.name) != os.getpid()
+            and _state(entry)[0] not in ("", "Z")
+        ):
             with contextlib.suppress(OSError):
                 found[int(entry.name)] = (entry / "cmdline").read_text(errors="replace")
     return found

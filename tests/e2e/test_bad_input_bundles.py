@@ -1,4 +1,6 @@
-"""Bundles that are damaged, too large or for other GPUs are refused in words, by the command and by the runtime."""
+"""Bundles that are damaged, too large or for other GPUs are refused in words, by the command and by
+the runtime.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,17 @@ def test_cut_short(cli: Cli, bundle: bytes, tmp_path: Path, part: float) -> None
     path = tmp_path / "cut.tilec"
     path.write_bytes(bundle[: int(len(bundle) * part)])
     said = refused(cli, path)
-    assert "\n  cause: the file was cut short or changed on its way, or is not a tilec bundle\n" in said
+    assert (
+        "\n  cause: the file was cut short or changed on its way, or is not a tilec bundle\n"
+        in said
+    )
     assert "\n  fix: fetch it again, or rebuild it with `tilec build`\n" in said
 
 
 def test_a_bit_that_flipped_anywhere(bundle: bytes, cli: Cli, tmp_path: Path) -> None:
-    """In the index, the images or the directory of the file: refused, unless what it unpacks to is the same."""
+    """In the index, the images or the directory of the file: refused, unless what it unpacks to is
+    the same.
+    """
     whole = Bundle.open(bundle).info
     refusals = 0
     for place in range(0, len(bundle), max(1, len(bundle) // 400)):
@@ -84,7 +91,10 @@ def test_data_behind_the_end(cli: Cli, bundle: bytes, tmp_path: Path) -> None:
 def test_what_unfolds_to_gigabytes(cli: Cli, tmp_path: Path) -> None:
     """A small file that claims a large index is refused before any of it is unpacked."""
     path = tmp_path / "bomb.tilec"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("bundle.json", "w", force_zip64=True) as member:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("bundle.json", "w", force_zip64=True) as member,
+    ):
         for _ in range(256):
             member.write(bytes(1 << 20))
     assert path.stat().st_size < 1 << 20
@@ -104,17 +114,28 @@ def test_files_that_are_something_else(cli: Cli, dist: Path, tmp_path: Path) -> 
     assert "is damaged or no wheel" in refused(cli, wheel)
     missing = cli(tmp_path, "inspect", "missing.tilec")
     assert missing.code == 1
-    assert "missing.tilec: no such file or directory\n  fix: name a .tilec bundle, a generated package (its directory" in missing.err
+    assert (
+        "missing.tilec: no such file or directory\n  fix: name a .tilec bundle, a generated package (its directory"
+        in missing.err
+    )
     assert "or compiled code: a cubin, a fatbin, PTX, Tile IR, a library\n" in missing.err
 
 
 def test_an_index_that_is_not_what_its_images_are(cli: Cli, bundle: bytes, tmp_path: Path) -> None:
     """A bundle put together by hand from true parts."""
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(bundle)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+    with (
+        zipfile.ZipFile(io.BytesIO(bundle)) as source,
+        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
         for member in source.infolist():
             data = source.read(member)
-            target.writestr(member, data.replace(b"twice", b"thrice") if member.filename == "bundle.json" else data[::-1])
+            target.writestr(
+                member,
+                data.replace(b"twice", b"thrice")
+                if member.filename == "bundle.json"
+                else data[::-1],
+            )
     path = tmp_path / "forged.tilec"
     path.write_bytes(out.getvalue())
     refused(cli, path)
@@ -132,7 +153,9 @@ def test_a_package_whose_bundle_was_changed(cli: Cli, dist: Path, tmp_path: Path
 @pytest.mark.parametrize("cc", [(8, 0), (12, 0)], ids=["older", "newer"])
 @pytest.mark.parametrize("kernel", ["twice", "add"])
 def test_no_image_for_this_gpu(bundle: bytes, cc: tuple[int, int], kernel: str) -> None:
-    """Said at the first launch, before the driver is asked: the device, every candidate and its reason, and what to build for."""
+    """Said at the first launch, before the driver is asked: the device, every candidate and its
+    reason, and what to build for.
+    """
     driver = FakeDriver((dataclasses.replace(H200, name="Fake GPU", cc=cc),))
     module = load(bundle, driver=driver)
     with pytest.raises(NoImageError) as caught:

@@ -1,4 +1,6 @@
-"""What a machine lacks - compilers, a GPU, room on a disk, the right to write - is named, with the next step."""
+"""What a machine lacks - compilers, a GPU, room on a disk, the right to write - is named, with the
+next step.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ reference = "reference.py:twice"
 
 @pytest.fixture
 def bare(cli: Cli, tmp_path: Path) -> Cli:
-    """The command on a machine without CUDA: no wheels (another `nvidia` package hides them), no CUDA_HOME, nothing on PATH."""
+    """The command on a machine without CUDA: no wheels (another `nvidia` package hides them), no
+    CUDA_HOME, nothing on PATH.
+    """
     hidden = tmp_path / "hidden" / "nvidia"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").touch()
@@ -36,12 +40,16 @@ def toolkit(place: Path, **versions: str) -> Path:
     (place / "bin").mkdir(parents=True)
     for name, version in versions.items():
         path = place / "bin" / name
-        path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version[:4]}, V{version}'\n")
+        path.write_text(
+            f"#!/bin/sh\necho 'Cuda compilation tools, release {version[:4]}, V{version}'\n"
+        )
         path.chmod(0o755)
     return place
 
 
-@pytest.mark.parametrize(("manifest", "missing"), [(TWICE, "libnvrtc"), (ADD, "tileiras")], ids=["cuda", "tile"])
+@pytest.mark.parametrize(
+    ("manifest", "missing"), [(TWICE, "libnvrtc"), (ADD, "tileiras")], ids=["cuda", "tile"]
+)
 def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) -> None:
     root = write(tmp_path / "project", HEAD + manifest)
     done = bare(root, "build")
@@ -49,7 +57,10 @@ def test_no_compilers(bare: Cli, tmp_path: Path, manifest: str, missing: str) ->
     first, second, *rest = done.err.split("\n")
     assert first.startswith(f"error: {missing}")
     assert first.endswith(" not found; looked for:")
-    assert second == "    site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)"
+    assert (
+        second
+        == "    site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)"
+    )
     assert INSTALL in rest
     assert not (root / "dist").exists()
     shown = bare(root, "build", "--json")
@@ -61,7 +72,9 @@ def test_half_of_a_toolkit(bare: Cli, tmp_path: Path) -> None:
     done = bare(write(tmp_path / "project", HEAD + TWICE), "build", CUDA_HOME=str(home))
     assert done.code == 3
     first = "error: the toolchain is half installed (there is ptxas 13.4.92 (CUDA_HOME)): libnvrtc, libnvrtc-builtins, headers, "
-    assert done.err.startswith(f"{first}crt-headers and cccl-headers not found; looked for:\n    {home}/lib64/libnvrtc.so\n")
+    assert done.err.startswith(
+        f"{first}crt-headers and cccl-headers not found; looked for:\n    {home}/lib64/libnvrtc.so\n"
+    )
     assert INSTALL in done.err
 
 
@@ -70,10 +83,18 @@ def test_parts_of_different_releases(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path / "project", HEAD + '[toolchain]\nprefer = "system"\n' + TWICE)
     done = cli(root, "build", CUDA_HOME=str(home))
     assert done.code == 3
-    assert done.err.startswith("error: the toolchain is mixed, its parts are of different CUDA releases:\n    libnvrtc 13.")
+    assert done.err.startswith(
+        "error: the toolchain is mixed, its parts are of different CUDA releases:\n    libnvrtc 13."
+    )
     assert f"\n    ptxas 12.0.76 (CUDA_HOME: {home}/bin/ptxas)\n" in done.err
-    assert "\n  cause: some of the wheels were upgraded alone, or only part of a toolkit is installed\n" in done.err
-    assert 'or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")' in done.err
+    assert (
+        "\n  cause: some of the wheels were upgraded alone, or only part of a toolkit is installed\n"
+        in done.err
+    )
+    assert (
+        'or set prefer in [toolchain] to the place where all of them are ("wheels" or "system")'
+        in done.err
+    )
 
 
 def test_a_toolkit_outside_of_the_range(cli: Cli, tmp_path: Path) -> None:
@@ -81,7 +102,10 @@ def test_a_toolkit_outside_of_the_range(cli: Cli, tmp_path: Path) -> None:
     assert done.code == 3
     assert done.err.startswith("error: libnvrtc is of version 13.")
     assert ", the manifest wants cuda >=99 (wheel: " in done.err
-    assert "\n  fix: change the range in [toolchain], or install a toolkit in it: pip install " in done.err
+    assert (
+        "\n  fix: change the range in [toolchain], or install a toolkit in it: pip install "
+        in done.err
+    )
 
 
 def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
@@ -98,7 +122,10 @@ def test_nvcc_without_a_host_compiler(cli: Cli, tmp_path: Path) -> None:
 def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path, HEAD + TWICE)
     done = cli(root, "build", "--locked")
-    assert (done.code, done.err.split("\n")[0]) == (3, "error: there is no tilec.lock to hold the tools against")
+    assert (done.code, done.err.split("\n")[0]) == (
+        3,
+        "error: there is no tilec.lock to hold the tools against",
+    )
     cli.good(root, "build")
     cli.good(root, "build", "--locked")
     lock = (root / "tilec.lock").read_text()
@@ -109,7 +136,9 @@ def test_tools_other_than_those_of_the_lock(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"})
+    root = write(
+        tmp_path, HEAD + TWICE + CASE, {"reference.py": "def twice(x):\n    return 2 * x\n"}
+    )
     done = cli(root, "run", "--device", "cuda:0", CUDA_VISIBLE_DEVICES="")
     assert (done.code, done.out) == (3, "")
     first, cause, fix = done.err.rstrip("\n").split("\n")
@@ -122,14 +151,25 @@ def test_run_without_a_gpu(cli: Cli, tmp_path: Path) -> None:
     without = cli(root, "run", CUDA_VISIBLE_DEVICES="")
     assert without.code == 3
     assert without.err.startswith("running on the cpu device, without a GPU: ")
-    assert "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only" in without.out
+    assert (
+        "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+        in without.out
+    )
 
 
 @pytest.mark.parametrize(
     ("place", "words", "fix"),
     [
-        ("dist", "cannot write {root}/dist/acme-1.0.0.tilec: Not a directory", "choose another output directory"),
-        (".tilec", "{root}/.tilec is a file, where tilec keeps what it knows of the last build", "remove it, or rename it"),
+        (
+            "dist",
+            "cannot write {root}/dist/acme-1.0.0.tilec: Not a directory",
+            "choose another output directory",
+        ),
+        (
+            ".tilec",
+            "{root}/.tilec is a file, where tilec keeps what it knows of the last build",
+            "remove it, or rename it",
+        ),
     ],
 )
 def test_a_file_in_the_way(cli: Cli, tmp_path: Path, place: str, words: str, fix: str) -> None:
@@ -147,7 +187,10 @@ def test_a_directory_in_the_bundles_way(cli: Cli, tmp_path: Path) -> None:
     (root / "dist" / "acme-1.0.0.tilec").mkdir(parents=True)
     done = cli(root, "build")
     assert done.code == 1
-    assert "acme-1.0.0.tilec: Is a directory\n  cause: a directory of that name is in the way\n  fix: remove it" in done.err
+    assert (
+        "acme-1.0.0.tilec: Is a directory\n  cause: a directory of that name is in the way\n  fix: remove it"
+        in done.err
+    )
 
 
 def test_a_bundle_beyond_its_bound(cli: Cli, tmp_path: Path) -> None:
@@ -181,7 +224,9 @@ def test_a_file_system_that_may_only_be_read(cli: Cli, disk: Disk) -> None:
 
 @pytest.mark.parametrize("cached", [True, False], ids=["cache elsewhere", "no cache"])
 def test_a_full_disk(tmp_path: Path, disk: Disk, cached: bool) -> None:
-    """The last good output stays byte for byte, nothing half-written is left, and with room again the build works."""
+    """The last good output stays byte for byte, nothing half-written is left, and with room again
+    the build works.
+    """
     place = disk("96k")
     cli = Cli(environment(tmp_path / "cache" if cached else "off"))
     root = write(place / "project", HEAD + TWICE)
@@ -206,7 +251,9 @@ def test_a_disk_that_fills_while_outputs_are_written(tmp_path: Path, disk: Disk)
     """Room for some of the files, not for all: none takes its place."""
     cli = Cli(environment(tmp_path / "cache"))
     emit = ("--emit", "bundle,package,wheel,cubin,fatbin", "--targets", "sm_80,sm_86,sm_89,sm_90")
-    elsewhere = write(tmp_path / "elsewhere", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "9.0f")})
+    elsewhere = write(
+        tmp_path / "elsewhere", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "9.0f")}
+    )
     cli.good(elsewhere, "build", *emit)
     wanted = tree(elsewhere / "dist")
 

@@ -1,4 +1,6 @@
-"""What is wrong with tilec.toml is said with its place, all at once, in words that lead on; exit code 2."""
+"""What is wrong with tilec.toml is said with its place, all at once, in words that lead on; exit
+code 2.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,24 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 CUDA, TILE = HEAD + TWICE, HEAD + ADD
 TEMPLATE = {
-    "k/twice.cu": TWICE_CU.replace('extern "C" ', "template <typename T, int B> ").replace("float*", "T*").replace("float* x", "T* x")
+    "k/twice.cu": TWICE_CU.replace('extern "C" ', "template <typename T, int B> ")
+    .replace("float*", "T*")
+    .replace("float* x", "T* x")
 }
-INSTANCE = CUDA.replace("params", 'symbol = "twice<{T}, {B}>"\nmatrix = { T = ["f32"], B = [1, 2] }\nparams')
+INSTANCE = CUDA.replace(
+    "params", 'symbol = "twice<{T}, {B}>"\nmatrix = { T = ["f32"], B = [1, 2] }\nparams'
+)
 
-# By name: the manifest, what is replaced in it by what, where the message points, and how it begins.
+# By name: the manifest, what is replaced in it by what, where the message points, and how it
+# begins.
 MANIFESTS = {
-    "syntax": (CUDA, "[kernel.twice]", "[kernel.twice", "", "the TOML cannot be read: expected ']' at the end of a table declaration"),
+    "syntax": (
+        CUDA,
+        "[kernel.twice]",
+        "[kernel.twice",
+        "",
+        "the TOML cannot be read: expected ']' at the end of a table declaration",
+    ),
     "a value without quotes": (
         CUDA,
         '"1.0.0"',
@@ -34,8 +47,20 @@ MANIFESTS = {
         "2",
         "edition: edition 2 is newer than this tilec, which reads edition 1: update tilec",
     ),
-    "unknown key": (CUDA, "launch", "lunch = 1\nlaunch", "lunch", "kernel.twice.lunch: unknown key; did you mean 'launch'"),
-    "unknown target": (CUDA, '["sm_90"]', '["sm_95"]', '"sm_95"', "targets.default[0]: unknown target 'sm_95'; did you mean 'sm_90'"),
+    "unknown key": (
+        CUDA,
+        "launch",
+        "lunch = 1\nlaunch",
+        "lunch",
+        "kernel.twice.lunch: unknown key; did you mean 'launch'",
+    ),
+    "unknown target": (
+        CUDA,
+        '["sm_90"]',
+        '["sm_95"]',
+        '"sm_95"',
+        "targets.default[0]: unknown target 'sm_95'; did you mean 'sm_90'",
+    ),
     "unknown dtype": (
         CUDA,
         "x = {}",
@@ -43,7 +68,13 @@ MANIFESTS = {
         '"f33"',
         "kernel.twice.params.x.dtype: unknown dtype or axis 'f33'; did you mean 'f32'",
     ),
-    "unknown axis": (CUDA, "block = [256]", 'block = ["BM"]', 'BM"', "kernel.twice.launch.block[0]: unknown name 'BM'"),
+    "unknown axis": (
+        CUDA,
+        "block = [256]",
+        'block = ["BM"]',
+        'BM"',
+        "kernel.twice.launch.block[0]: unknown name 'BM'",
+    ),
     "axis in exclude": (
         INSTANCE,
         "B = [1, 2]",
@@ -72,7 +103,13 @@ MANIFESTS = {
         "matrix",
         "kernel.twice.matrix.max-variants: the matrix gives 300 variants, more than max-variants = 256",
     ),
-    "a kernel twice": (CUDA + TWICE, "", "", "twice", "kernel.twice: is given twice, first in line 11"),
+    "a kernel twice": (
+        CUDA + TWICE,
+        "",
+        "",
+        "twice",
+        "kernel.twice: is given twice, first in line 11",
+    ),
     "no such source": (
         CUDA,
         '"k/twice.cu"',
@@ -171,7 +208,13 @@ MANIFESTS = {
         "x.sise",
         "kernel.twice.launch.grid[0]: unknown attribute 'x.sise'; did you mean 'size'",
     ),
-    "expression: function": (CUDA, "cdiv(", "ceil(", "ceil(x.size", "kernel.twice.launch.grid[0]: unknown function 'ceil'"),
+    "expression: function": (
+        CUDA,
+        "cdiv(",
+        "ceil(",
+        "ceil(x.size",
+        "kernel.twice.launch.grid[0]: unknown function 'ceil'",
+    ),
     "expression: Python": (
         CUDA,
         "cdiv(x.size, 256)",
@@ -179,7 +222,13 @@ MANIFESTS = {
         "__import__('os')\"",
         "kernel.twice.launch.grid[0]: unknown function '__import__'",
     ),
-    "expression: bracket": (CUDA, "256)", "256", "(x.size", "kernel.twice.launch.grid[0]: '(' was never closed"),
+    "expression: bracket": (
+        CUDA,
+        "256)",
+        "256",
+        "(x.size",
+        "kernel.twice.launch.grid[0]: '(' was never closed",
+    ),
     "expression: condition": (
         CUDA,
         "y.size == x.size",
@@ -248,7 +297,9 @@ MANIFESTS = {
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_one_problem(cli: Cli, tmp_path: Path, name: str) -> None:
-    """The message with its place, the source line, a caret, the count; nothing else, and nothing written."""
+    """The message with its place, the source line, a caret, the count; nothing else, and nothing
+    written.
+    """
     manifest, old, new, at, words = MANIFESTS[name]
     text = manifest.replace(old, new, 1)
     root = write(tmp_path, text, TEMPLATE if manifest is INSTANCE else {"k/twice.cu": TWICE_CU})
@@ -265,7 +316,9 @@ def test_one_problem(cli: Cli, tmp_path: Path, name: str) -> None:
     assert f"    {line}".startswith(excerpt)
     assert caret == " " * (3 + column) + "^"
     assert rest == ["error: 1 problem in the manifest and what it names", ""]
-    assert {name: data for name, data in tree(root).items() if not name.startswith(".tilec/")} == before | _lock(root)
+    assert {
+        name: data for name, data in tree(root).items() if not name.startswith(".tilec/")
+    } == before | _lock(root)
 
 
 def _lock(root: Path) -> dict[str, bytes]:
@@ -275,7 +328,12 @@ def _lock(root: Path) -> dict[str, bytes]:
 
 
 def test_all_problems_in_one_run(cli: Cli, tmp_path: Path) -> None:
-    manifest = (CUDA + ADD).replace('["sm_90"]', '["sm_95", "sm_90"]').replace("launch =", "lunch =").replace('"f32"', '"f33"')
+    manifest = (
+        (CUDA + ADD)
+        .replace('["sm_90"]', '["sm_95", "sm_90"]')
+        .replace("launch =", "lunch =")
+        .replace('"f32"', '"f33"')
+    )
     done = cli(write(tmp_path, manifest), "check")
     assert done.code == 2
     heads = [line for line in done.err.split("\n") if line.startswith("tilec.toml:")]
@@ -294,7 +352,9 @@ def test_all_problems_in_one_run(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_in_one_place_hides_nothing_in_another(cli: Cli, tmp_path: Path) -> None:
-    """Files that are not there, names, expressions, tables, sources that cannot be read and headers that are nowhere, in one run."""
+    """Files that are not there, names, expressions, tables, sources that cannot be read and headers
+    that are nowhere, in one run.
+    """
     kernels = """
 [kernel.gone]
 source = "k/gone.cu"
@@ -314,7 +374,11 @@ source = "k/odd.py"
     root = write(tmp_path, CUDA.replace("block = [256]", 'block = ["q"]') + kernels, files)
     done = cli(root, "check")
     assert done.code == 2
-    said = [line.partition(" error: ")[::2] for line in done.err.split("\n") if re.match(r"(tilec\.toml|k/[a-z.]+):\d+:\d+: ", line)]
+    said = [
+        line.partition(" error: ")[::2]
+        for line in done.err.split("\n")
+        if re.match(r"(tilec\.toml|k/[a-z.]+):\d+:\d+: ", line)
+    ]
     assert [(place.partition(":")[0], what.partition(": ")[0]) for place, what in said] == [
         ("tilec.toml", "kernel.twice.launch.block[0]"),
         ("tilec.toml", "kernel.gone.source"),
@@ -338,13 +402,22 @@ def test_manifests_that_cannot_be_read(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path / "p", CUDA)
     (root / "tilec.toml").write_bytes(b"edition = 1\nname = '\xff'\n")
     done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (2, "tilec.toml:2:9: error: the manifest is not UTF-8: byte 0xff cannot be read")
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        "tilec.toml:2:9: error: the manifest is not UTF-8: byte 0xff cannot be read",
+    )
     (root / "tilec.toml").write_text("")
     done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (2, "tilec.toml:1:1: error: 'edition' is missing: write edition = 1 in the first line")
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        "tilec.toml:1:1: error: 'edition' is missing: write edition = 1 in the first line",
+    )
     (root / "tilec.toml").unlink()
     done = cli(root, "build")
-    assert (done.code, done.err.split("\n")[0]) == (2, f"error: no tilec.toml in {root} or any directory above it")
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        f"error: no tilec.toml in {root} or any directory above it",
+    )
     assert "\n  fix: start a project with `tilec new NAME`" in done.err
     done = cli(root, "build", "--manifest", "other.toml")
     assert (done.code, done.err.split("\n")[0]) == (2, "error: other.toml: no such manifest")
@@ -363,18 +436,36 @@ def test_a_manifest_without_permission(cli: Cli, tmp_path: Path, as_root: bool) 
 @pytest.mark.parametrize(
     ("arguments", "words", "fix"),
     [
-        (["--emit", "weel"], "no such output: weel; did you mean 'wheel'", "see `tilec build --help`"),
+        (
+            ["--emit", "weel"],
+            "no such output: weel; did you mean 'wheel'",
+            "see `tilec build --help`",
+        ),
         (["--targets", "sm_9o"], "unknown target 'sm_9o'", ""),
         (["--targets", "cii"], "unknown target 'cii'", "did you mean the group 'ci'?"),
-        (["--select", "twise*"], "--select 'twise*' matches no job", "did you mean 'twice'? `tilec build --list` prints the ids"),
-        (["--profile", "relese"], "unknown profile 'relese'; did you mean 'release'", "profiles of this project: release, debug"),
-        (["--explain", "twise-sm_90"], "no job 'twise-sm_90'; did you mean 'twice-sm_90'", "`tilec build --list` prints the ids"),
+        (
+            ["--select", "twise*"],
+            "--select 'twise*' matches no job",
+            "did you mean 'twice'? `tilec build --list` prints the ids",
+        ),
+        (
+            ["--profile", "relese"],
+            "unknown profile 'relese'; did you mean 'release'",
+            "profiles of this project: release, debug",
+        ),
+        (
+            ["--explain", "twise-sm_90"],
+            "no job 'twise-sm_90'; did you mean 'twice-sm_90'",
+            "`tilec build --list` prints the ids",
+        ),
         (["--taregts", "x"], "No such option '--taregts'", "see `tilec build --help`"),
         (["-j", "0"], "Invalid value for '-j'", "see `tilec build --help`"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_slips_on_the_command_line(cli: Cli, tmp_path: Path, arguments: list[str], words: str, fix: str) -> None:
+def test_slips_on_the_command_line(
+    cli: Cli, tmp_path: Path, arguments: list[str], words: str, fix: str
+) -> None:
     done = cli(write(tmp_path, CUDA), "build", *arguments)
     assert (done.code, done.out) == (2, "")
     first, *rest = done.err.split("\n")
@@ -386,4 +477,7 @@ def test_slips_on_the_command_line(cli: Cli, tmp_path: Path, arguments: list[str
 
 def test_a_slip_in_the_commands_name(cli: Cli, tmp_path: Path) -> None:
     done = cli(tmp_path, "biuld")
-    assert (done.code, done.err.split("\n")[0]) == (2, "error: no such command: biuld; did you mean `build`?")
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        "error: no such command: biuld; did you mean `build`?",
+    )

@@ -1,4 +1,6 @@
-"""What is wrong with a source is shown at the user's line; a compiler that hangs or dies costs its job alone; exit code 1."""
+"""What is wrong with a source is shown at the user's line; a compiler that hangs or dies costs its
+job alone; exit code 1.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,9 @@ def test_a_source_that_cannot_be_read(cli: Cli, tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> None:
-    """In a directory with a space and letters beyond ASCII; the failing input, its log and its command line are kept."""
+    """In a directory with a space and letters beyond ASCII; the failing input, its log and its
+    command line are kept.
+    """
     manifest, text, words = JOBS[name]
     source = "k/add.py" if "k/add.py" in manifest else "k/twice.cu"
     root = write(tmp_path / ODD, HEAD + manifest, {source: text})
@@ -146,17 +150,29 @@ def test_a_source_that_does_not_compile(cli: Cli, tmp_path: Path, name: str) -> 
 
 def test_a_kernel_that_takes_too_long(cli: Cli, tmp_path: Path) -> None:
     unfolded = "template <int A, int B> struct S { enum { v = S<A - 1, B * 2>::v + S<A - 1, B * 2 + 1>::v }; };\n"
-    text = unfolded + "template <int B> struct S<0, B> { enum { v = 1 }; };\n" + TWICE_CU.replace("2.0f", "float(S<20, 1>::v)")
+    text = (
+        unfolded
+        + "template <int B> struct S<0, B> { enum { v = 1 }; };\n"
+        + TWICE_CU.replace("2.0f", "float(S<20, 1>::v)")
+    )
     quick = TWICE.replace("twice", "quick")
-    root = write(tmp_path, HEAD + TWICE + quick, {"k/twice.cu": text, "k/quick.cu": TWICE_CU.replace("twice", "quick")})
+    root = write(
+        tmp_path,
+        HEAD + TWICE + quick,
+        {"k/twice.cu": text, "k/quick.cu": TWICE_CU.replace("twice", "quick")},
+    )
     cli.good(root, "build", "--select", "quick")  # which may take as long as it likes
     edit(root / "tilec.toml", HEAD, HEAD + "[toolchain]\ntimeout = 1\n")
     done = cli(root, "build")
     assert done.code == 1
     assert (
-        "error: twice-sm_90: compiling it did not end within 1 s\n  cause: the compiler hangs, or the variant is very large\n" in done.err
+        "error: twice-sm_90: compiling it did not end within 1 s\n  cause: the compiler hangs, or the variant is very large\n"
+        in done.err
     )
-    assert "  fix: raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix\n" in done.err
+    assert (
+        "  fix: raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix\n"
+        in done.err
+    )
     assert done.err.endswith(f"error: 1 of 2 jobs failed{UNHARMED}")
 
 
@@ -169,12 +185,28 @@ def test_what_a_module_prints_is_no_output(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_odd_names_are_no_obstacle(cli: Cli, tmp_path: Path) -> None:
-    manifest = HEAD + TWICE.replace("k/twice.cu", "ker nel/zwei mal ß.cu") + ADD.replace("k/add.py", "ker nel/plus 1.py")
+    manifest = (
+        HEAD
+        + TWICE.replace("k/twice.cu", "ker nel/zwei mal ß.cu")
+        + ADD.replace("k/add.py", "ker nel/plus 1.py")
+    )
     root = write(
-        tmp_path / ODD, manifest, {"ker nel/zwei mal ß.cu": '#include "kopf datei ü.cuh"\n' + TWICE_CU, "ker nel/plus 1.py": ADD_PY}
+        tmp_path / ODD,
+        manifest,
+        {
+            "ker nel/zwei mal ß.cu": '#include "kopf datei ü.cuh"\n' + TWICE_CU,
+            "ker nel/plus 1.py": ADD_PY,
+        },
     )
     (root / "ker nel" / "kopf datei ü.cuh").write_text("// nothing\n")
-    done = cli.good(root, "build", "--emit", "bundle,package,wheel,fatbin,cubin,ptx", "--targets", "sm_90,compute_80")
+    done = cli.good(
+        root,
+        "build",
+        "--emit",
+        "bundle,package,wheel,fatbin,cubin,ptx",
+        "--targets",
+        "sm_90,compute_80",
+    )
     assert done.jobs == {"twice-sm_90", "twice-compute_80", "add-TILE128-sm_90"}
     (root / "ker nel" / "kopf datei ü.cuh").write_text("#error no\n")
     failed = cli(root, "build")
@@ -187,7 +219,11 @@ def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str)
     outside = tmp_path / "outside.h"
     outside.write_text(TWICE_CU)
     include = {"header": '#include "h.cuh"\n', "path": '#include "../../outside.h"\n'}.get(form, "")
-    manifest, files = (ADD, {"k/add.py": "import helper\n" + ADD_PY}) if form == "module" else (TWICE, {"k/twice.cu": include + TWICE_CU})
+    manifest, files = (
+        (ADD, {"k/add.py": "import helper\n" + ADD_PY})
+        if form == "module"
+        else (TWICE, {"k/twice.cu": include + TWICE_CU})
+    )
     root = write(tmp_path / "project", HEAD + manifest, files)
     link = {"source": "twice.cu", "header": "h.cuh", "module": "helper.py"}.get(form)
     if link:
@@ -198,15 +234,25 @@ def test_what_leaves_the_project_is_refused(cli: Cli, tmp_path: Path, form: str)
     leaves = "'k/twice.cu' is a link that leaves the project: it leads to"
     assert (done.code, first) == {
         "source": (2, f"tilec.toml:12:1: error: kernel.twice.source: {leaves} {outside}"),
-        "header": (1, f"k/twice.cu:1: error: h.cuh leaves the project through a symbolic link: it is {outside}"),
-        "path": (1, f"k/twice.cu:1: error: ../../outside.h leaves the project through its path: it is {outside}"),
+        "header": (
+            1,
+            f"k/twice.cu:1: error: h.cuh leaves the project through a symbolic link: it is {outside}",
+        ),
+        "path": (
+            1,
+            f"k/twice.cu:1: error: ../../outside.h leaves the project through its path: it is {outside}",
+        ),
         "module": (1, "k/helper.py: error: k/helper.py lies outside of the project"),
     }[form]
     assert "copy the file into" in done.err
 
 
 def test_a_link_inside_the_project_is_followed(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + TWICE, {"k/twice.cu": '#include "h.cuh"\n' + TWICE_CU, "real/h.cuh": "// one\n"})
+    root = write(
+        tmp_path,
+        HEAD + TWICE,
+        {"k/twice.cu": '#include "h.cuh"\n' + TWICE_CU, "real/h.cuh": "// one\n"},
+    )
     (root / "k" / "h.cuh").symlink_to("../real/h.cuh")
     cli.good(root, "build")
     (root / "real" / "h.cuh").write_text("#define TWO\n")
@@ -218,7 +264,10 @@ def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
     path = root / "k" / "twice.cu"
     path.unlink()
     path.symlink_to("gone.cu")
-    assert "kernel.twice.source: 'k/twice.cu' is a link to 'gone.cu', which is not there\n" in cli(root, "build").err
+    assert (
+        "kernel.twice.source: 'k/twice.cu' is a link to 'gone.cu', which is not there\n"
+        in cli(root, "build").err
+    )
     path.unlink()
     path.mkdir()
     assert "kernel.twice.source: 'k/twice.cu' is not a file\n" in cli(root, "build").err
@@ -235,23 +284,38 @@ def test_sources_that_are_no_files(cli: Cli, tmp_path: Path) -> None:
 
 def test_an_instruction_that_min_driver_cannot_read(cli: Cli, tmp_path: Path) -> None:
     asm = 'asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;"); if (i < n)'
-    manifest = HEAD.replace('default = ["sm_90"]', 'default = ["compute_90"]\nmin-driver = "525"') + TWICE
+    manifest = (
+        HEAD.replace('default = ["sm_90"]', 'default = ["compute_90"]\nmin-driver = "525"') + TWICE
+    )
     root = write(tmp_path, manifest, {"k/twice.cu": TWICE_CU.replace("if (i < n)", asm)})
     done = cli(root, "build")
     assert done.code == 1
-    assert "error: the PTX cannot be lowered to ISA 8.0, which is what min-driver reads\n" in done.err
-    assert "Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n      fence.acquire.sync_restrict" in done.err
-    assert "  hint: it needs ISA 8.6: raise min-driver to 565 (CUDA 12.7), or build this kernel for cubin targets only\n" in done.err
+    assert (
+        "error: the PTX cannot be lowered to ISA 8.0, which is what min-driver reads\n" in done.err
+    )
+    assert (
+        "Feature '.sync_restrict' requires PTX ISA .version 8.6 or later\n      fence.acquire.sync_restrict"
+        in done.err
+    )
+    assert (
+        "  hint: it needs ISA 8.6: raise min-driver to 565 (CUDA 12.7), or build this kernel for cubin targets only\n"
+        in done.err
+    )
 
 
 def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
     """The symbol says which is meant; without it, or with another, the message lists them."""
     text = TWICE_CU.replace('extern "C" ', "")
-    files = {"k/twice.cu": f"namespace a {{ {text} }}\nnamespace b {{ namespace c {{ {text.replace('2.0f', '3.0f')} }} }}\n"}
+    files = {
+        "k/twice.cu": f"namespace a {{ {text} }}\nnamespace b {{ namespace c {{ {text.replace('2.0f', '3.0f')} }} }}\n"
+    }
     root = write(tmp_path, HEAD + TWICE, files)
     done = cli(root, "build")
     what = "k/twice.cu has 2 kernels named 'twice': a::twice, b::c::twice; say which: symbol = \"a::twice\""
-    assert (done.code, done.err.split("\n")[0]) == (2, f"tilec.toml:12:1: error: kernel.twice.source: {what}")
+    assert (done.code, done.err.split("\n")[0]) == (
+        2,
+        f"tilec.toml:12:1: error: kernel.twice.source: {what}",
+    )
     for name in ("a::twice", "b::c::twice", "c::twice"):
         write(root, HEAD + TWICE.replace("params", f'symbol = "{name}"\nparams'), files)
         assert cli(root, "build").code == (0 if name != "c::twice" else 1)
@@ -263,8 +327,15 @@ def test_one_name_in_two_namespaces(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_path: Path) -> None:
     rule = '[[override]]\nselect = "add-*"\nhints = { occupancy = 2 }\n'
-    root = write(tmp_path, f"{HEAD}{TWICE}{ADD}\n{rule}", {"k/add.py": "import cuda.tile as ct\ndef (\n"})
-    for words in (("build",), ("build", "--select", "*-sm_90"), ("build", "--select", "add-TILE128"), ("build", "--select", "nothing*-x")):
+    root = write(
+        tmp_path, f"{HEAD}{TWICE}{ADD}\n{rule}", {"k/add.py": "import cuda.tile as ct\ndef (\n"}
+    )
+    for words in (
+        ("build",),
+        ("build", "--select", "*-sm_90"),
+        ("build", "--select", "add-TILE128"),
+        ("build", "--select", "nothing*-x"),
+    ):
         done = cli(root, *words)
         assert done.code in (1, 2), words
         assert not (root / "dist").exists()
@@ -278,15 +349,24 @@ def test_a_broken_source_is_in_the_way_of_its_own_kernels_only(cli: Cli, tmp_pat
 
 
 def test_entry_points_of_two_sources_may_have_one_name(cli: Cli, tmp_path: Path) -> None:
-    """Each source is a module of its own: both are loaded, and each kernel is its own. One source cannot hold two."""
-    kernel = (
-        '[kernel.{0}]\nsource = "k/{0}.cu:k"\nlaunch = {{ grid = [1], block = [1] }}\nargs = ["y.ptr"]\nparams = {{ y = {{ rank = 1 }} }}\n'
-    )
+    """Each source is a module of its own: both are loaded, and each kernel is its own. One source
+    cannot hold two.
+    """
+    kernel = '[kernel.{0}]\nsource = "k/{0}.cu:k"\nlaunch = {{ grid = [1], block = [1] }}\nargs = ["y.ptr"]\nparams = {{ y = {{ rank = 1 }} }}\n'
     text = 'extern "C" __global__ void k(float* y) {{ *y = {}; }}\n'
-    write(tmp_path, HEAD + kernel.format("one") + kernel.format("two"), {"k/one.cu": text.format(1), "k/two.cu": text.format(2)})
+    write(
+        tmp_path,
+        HEAD + kernel.format("one") + kernel.format("two"),
+        {"k/one.cu": text.format(1), "k/two.cu": text.format(2)},
+    )
     cli.good(tmp_path, "build", "--targets", "sm_90")
     bundle = Bundle.open(next((tmp_path / "dist").glob("*.tilec")))
-    images = [image for info in bundle.info.kernels for variant in info.variants for image in variant.images]
+    images = [
+        image
+        for info in bundle.info.kernels
+        for variant in info.variants
+        for image in variant.images
+    ]
     assert [image.symbol for image in images] == ["k", "k"]
     driver = FakeDriver(kernels={"k": FakeKernel(abi=bundle.info.kernels[0].variants[0].abi)})
     module = load(bundle, 0, driver=driver)

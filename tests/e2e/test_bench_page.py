@@ -1,4 +1,6 @@
-"""The report of `bench` in a browser: drawn in both themes, told of by its dots, and without an error or a request beyond its own file."""
+"""The report of `bench` in a browser: drawn in both themes, told of by its dots, and without an
+error or a request beyond its own file.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,19 @@ UNDER = (
 
 def test_the_report_is_looked_at(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "bench.html"
-    path.write_bytes(render(dataclasses.replace(REPORT, rows=[["g", "1 us"]] * 40), time_text=lambda s: f"{1e6 * s:g} us"))
+    path.write_bytes(
+        render(
+            dataclasses.replace(REPORT, rows=[["g", "1 us"]] * 40),
+            time_text=lambda s: f"{1e6 * s:g} us",
+        )
+    )
     browser.scheme("light")
     browser.open(path.as_uri())
     assert browser.evaluate(BACK) == "rgb(253, 253, 252)"
     light = browser.evaluate(STROKE)
     assert browser.evaluate(UNDER) == [
-        f"{HOSTILE}, n={n}: {r} TFLOP/s, {1.01 * n:g} us" for n, r in ((1, "396"), (2, "198"), (4, "99.01"), (8, "49.5"))
+        f"{HOSTILE}, n={n}: {r} TFLOP/s, {1.01 * n:g} us"
+        for n, r in ((1, "396"), (2, "198"), (4, "99.01"), (8, "49.5"))
     ]
     assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
     browser.scheme("dark")

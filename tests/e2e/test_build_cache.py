@@ -27,7 +27,9 @@ def images(cache: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "empty", "other"])
-def test_a_damaged_entry_is_reported_and_made_again(project: Path, tmp_path: Path, damage: str) -> None:
+def test_a_damaged_entry_is_reported_and_made_again(
+    project: Path, tmp_path: Path, damage: str
+) -> None:
     cache = tmp_path / "cache"
     cli = Cli(environment(cache))
     cli.good(project, "build")
@@ -36,7 +38,14 @@ def test_a_damaged_entry_is_reported_and_made_again(project: Path, tmp_path: Pat
     data = bytearray(entry.read_bytes())
     if damage == "bit":
         data[-len(data) // 3] ^= 4
-    entry.write_bytes({"bit": data, "cut": data[: len(data) // 2], "empty": b"", "other": b"not a cache entry" * 40}[damage])
+    entry.write_bytes(
+        {
+            "bit": data,
+            "cut": data[: len(data) // 2],
+            "empty": b"",
+            "other": b"not a cache entry" * 40,
+        }[damage]
+    )
 
     assert cli.good(project, "build").up_to_date
     shutil.rmtree(project / "dist")
@@ -58,7 +67,9 @@ def test_off_means_off(project: Path, tmp_path: Path) -> None:
         assert cli.good(project, "build", "--force").jobs == {"twice-sm_90"}
     assert list(home.iterdir()) == []
     assert not list((project / ".tilec").glob("spool-*"))
-    assert cli.good(project, "build").jobs == {"twice-sm_90"}, "what was built is recorded in the cache"
+    assert cli.good(project, "build").jobs == {"twice-sm_90"}, (
+        "what was built is recorded in the cache"
+    )
     info = cli(project, "cache", "info")
     assert (info.code, info.err.split("\n")[0]) == (2, "error: the cache is off")
 
@@ -131,7 +142,9 @@ def test_the_cache_keeps_to_its_bound(project: Path, tmp_path: Path) -> None:
 
 
 def test_the_lock_pins_what_each_build_gave(project: Path, tmp_path: Path) -> None:
-    """Pins of other targets and profiles stay; those of what the project has no more go; writing them costs no later build."""
+    """Pins of other targets and profiles stay; those of what the project has no more go; writing
+    them costs no later build.
+    """
     cli = Cli(environment(tmp_path / "cache"))
     cli.good(project, "build")
 
@@ -155,12 +168,16 @@ def test_the_lock_pins_what_each_build_gave(project: Path, tmp_path: Path) -> No
     assert done.code == 3
     assert f"\n  twice-sm_90: pinned {'0' * 64}, built {digest}\n" in done.err
     done = cli.good(project, "build")
-    assert "note: tilec.lock now pins other bytes, made of the same sources by the same tools, for twice-sm_90\n" in done.err
+    assert (
+        "note: tilec.lock now pins other bytes, made of the same sources by the same tools, for twice-sm_90\n"
+        in done.err
+    )
     assert lock.read_text() == text
     edit(project / "k" / "twice.cu", "2.0f", "6.0f")
     done = cli.good(project, "build", "--locked")
     assert (
-        "note: tilec.lock pins no image of 1 job as the sources are now: `tilec build` without --locked pins what it builds\n" in done.err
+        "note: tilec.lock pins no image of 1 job as the sources are now: `tilec build` without --locked pins what it builds\n"
+        in done.err
     )
     assert lock.read_text() == text
 

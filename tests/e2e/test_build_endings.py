@@ -1,4 +1,6 @@
-"""However a build ends - killed, interrupted, failed, beside another one - outputs and cache are whole, and nobody is left behind."""
+"""However a build ends - killed, interrupted, failed, beside another one - outputs and cache are
+whole, and nobody is left behind.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,27 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 TARGETS = ("--targets", "sm_80,sm_86,sm_89,sm_90,compute_80")
 COMPILER = "nvvm/bin/cicc"  # the part of nvcc that unfolds templates of device code
-SLEEPER = "import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n"
+SLEEPER = (
+    "import pathlib, time\npathlib.Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n"
+)
 
 
 @pytest.fixture(scope="module")
 def reference(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What a build that nobody disturbs writes."""
-    root = write(tmp_path_factory.mktemp("reference"), HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
+    root = write(
+        tmp_path_factory.mktemp("reference"),
+        HEAD + TWICE,
+        {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")},
+    )
     cli.good(root, "build", *TARGETS)
     return tree(root / "dist")
 
 
 @pytest.mark.parametrize("moment", ["building 5 jobs", "[1/5]", "[4/5]", "[5/5]", "in place: "])
-def test_a_killed_build_leaves_what_was_there(reference: dict[str, bytes], tmp_path: Path, moment: str) -> None:
+def test_a_killed_build_leaves_what_was_there(
+    reference: dict[str, bytes], tmp_path: Path, moment: str
+) -> None:
     """SIGKILL before, among and after the jobs, and with one of the outputs in its place."""
     cache = tmp_path / "cache"
     cli = Cli(environment(cache))
@@ -52,7 +62,9 @@ def test_a_killed_build_leaves_what_was_there(reference: dict[str, bytes], tmp_p
     before = tree(root / "dist")
     edit(root / "k" / "twice.cu", "2.0f", "7.0f")
 
-    killed = cli.until(root, moment, "os.kill(os.getpid(), signal.SIGKILL)", "build", "-j", "2", *TARGETS)
+    killed = cli.until(
+        root, moment, "os.kill(os.getpid(), signal.SIGKILL)", "build", "-j", "2", *TARGETS
+    )
     assert killed.code == -signal.SIGKILL
     await_true("the workers end", lambda: not list(processes_of(str(cache))))
 
@@ -71,8 +83,12 @@ def test_a_killed_build_leaves_what_was_there(reference: dict[str, bytes], tmp_p
 
 
 def _in_place(root: Path) -> dict[str, bytes]:
-    """The outputs; what a killed build was still writing beside them goes an hour later, in case somebody else writes it."""
-    return {name: data for name, data in tree(root / "dist").items() if not name.endswith(".tilec-new")}
+    """The outputs; what a killed build was still writing beside them goes an hour later, in case
+    somebody else writes it.
+    """
+    return {
+        name: data for name, data in tree(root / "dist").items() if not name.endswith(".tilec-new")
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,7 +99,9 @@ def _in_place(root: Path) -> dict[str, bytes]:
         pytest.param(signal.SIGHUP, -signal.SIGHUP, id="a terminal that is closed"),
     ],
 )
-def test_a_signal_ends_the_build_and_all_its_processes(tmp_path: Path, name: signal.Signals, code: int) -> None:
+def test_a_signal_ends_the_build_and_all_its_processes(
+    tmp_path: Path, name: signal.Signals, code: int
+) -> None:
     """Also while a worker is in the middle of something that takes ten minutes."""
     cache = tmp_path / "cache"
     cli = Cli(environment(cache))
@@ -107,10 +125,17 @@ def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
     """nvcc runs its parts as processes of their own; none outlives the build."""
     cli = Cli(environment(tmp_path / "cache"))
     source = UNFOLDED + TWICE_CU.replace("2.0f", "float(S<21, 1>::v)")
-    root = write(tmp_path / "project", HEAD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch'), {"k/twice.cu": source})
+    root = write(
+        tmp_path / "project",
+        HEAD + TWICE.replace("launch", 'compiler = "nvcc"\nlaunch'),
+        {"k/twice.cu": source},
+    )
 
     with cli.start(root, "build") as process:
-        await_true("the compiler runs", lambda: any(COMPILER in command for command in descendants(process.pid).values()))
+        await_true(
+            "the compiler runs",
+            lambda: any(COMPILER in command for command in descendants(process.pid).values()),
+        )
         running = descendants(process.pid)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
@@ -120,7 +145,9 @@ def test_ctrl_c_ends_a_compiler_of_its_own_process(tmp_path: Path) -> None:
 
 
 def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
-    """Two builds that start together and both end well; gives what each said on standard output and standard error."""
+    """Two builds that start together and both end well; gives what each said on standard output and
+    standard error.
+    """
     with cli.start(first, "build", *TARGETS) as one, cli.start(second, "build", *TARGETS) as two:
         ended = [process.communicate(timeout=120) for process in (one, two)]
     assert [one.returncode, two.returncode] == [0, 0], ended
@@ -129,7 +156,9 @@ def at_once(cli: Cli, first: Path, second: Path) -> list[tuple[str, str]]:
 
 def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path: Path) -> None:
     cli = Cli(environment(tmp_path / "cache"))
-    root = write(tmp_path / "project", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
+    root = write(
+        tmp_path / "project", HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")}
+    )
     ended = at_once(cli, root, root)
     words = "".join(err for _, err in ended)
     assert words.count("[5/5]") == 1
@@ -140,15 +169,24 @@ def test_two_builds_of_one_project_at_once(reference: dict[str, bytes], tmp_path
 
 def test_two_projects_at_once_share_a_cache(reference: dict[str, bytes], tmp_path: Path) -> None:
     cli = Cli(environment(tmp_path / "cache"))
-    roots = [write(tmp_path / n, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")}) for n in ("one", "two")]
+    roots = [
+        write(tmp_path / n, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f")})
+        for n in ("one", "two")
+    ]
     at_once(cli, *roots)
     assert [tree(root / "dist") for root in roots] == [reference, reference]
 
 
 def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
-    """Two broken kernels and a good one: both errors are told, the good one is cached, the old outputs stay."""
+    """Two broken kernels and a good one: both errors are told, the good one is cached, the old
+    outputs stay.
+    """
     other = TWICE.replace("twice", "thrice")
-    root = write(tmp_path, HEAD + TWICE + other + ADD, {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "3.0f")})
+    root = write(
+        tmp_path,
+        HEAD + TWICE + other + ADD,
+        {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "3.0f")},
+    )
     cli.good(root, "build")
     before = tree(root / "dist")
 
@@ -160,7 +198,9 @@ def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
     assert failed.jobs == {"twice-sm_90", "thrice-sm_90", "add-TILE128-sm_90"}
     assert 'k/twice.cu:5:1: error: expected a ";"\n    }\n    ^\n' in failed.err
     assert "k/add.py:7:51: error: Undefined variable one used\n" in failed.err
-    assert failed.err.endswith("error: 2 of 3 jobs failed; nothing was written, earlier output is as it was\n")
+    assert failed.err.endswith(
+        "error: 2 of 3 jobs failed; nothing was written, earlier output is as it was\n"
+    )
     assert (root / ".tilec" / "failed" / "twice-sm_90" / "log.txt").is_file()
     assert tree(root / "dist") == before
 
@@ -173,10 +213,15 @@ def test_a_failing_job_stops_no_other(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_source_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
-    """A module that does not import has no jobs; those of the others run, and what is wrong with them is told as well."""
+    """A module that does not import has no jobs; those of the others run, and what is wrong with
+    them is told as well.
+    """
     cli = Cli(environment(tmp_path / "cache"))
     other = TWICE.replace("twice", "thrice")
-    broken = {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three"), "k/add.py": "import nothing_such\n" + ADD_PY}
+    broken = {
+        "k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three"),
+        "k/add.py": "import nothing_such\n" + ADD_PY,
+    }
     root = write(tmp_path / "project", HEAD + ADD + TWICE + other, broken)
     done = cli(root, "build")
     assert done.code == 1
@@ -188,21 +233,37 @@ def test_a_source_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
     edit(root / "k" / "thrice.cu", "three", "3.0f")
     done = cli(root, "build")
     assert (done.code, done.jobs) == (1, {"thrice-sm_90"})
-    assert done.err.endswith("error: 1 of 3 sources cannot be read; nothing was written, earlier output is as it was\n")
+    assert done.err.endswith(
+        "error: 1 of 3 sources cannot be read; nothing was written, earlier output is as it was\n"
+    )
     edit(root / "k" / "add.py", "import nothing_such\n", "")
     assert cli.good(root, "build").jobs == {"add-TILE128-sm_90"}
 
 
 def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
-    manifest = HEAD + TWICE + "budget = { registers = 3, constant = 8 }\n" + TWICE.replace("twice", "thrice")
-    root = write(tmp_path, manifest, {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three")})
+    manifest = (
+        HEAD
+        + TWICE
+        + "budget = { registers = 3, constant = 8 }\n"
+        + TWICE.replace("twice", "thrice")
+    )
+    root = write(
+        tmp_path,
+        manifest,
+        {"k/thrice.cu": TWICE_CU.replace("twice", "thrice").replace("2.0f", "three")},
+    )
     done = cli(root, "build")
     assert done.code == 1
     assert "tilec.toml:16:12: error: twice-sm_90: registers 10, over the budget of 3\n" in done.err
     assert "tilec.toml:16:27: error: twice-sm_90: constant " in done.err
-    assert "  fix: raise kernel.twice.budget.registers, exclude the variant, or give it smaller tiles or other hints\n" in done.err
+    assert (
+        "  fix: raise kernel.twice.budget.registers, exclude the variant, or give it smaller tiles or other hints\n"
+        in done.err
+    )
     assert 'k/thrice.cu:4:23: error: identifier "three" is undefined\n' in done.err
-    assert done.err.endswith("error: 2 of 2 jobs failed; nothing was written, earlier output is as it was\n")
+    assert done.err.endswith(
+        "error: 2 of 2 jobs failed; nothing was written, earlier output is as it was\n"
+    )
     assert not (root / "dist").exists()
     assert not (root / "tilec.lock").exists(), "it records the tools of what was built"
 
@@ -210,12 +271,21 @@ def test_budgets_are_checked_beside_failures(cli: Cli, tmp_path: Path) -> None:
 def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
     """What was compiled of two states of a header is kept for neither."""
     cli = Cli(environment(tmp_path / "cache"))
-    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace("2.0f", "FACTOR * float(S<12, 1>::v)")
-    root = write(tmp_path / "project", HEAD + TWICE, {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"})
+    source = f'#include "factor.cuh"\n{UNFOLDED}' + TWICE_CU.replace(
+        "2.0f", "FACTOR * float(S<12, 1>::v)"
+    )
+    root = write(
+        tmp_path / "project",
+        HEAD + TWICE,
+        {"k/twice.cu": source, "k/factor.cuh": "#define FACTOR 2.0f\n"},
+    )
     edits = "pathlib.Path('k/factor.cuh').write_text('#define FACTOR 3.0f\\n')"
     done = cli.until(root, "building 1 job", edits, "build")
     assert done.code == 1
-    assert "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n" in done.err
+    assert (
+        "k/twice.cu: error: k/twice.cu, or a file that it includes, imports or reads, was changed while it was compiled\n"
+        in done.err
+    )
     assert "  fix: build again\n" in done.err
     assert cli.good(root, "build").jobs == {"twice-sm_90"}
     (root / "k" / "factor.cuh").write_text("#define FACTOR 2.0f\n")
@@ -226,8 +296,20 @@ def test_an_edit_in_the_middle_of_a_build_is_noticed(tmp_path: Path) -> None:
 def test_streams_that_the_caller_closed(cli: Cli, tmp_path: Path, closed: str) -> None:
     """A job scheduler may start a build without any of the three."""
     root = write(tmp_path, HEAD + TWICE)
-    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "tilec", "build", "--force"]
-    done = subprocess.run(command, cwd=root, env=cli.env, capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        "sh",
+        "-c",
+        f'exec "$@" {closed}',
+        "sh",
+        sys.executable,
+        "-m",
+        "tilec",
+        "build",
+        "--force",
+    ]
+    done = subprocess.run(
+        command, cwd=root, env=cli.env, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert (root / "dist" / "acme-1.0.0.tilec").is_file()
@@ -238,7 +320,14 @@ def test_output_that_cannot_be_printed(cli: Cli, tmp_path: Path) -> None:
     root = write(tmp_path, HEAD + TWICE)
     with open("/dev/full", "w") as full:  # noqa: PTH123  (no file, but a device that refuses every byte)
         done = subprocess.run(
-            [sys.executable, "-m", "tilec", "build", "--force"], cwd=root, env=cli.env, stdout=full, stderr=-1, timeout=120
+            [sys.executable, "-m", "tilec", "build", "--force"],
+            cwd=root,
+            env=cli.env,
+            stdout=full,
+            stderr=-1,
+            timeout=120,
         )
     assert done.returncode == 1
-    assert done.stderr.endswith(b"error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n")
+    assert done.stderr.endswith(
+        b"error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n"
+    )

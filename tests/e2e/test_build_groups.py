@@ -1,4 +1,6 @@
-"""Variants that are compiled in one go: the bundle is the same whatever is built with how many workers, and failures are told apart."""
+"""Variants that are compiled in one go: the bundle is the same whatever is built with how many
+workers, and failures are told apart.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tilec_runtime.bundle.read import Bundle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
-MANIFEST = HEAD.replace('default = ["sm_90"]', 'default = ["sm_80", "sm_90", "compute_80"]\nmin-driver = "580"') + (
+MANIFEST = HEAD.replace(
+    'default = ["sm_90"]', 'default = ["sm_80", "sm_90", "compute_80"]\nmin-driver = "580"'
+) + (
     """
 [kernel.scale]
 source = "k/scale.cu"
@@ -37,7 +41,12 @@ template <typename T, int N> __global__ void scale(T* y) {
     "k/factor.cuh": "#define FACTOR 2.0f\n",
     "k/other.cu": "__global__ void other(float* y) { y[threadIdx.x] = 1.0f; }\n",
 }
-SCALE = {f"scale-{t}-N{n}-{target}" for t in ("f16", "f32") for n in (1, 2) for target in ("sm_80", "sm_90", "compute_80")}
+SCALE = {
+    f"scale-{t}-N{n}-{target}"
+    for t in ("f16", "f32")
+    for n in (1, 2)
+    for target in ("sm_80", "sm_90", "compute_80")
+}
 OTHER = {f"other-{target}" for target in ("sm_80", "sm_90", "compute_80")}
 
 
@@ -68,12 +77,24 @@ def test_a_group_is_one_image_for_each_target(built: Path) -> None:
     assert len({digest for digest, _ in found.values()}) == 6
 
 
-def test_workers_directories_and_selection_change_no_byte(cli: Cli, built: Path, tmp_path: Path) -> None:
+def test_workers_directories_and_selection_change_no_byte(
+    cli: Cli, built: Path, tmp_path: Path
+) -> None:
     elsewhere = write(tmp_path / "deeper" / "project", MANIFEST, FILES)
     cli.good(elsewhere, "build", "-j", "3", TILEC_CACHE_DIR="off")
-    assert (elsewhere / "dist" / "acme-1.0.0.tilec").read_bytes() == (built / "dist" / "acme-1.0.0.tilec").read_bytes()
+    assert (elsewhere / "dist" / "acme-1.0.0.tilec").read_bytes() == (
+        built / "dist" / "acme-1.0.0.tilec"
+    ).read_bytes()
     some = ("scale-f32-N2", "other-sm_80")
-    cli.good(elsewhere, "build", "--select", ",".join(some), "--targets", "sm_80,compute_80", TILEC_CACHE_DIR="off")
+    cli.good(
+        elsewhere,
+        "build",
+        "--select",
+        ",".join(some),
+        "--targets",
+        "sm_80,compute_80",
+        TILEC_CACHE_DIR="off",
+    )
     selected = images(elsewhere)
     assert set(selected) == {"scale-f32-N2-sm_80", "scale-f32-N2-compute_80", "other-sm_80"}
     assert selected.items() <= images(built).items()
@@ -90,18 +111,25 @@ def test_an_edited_header_rebuilds_its_group_alone(cli: Cli, built: Path, tmp_pa
 
 
 def test_a_variant_that_fails_is_the_one_that_is_told(tmp_path: Path) -> None:
-    cli = Cli(environment(tmp_path / "cache"))  # its own: the others count on what the first build of the file finds compiled
+    cli = Cli(
+        environment(tmp_path / "cache")
+    )  # its own: the others count on what the first build of the file finds compiled
     root = write(tmp_path / "project", MANIFEST.replace("N = [1, 2]", "N = [1, 2, 9]"), FILES)
     done = cli(root, "build", "--targets", "sm_80,compute_80")
     assert done.code == 1
     assert "4 of 14 jobs failed" in done.err
     assert 'k/scale.cu:4:5: error: static assertion failed with "N is too large"' in done.err
     kept = {path.name for path in (root / ".tilec" / "failed").iterdir()}
-    assert kept == {f"scale-{t}-N9-{target}" for t in ("f16", "f32") for target in ("sm_80", "compute_80")}
+    assert kept == {
+        f"scale-{t}-N9-{target}" for t in ("f16", "f32") for target in ("sm_80", "compute_80")
+    }
     assert not (root / "dist").exists()
-    # The good ones were compiled: with the bad ones kept from the target they are a group again, and make it anew.
+    # The good ones were compiled: with the bad ones kept from the target they are a group again,
+    # and make it anew.
     more = '\n[[override]]\nselect = "scale-*-N9-*"\ntargets = ["sm_90"]\n'
-    (root / "tilec.toml").write_text((root / "tilec.toml").read_text(encoding="utf-8") + more, encoding="utf-8")
+    (root / "tilec.toml").write_text(
+        (root / "tilec.toml").read_text(encoding="utf-8") + more, encoding="utf-8"
+    )
     cli.good(root, "build", "--targets", "sm_80,compute_80")
     assert len({digest for job, (digest, _) in images(root).items() if job in SCALE}) == 2
 
@@ -116,12 +144,18 @@ def test_a_new_member_is_named_by_explain(cli: Cli, built: Path, tmp_path: Path)
 
 
 def test_variants_can_be_compiled_alone(cli: Cli, built: Path, tmp_path: Path) -> None:
-    root = write(tmp_path, MANIFEST.replace("[kernel.scale]", "[frontend.cuda]\ngroup = 1\n[kernel.scale]"), FILES)
+    root = write(
+        tmp_path,
+        MANIFEST.replace("[kernel.scale]", "[frontend.cuda]\ngroup = 1\n[kernel.scale]"),
+        FILES,
+    )
     cli.good(root, "build")
     found = images(root)
     assert len({found[job][0] for job in SCALE}) == 12
     together = images(built)
-    assert {job: symbol for job, (_, symbol) in found.items()} == {job: symbol for job, (_, symbol) in together.items()}
+    assert {job: symbol for job, (_, symbol) in found.items()} == {
+        job: symbol for job, (_, symbol) in together.items()
+    }
     # Kernels that are alone in their source are the same either way.
     assert {job: found[job] for job in OTHER} == {job: together[job] for job in OTHER}
 

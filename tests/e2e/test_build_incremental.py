@@ -1,4 +1,6 @@
-"""Exactly what depends on a change is compiled again: headers, imported modules, options, and nothing else."""
+"""Exactly what depends on a change is compiled again: headers, imported modules, options, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ FILES = {
     "include/deep/far.cuh": '#pragma once\n#include "floor.cuh"\n__device__ float far_factor() { return FLOOR; }\n',
     "include/deep/floor.cuh": "#pragma once\n#define FLOOR 5.0f\n",
     "include/unused.cuh": "#error nobody includes this\n",
-    "t/scaled.py": PY.format(imports="from lib.factors import scale\n", name="scaled", factor="scale()"),
+    "t/scaled.py": PY.format(
+        imports="from lib.factors import scale\n", name="scaled", factor="scale()"
+    ),
     "t/plain.py": PY.format(imports="", name="plain", factor="2.0"),
     "lib/factors.py": "import cuda.tile as ct\n\nfrom lib.base import BASE\n\n\n@ct.function\ndef scale():\n    return BASE\n",
     "lib/base.py": "BASE = 4.0\n",
@@ -75,7 +79,9 @@ CUDA = {"near-sm_90", "far-sm_90", "alone-sm_90"}
 
 @pytest.fixture(scope="module")
 def built(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project, built once; what a test edits, the next one finds as it was, though `dist` may be of the edited one."""
+    """The project, built once; what a test edits, the next one finds as it was, though `dist` may
+    be of the edited one.
+    """
     root = write(tmp_path_factory.mktemp("project"), MANIFEST, FILES)
     first = cli.good(root, "build")
     assert first.jobs == ALL
@@ -93,21 +99,51 @@ def project(built: Path) -> Path:
 
 EDITS = {
     "header": ("include/near.cuh", "1.0f", "2.0f", {"near-sm_90"}),
-    "header of a header": ("include/deep/far.cuh", "FLOOR;", "FLOOR + 1;", {"near-sm_90", "far-sm_90"}),
+    "header of a header": (
+        "include/deep/far.cuh",
+        "FLOOR;",
+        "FLOOR + 1;",
+        {"near-sm_90", "far-sm_90"},
+    ),
     "two levels down": ("include/deep/floor.cuh", "5.0f", "6.0f", {"near-sm_90", "far-sm_90"}),
     "header that nobody includes": ("include/unused.cuh", "nobody", "still nobody", set()),
     "source": ("k/alone.cu", "3.0f", "4.0f", {"alone-sm_90"}),
-    "imported module": ("lib/factors.py", "return BASE", "return BASE + 1.0", {"scaled-TILE128-sm_90"}),
+    "imported module": (
+        "lib/factors.py",
+        "return BASE",
+        "return BASE + 1.0",
+        {"scaled-TILE128-sm_90"},
+    ),
     "module of a module": ("lib/base.py", "4.0", "8.0", {"scaled-TILE128-sm_90"}),
     "module that nobody imports": ("lib/unused.py", "nobody", "still nobody", set()),
     "tile source": ("t/plain.py", "2.0", "3.0", {"plain-TILE128-sm_90"}),
     "comment in the manifest": ("tilec.toml", "edition = 1", "# a comment\nedition = 1", set()),
     "time limit": ("tilec.toml", "[targets]", "[toolchain]\ntimeout = 200\n[targets]", set()),
     "define": ("tilec.toml", '["include"]', '["include"]\ndefine = { LIMIT = "3" }', CUDA),
-    "flag of a kernel": ("tilec.toml", '"k/far.cu"', '"k/far.cu"\nflags = ["--use_fast_math"]', {"far-sm_90"}),
-    "hint": ("tilec.toml", '"t/plain.py"', '"t/plain.py"\nhints = { occupancy = 2 }', {"plain-TILE128-sm_90"}),
-    "axis": ("tilec.toml", 'plain.py"\nmatrix = { TILE = [128]', 'plain.py"\nmatrix = { TILE = [128, 256]', {"plain-TILE256-sm_90"}),
-    "target": ("tilec.toml", 'default = ["sm_90"]', 'default = ["sm_90", "sm_80"]', {j.replace("90", "80") for j in ALL}),
+    "flag of a kernel": (
+        "tilec.toml",
+        '"k/far.cu"',
+        '"k/far.cu"\nflags = ["--use_fast_math"]',
+        {"far-sm_90"},
+    ),
+    "hint": (
+        "tilec.toml",
+        '"t/plain.py"',
+        '"t/plain.py"\nhints = { occupancy = 2 }',
+        {"plain-TILE128-sm_90"},
+    ),
+    "axis": (
+        "tilec.toml",
+        'plain.py"\nmatrix = { TILE = [128]',
+        'plain.py"\nmatrix = { TILE = [128, 256]',
+        {"plain-TILE256-sm_90"},
+    ),
+    "target": (
+        "tilec.toml",
+        'default = ["sm_90"]',
+        'default = ["sm_90", "sm_80"]',
+        {j.replace("90", "80") for j in ALL},
+    ),
 }
 
 
@@ -132,13 +168,20 @@ def test_an_edit_that_is_taken_back_costs_nothing(cli: Cli, project: Path) -> No
 def test_times_of_files_are_nothing(cli: Cli, project: Path) -> None:
     cli.good(project, "build")
     later = time.time() + 10
-    for path in (*project.glob("k/*"), *project.glob("include/**/*.cuh"), *project.glob("*/*.py"), project / "tilec.toml"):
+    for path in (
+        *project.glob("k/*"),
+        *project.glob("include/**/*.cuh"),
+        *project.glob("*/*.py"),
+        project / "tilec.toml",
+    ):
         os.utime(path, (later, later))
     assert cli.good(project, "build").up_to_date
 
 
 def test_a_header_that_comes_in_front_of_another_is_seen(cli: Cli, project: Path) -> None:
-    """`near.cu` includes "near.cuh": a file of that name next to it is found before the one in the include directory."""
+    """`near.cu` includes "near.cuh": a file of that name next to it is found before the one in the
+    include directory.
+    """
     nearer = project / "k" / "near.cuh"
     nearer.write_text("__device__ float near_factor() { return 11.0f; }\n")
     try:
@@ -150,8 +193,13 @@ def test_a_header_that_comes_in_front_of_another_is_seen(cli: Cli, project: Path
 
 def test_headers_in_hidden_folders_are_seen(cli: Cli, tmp_path: Path) -> None:
     """One that is edited, and one that is new, in a folder that nothing was read from."""
-    text = '#include ".detail/a.cuh"\n#if __has_include(".more/b.cuh")\n#include ".more/b.cuh"\n#endif'
-    manifest = MANIFEST[: MANIFEST.index("[kernel.near]")] + MANIFEST[MANIFEST.index("[kernel.alone]") : MANIFEST.index("[kernel.scaled]")]
+    text = (
+        '#include ".detail/a.cuh"\n#if __has_include(".more/b.cuh")\n#include ".more/b.cuh"\n#endif'
+    )
+    manifest = (
+        MANIFEST[: MANIFEST.index("[kernel.near]")]
+        + MANIFEST[MANIFEST.index("[kernel.alone]") : MANIFEST.index("[kernel.scaled]")]
+    )
     files = {
         "k/alone.cu": CU.format(include=text, name="alone", factor="FACTOR"),
         "include/.detail/a.cuh": "#define FACTOR 3.0f\n",
@@ -159,7 +207,10 @@ def test_headers_in_hidden_folders_are_seen(cli: Cli, tmp_path: Path) -> None:
     }
     root = write(tmp_path, manifest, files)
     assert cli.good(root, "build").jobs == {"alone-sm_90"}
-    for name, text in ((".detail/a", "#define FACTOR 4.0f\n"), (".more/b", "#undef FACTOR\n#define FACTOR 5.0f\n")):
+    for name, text in (
+        (".detail/a", "#define FACTOR 4.0f\n"),
+        (".more/b", "#undef FACTOR\n#define FACTOR 5.0f\n"),
+    ):
         time.sleep(0.1)  # what is as new as the build would be looked at anyway
         assert "up to date" in cli.good(root, "build").out
         (root / f"include/{name}.cuh").write_text(text)
@@ -167,7 +218,11 @@ def test_headers_in_hidden_folders_are_seen(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_what_a_package_says_is_written_without_compiling(cli: Cli, project: Path) -> None:
-    edit(project / "tilec.toml", 'version = "1.0.0"', 'version = "1.0.1"\ndescription = "better words"')
+    edit(
+        project / "tilec.toml",
+        'version = "1.0.0"',
+        'version = "1.0.1"\ndescription = "better words"',
+    )
     done = cli.good(project, "build", "--json").json()
     assert (done["compiled"], done["cached"], done["up_to_date"]) == (0, 5, False)
     assert (project / "dist" / "acme-1.0.1.tilec").is_file()
@@ -189,7 +244,9 @@ def test_explain_names_the_header(cli: Cli, project: Path) -> None:
     near = cli.good(project, "build", "--explain", "near-sm_90").out
     (changed,) = [line for line in near.split("\n") if "was: " in line]
     assert changed.startswith("input include/deep/floor.cuh ")
-    assert near.endswith("near-sm_90: 1 input changed since the last build, so it is compiled again\n")
+    assert near.endswith(
+        "near-sm_90: 1 input changed since the last build, so it is compiled again\n"
+    )
     alone = cli.good(project, "build", "--explain", "alone-sm_90", "--json").json()
     assert alone["changes"] == []
     assert "input include/deep/floor.cuh" not in {row["label"] for row in alone["inputs"]}

@@ -1,4 +1,6 @@
-"""Where a project lies changes nothing: equal bytes from two directories, hits after a move, a copy that leaves the original alone."""
+"""Where a project lies changes nothing: equal bytes from two directories, hits after a move, a copy
+that leaves the original alone.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ ODD = "mein Projekt ü"
 
 @pytest.mark.parametrize("profile", ["release", "debug"])
 def test_two_directories_give_equal_bytes(cli: Cli, tmp_path: Path, profile: str) -> None:
-    """Also with line information and assertions, which hold file names, and without a cache that would hide it."""
+    """Also with line information and assertions, which hold file names, and without a cache that
+    would hide it.
+    """
     trees = []
     for root in (tmp_path / "here", tmp_path / ODD / "far" / "below"):
         write(root, MANIFEST, FILES)
@@ -62,7 +66,9 @@ def test_a_moved_project_and_a_moved_cache_keep_every_hit(cli: Cli, tmp_path: Pa
 
 
 def test_a_copy_never_touches_the_original(cli: Cli, tmp_path: Path) -> None:
-    """What a build remembers of its outputs goes with the project: a copy neither trusts nor removes files of the original."""
+    """What a build remembers of its outputs goes with the project: a copy neither trusts nor
+    removes files of the original.
+    """
     root = write(tmp_path / "first", HEAD + TWICE)
     emit = ("--emit", "bundle,cubin")
     cli.good(root, "build", *emit)
@@ -76,7 +82,11 @@ def test_a_copy_never_touches_the_original(cli: Cli, tmp_path: Path) -> None:
 
     edit(copy / "tilec.toml", 'default = ["sm_90"]', 'default = ["sm_80"]')
     cli.good(copy, "build", *emit)
-    assert sorted(tree(copy / "dist")) == ["acme-1.0.0.tilec", "cubin/SHA256SUMS", "cubin/twice-sm_80.cubin"]
+    assert sorted(tree(copy / "dist")) == [
+        "acme-1.0.0.tilec",
+        "cubin/SHA256SUMS",
+        "cubin/twice-sm_80.cubin",
+    ]
     assert tree(root / "dist") == before
 
 

@@ -1,4 +1,6 @@
-"""What a tile module reads when it is executed, and imports from outside of the project, is compiled anew when it changes."""
+"""What a tile module reads when it is executed, and imports from outside of the project, is
+compiled anew when it changes.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,24 @@ def add(z, x, TILE: ct.Constant[int]):
     i = ct.bid(0)
     ct.store(z, (i,), ct.load(x, (i,), (TILE,)) + ADDED)
 """
-FROM_FILE = PY.format(imports="", added='json.loads((Path(__file__).parent / "tables" / "added.json").read_text())["added"]')
+FROM_FILE = PY.format(
+    imports="",
+    added='json.loads((Path(__file__).parent / "tables" / "added.json").read_text())["added"]',
+)
 
 
 def test_a_data_file(cli: Cli, tmp_path: Path) -> None:
-    root = write(tmp_path, HEAD + ADD + TWICE, {"k/add.py": FROM_FILE, "k/tables/added.json": '{"added": 1.0}'})
+    root = write(
+        tmp_path,
+        HEAD + ADD + TWICE,
+        {"k/add.py": FROM_FILE, "k/tables/added.json": '{"added": 1.0}'},
+    )
     undeclared = cli(root, "build")
     assert undeclared.code == 1
-    assert "the module reads k/tables/added.json when it is executed, and the manifest does not say so" in undeclared.err
+    assert (
+        "the module reads k/tables/added.json when it is executed, and the manifest does not say so"
+        in undeclared.err
+    )
     edit(root / "tilec.toml", "[kernel.add]", '[kernel.add]\ninputs = ["k/tables"]')
     assert cli.good(root, "build").jobs == {JOB}
     assert cli.good(root, "build").up_to_date

@@ -1,4 +1,6 @@
-"""`tilec check --no-exec`: what needs no execution is checked, and nothing of the project is executed."""
+"""`tilec check --no-exec`: what needs no execution is checked, and nothing of the project is
+executed.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,11 @@ PLUGIN = """
 source = "k/foreign.evil"
 language = "evil"
 """
-ADD_PY = "import cuda.tile as ct\n\n\n@ct.kernel\ndef add(z, x, TILE: ct.Constant[int]):\n    pass\n"
-# Every process that is started, and every code object of the project that is executed, ends the command.
+ADD_PY = (
+    "import cuda.tile as ct\n\n\n@ct.kernel\ndef add(z, x, TILE: ct.Constant[int]):\n    pass\n"
+)
+# Every process that is started, and every code object of the project that is executed, ends the
+# command.
 WATCHED = """
 import os, sys
 root = os.path.realpath(sys.argv[1])
@@ -46,9 +51,18 @@ main()
 
 
 def hostile(root: Path) -> Path:
-    """A project each of whose Python files leaves a mark when it is executed, with a frontend of its own."""
+    """A project each of whose Python files leaves a mark when it is executed, with a frontend of
+    its own.
+    """
     write(root, HEAD + TWICE + ADD + CASE + PLUGIN, {"k/add.py": ADD_PY + MARK})
-    files = {"conftest.py", "sitecustomize.py", "usercustomize.py", "evil.py", "k/__init__.py", "k/conftest.py"}
+    files = {
+        "conftest.py",
+        "sitecustomize.py",
+        "usercustomize.py",
+        "evil.py",
+        "k/__init__.py",
+        "k/conftest.py",
+    }
     for name in files:
         (root / name).write_text(MARK)
     (root / "ref.py").write_text(MARK + "def add(x):\n    return x\n")
@@ -61,9 +75,18 @@ def hostile(root: Path) -> Path:
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in the project's directory, from which modules and plug-ins can be imported (`python -c`)."""
+    """The command in the project's directory, from which modules and plug-ins can be imported
+    (`python -c`).
+    """
     command = [sys.executable, "-c", WATCHED, str(root), *arguments]
-    return subprocess.run(command, cwd=root, env={**os.environ, "NO_COLOR": "1"}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command,
+        cwd=root,
+        env={**os.environ, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_executes_nothing(tmp_path: Path) -> None:
@@ -78,7 +101,12 @@ def test_executes_nothing(tmp_path: Path) -> None:
         "not checked: compilers and the toolkit's headers, tuning files, steps of chains, sizes of cases\n"
     )
     told = json.loads(run(root, "--no-exec", "--json").stdout)
-    assert (told["ok"], told["executed"], told["jobs"], len(told["not_checked"])) == (True, False, 0, 3)
+    assert (told["ok"], told["executed"], told["jobs"], len(told["not_checked"])) == (
+        True,
+        False,
+        0,
+        3,
+    )
     assert {path.relative_to(root) for path in root.rglob("*")} == before
 
 
@@ -137,7 +165,12 @@ WRONG = {
             '    source = "k/twice.cu"\n    ^\n'
         ),
     ),
-    "arguments of CUDA C++": (("i64(x.size)", "i32(x.size)"), "k/twice.cu", TWICE_CU, "kernel.twice.args"),
+    "arguments of CUDA C++": (
+        ("i64(x.size)", "i32(x.size)"),
+        "k/twice.cu",
+        TWICE_CU,
+        "kernel.twice.args",
+    ),
 }
 
 
@@ -145,7 +178,11 @@ WRONG = {
 def test_finds_what_texts_say(cli: Cli, tmp_path: Path, name: str) -> None:
     change, file, text, words = WRONG[name]
     manifest = HEAD + TWICE + ADD
-    root = write(tmp_path, manifest.replace(*change) if change else manifest, {"k/add.py": ADD_PY, file: text})
+    root = write(
+        tmp_path,
+        manifest.replace(*change) if change else manifest,
+        {"k/add.py": ADD_PY, file: text},
+    )
     done = cli(root, "check", "--no-exec")
     assert (done.code, done.out) == (2, "")
     assert words in done.err

@@ -1,4 +1,6 @@
-"""The documentation does what it says: every block of every page is run, loaded, compiled or compared with its source."""
+"""The documentation does what it says: every block of every page is run, loaded, compiled or
+compared with its source.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,8 @@ def reader(tmp_path: Path) -> Reader:
     return Reader(home, with_nvcc(environment(tmp_path / "cache")))
 
 
-# --- what a reader does ------------------------------------------------------------------------------------------------------------
+# --- what a reader does
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_guide_and_what_builds_on_it(reader: Reader) -> None:
@@ -98,7 +101,9 @@ def test_the_frontends_page(reader: Reader) -> None:
 
 
 def test_the_frontend_that_the_page_shows_has_fifty_lines() -> None:
-    (shown,) = (step.text for step in steps("docs/frontends.md") if step.value == "plugin/acme_ptx.py")
+    (shown,) = (
+        step.text for step in steps("docs/frontends.md") if step.value == "plugin/acme_ptx.py"
+    )
     assert sum(bool(line.strip()) for line in shown.splitlines()) <= 50
 
 
@@ -168,7 +173,9 @@ def test_the_page_on_measuring(reader: Reader) -> None:
 
 
 def test_the_readmes_quick_start(reader: Reader) -> None:
-    """`new`, `check`, `build`, `inspect` and `run`, then the kernel and the table that it shows, in a project of their own."""
+    """`new`, `check`, `build`, `inspect` and `run`, then the kernel and the table that it shows, in
+    a project of their own.
+    """
     found = steps("README.md")
     for step in found:
         reader.follow(step)
@@ -180,10 +187,13 @@ def test_the_readmes_quick_start(reader: Reader) -> None:
     (alone / "kernels").mkdir(parents=True)
     (alone / "kernels" / "vector_add.py").write_text(kernel.text)
     (alone / "tilec.toml").write_text(completed(table.text))
-    subprocess.run(["tilec", "build"], cwd=alone, env=reader.env, check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        ["tilec", "build"], cwd=alone, env=reader.env, check=True, capture_output=True, timeout=120
+    )
 
 
-# --- every block is checked somehow ------------------------------------------------------------------------------------------------
+# --- every block is checked somehow
+# ------------------------------------------------------------------------------------------------
 
 ALL = [step for page in PAGES for step in steps(page)]
 
@@ -197,7 +207,9 @@ def completed(fragment: str) -> str:
         "kernel": '[kernel.k]\nsource = "k.cu"\n',
     }
     head = "" if "edition" in given else "edition = 1\n"
-    return head + "\n".join([fragment, *(text for key, text in lacking.items() if key not in given)])
+    return head + "\n".join(
+        [fragment, *(text for key, text in lacking.items() if key not in given)]
+    )
 
 
 @pytest.mark.parametrize("step", ALL, ids=lambda step: step.place)
@@ -221,12 +233,16 @@ def test_no_block_goes_unchecked(step: Step) -> None:
         case "planned", "text":
             assert step.text in (bench_samples.SHOWN, bench_samples.SLOWER)
         case directive, _:
-            assert directive in FOLLOWED, f"{step.place}: nothing checks a block of {step.language!r}"
+            assert directive in FOLLOWED, (
+                f"{step.place}: nothing checks a block of {step.language!r}"
+            )
 
 
 def check_commands(step: Step) -> None:
     """Flags first, so that a block that fails says which of them does not exist."""
-    lines = re.findall(r"^(?:\$ )?(?:\w+=\S+ )?tilec (.+?)(?: +#.*)?$", step.text, flags=re.MULTILINE)
+    lines = re.findall(
+        r"^(?:\$ )?(?:\w+=\S+ )?tilec (.+?)(?: +#.*)?$", step.text, flags=re.MULTILINE
+    )
     for line in lines:
         check_command(step.place, line)
 
@@ -235,12 +251,24 @@ def check_command(place: str, line: str) -> None:
     words = re.split(r";|\s+(?:&&|\||>)", line)[0].split()
     name = next((word for word in words if word in COMMANDS), "")
     assert name or words[0].startswith("-"), f"{place}: no command in `tilec {line}`"
-    command: Any = cli.get_command(cli.make_context("tilec", ["--debug", "schema"], resilient_parsing=True), name) if name else cli
-    known = {flag for param in (*cli.params, *command.params) for flag in (*param.opts, *param.secondary_opts)} | {"--help", "-h"}
+    command: Any = (
+        cli.get_command(
+            cli.make_context("tilec", ["--debug", "schema"], resilient_parsing=True), name
+        )
+        if name
+        else cli
+    )
+    known = {
+        flag
+        for param in (*cli.params, *command.params)
+        for flag in (*param.opts, *param.secondary_opts)
+    } | {"--help", "-h"}
     for sub in getattr(command, "commands", {}).values():
         known |= {flag for param in sub.params for flag in param.opts}
     flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)]
-    assert set(flags) <= known, f"{place}: `tilec {line}`: no such flag {sorted(set(flags) - known)}"
+    assert set(flags) <= known, (
+        f"{place}: `tilec {line}`: no such flag {sorted(set(flags) - known)}"
+    )
 
 
 def inline(page: str) -> Iterator[str]:
@@ -253,11 +281,18 @@ def test_commands_in_the_text_exist(page: str) -> None:
     planned = {"tune"}
     for code in inline(page):
         words = code.replace("\\|", "|").split()
-        if words[:1] == ["tilec"] and len(words) > 1 and words[1] not in planned and not words[1].startswith("--debug"):
+        if (
+            words[:1] == ["tilec"]
+            and len(words) > 1
+            and words[1] not in planned
+            and not words[1].startswith("--debug")
+        ):
             check_command(page, " ".join(words[1:]).replace("info|gc|clear", "info"))
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/kernels.md", "docs/cpu-numbers.md", "docs/design.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", [*PAGES, "docs/kernels.md", "docs/cpu-numbers.md", "docs/design.md", "CONTRIBUTING.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)\s]*)?\)", text_of(page)):
         if target and "://" not in target:
@@ -275,7 +310,8 @@ def test_error_classes_exist(page: str) -> None:
         assert hasattr(errors, name) or hasattr(builtins, name), f"{page}: {name}"
 
 
-# --- tables against what they tell of ----------------------------------------------------------------------------------------------
+# --- tables against what they tell of
+# ----------------------------------------------------------------------------------------------
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
@@ -285,7 +321,11 @@ def rows(page: str, heading: str) -> list[list[str]]:
     lines = [line for line in section.split("\n") if line.startswith("|")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     following = [*(row[0] for row in cells[1:]), ""]
-    return [row for row, after in zip(cells, following, strict=False) if not after.startswith("---") and not row[0].startswith("---")]
+    return [
+        row
+        for row, after in zip(cells, following, strict=False)
+        if not after.startswith("---") and not row[0].startswith("---")
+    ]
 
 
 def test_the_readme_lists_the_commands() -> None:
@@ -301,7 +341,9 @@ def test_results_of_the_driver_are_those_that_are_told() -> None:
 
 
 def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
-    """Each name that the right column calls is one of the runtime's, but for packages and their kernels."""
+    """Each name that the right column calls is one of the runtime's, but for packages and their
+    kernels.
+    """
     cells = [row[1] for row in rows("docs/interop.md", "Coming from cuTile Rust or cuda-oxide")]
     kinds = (
         runtime,
@@ -329,7 +371,11 @@ def test_what_is_called_otherwise_elsewhere_exists_here() -> None:
 
 def test_launch_errors_are_all_in_the_table_of_checks() -> None:
     told = " ".join(row[2] for row in rows("docs/launching.md", "What is checked, in order"))
-    raised = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.LaunchError)}
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.LaunchError)
+    }
     assert raised - set(re.findall(r"`(\w+)`", told)) == {"LaunchError"}
 
 
@@ -391,8 +437,15 @@ def described() -> dict[str, list[str]]:
 
 def test_the_manifests_page_has_every_key_and_no_other() -> None:
     expected = {path for path, _ in documented(keys.MANIFEST)}
-    # Languages without options, and tables whose keys are told in their own section, need no row of their own.
-    expected -= {"frontend.tile", "frontend.cuda", "frontend.triton", "frontend.simt", "frontend.prebuilt"}
+    # Languages without options, and tables whose keys are told in their own section, need no row of
+    # their own.
+    expected -= {
+        "frontend.tile",
+        "frontend.cuda",
+        "frontend.triton",
+        "frontend.simt",
+        "frontend.prebuilt",
+    }
     # Cases of chains are those of kernels, which have their own section.
     expected -= {path for path in expected if path.startswith("chain.NAME.case.")}
     assert sorted(expected - set(described())) == [], "keys without a row in docs/manifest.md"
@@ -400,7 +453,11 @@ def test_the_manifests_page_has_every_key_and_no_other() -> None:
 
 
 def test_the_manifests_page_tells_types_and_defaults() -> None:
-    wrong = {path: described()[path] for path, key in documented(keys.MANIFEST) if path in described() and not fits(path, key)}
+    wrong = {
+        path: described()[path]
+        for path, key in documented(keys.MANIFEST)
+        if path in described() and not fits(path, key)
+    }
     assert wrong == {}
 
 
@@ -425,18 +482,42 @@ def test_the_manifests_page_tells_targets_dtypes_functions_and_variables() -> No
     assert all(f"`{name}`" in page for name in DTYPES)
     assert all(f"{name}(" in page.split("## Expressions")[1] for name in FUNCTIONS)
     sources = [Path(module.__file__).read_text(encoding="utf-8") for module in (settings, place)]
-    ours = "".join(path.read_text(encoding="utf-8") for half in ("tilec", "runtime") for path in (ROOT / half).rglob("*.py"))
-    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources))) | set(re.findall(r"\bTILEC_[A-Z_]+", ours))
-    assert read == set(re.findall(r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))))
-    codes = {value.exit_code for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.TilecError)}
-    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [str(code) for code in sorted({0, FOUND, 130, 141, *codes})]
+    ours = "".join(
+        path.read_text(encoding="utf-8")
+        for half in ("tilec", "runtime")
+        for path in (ROOT / half).rglob("*.py")
+    )
+    read = set(re.findall(r'env\.get\("(\w+)"', "".join(sources))) | set(
+        re.findall(r"\bTILEC_[A-Z_]+", ours)
+    )
+    assert read == set(
+        re.findall(
+            r"`([A-Z_]{2,})`", " ".join(row[0] for row in rows("docs/manifest.md", "Environment"))
+        )
+    )
+    codes = {
+        value.exit_code
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.TilecError)
+    }
+    assert [row[0] for row in rows("docs/manifest.md", "Exit codes")] == [
+        str(code) for code in sorted({0, FOUND, 130, 141, *codes})
+    ]
 
 
 def test_the_manifests_page_tells_which_commands_give_no_json() -> None:
     context = click.Context(cli)
     found = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
-    without = {name for name, command in found.items() if not any("--json" in one.opts for one in _with_children(command))}
-    (said,) = re.findall(r"^`--json` \(on every command but (.+?)\) prints", text_of("docs/manifest.md"), flags=re.MULTILINE)
+    without = {
+        name
+        for name, command in found.items()
+        if not any("--json" in one.opts for one in _with_children(command))
+    }
+    (said,) = re.findall(
+        r"^`--json` \(on every command but (.+?)\) prints",
+        text_of("docs/manifest.md"),
+        flags=re.MULTILINE,
+    )
     assert without == set(re.findall(r"`(\w+)`", said))
 
 

@@ -1,4 +1,6 @@
-"""Whole host programs against a package that was built, as its users write them: one kernel, and everything around it."""
+"""Whole host programs against a package that was built, as its users write them: one kernel, and
+everything around it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,19 @@ import pytest
 
 from tests.e2e.harness import Cli
 from tests.waiting import joined
-from tilec_runtime import CudaGraph, Device, Partition, SharedTensor, Stream, Tensor, TensorView, api, use_device, value, zip_ops
+from tilec_runtime import (
+    CudaGraph,
+    Device,
+    Partition,
+    SharedTensor,
+    Stream,
+    Tensor,
+    TensorView,
+    api,
+    use_device,
+    value,
+    zip_ops,
+)
 from tilec_runtime.errors import BorrowError, UseAfterMoveError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
@@ -100,7 +114,12 @@ def test_you_get_back_what_you_put_in(acme: Any, stream: Stream) -> None:
     with lent.borrow() as view:
         z, x, y = acme.add(square(0), owned, shared).sync()
         total, same, seen = acme.add(x, z, view).sync()
-        assert (type(z), type(y), type(total), type(seen)) == (Tensor, SharedTensor, Tensor, TensorView)
+        assert (type(z), type(y), type(total), type(seen)) == (
+            Tensor,
+            SharedTensor,
+            Tensor,
+            TensorView,
+        )
         assert everywhere(total, 6)
         assert total is owned
         late = acme.add(total, same, view)
@@ -118,7 +137,9 @@ def test_layers_on_one_stream_and_branches_on_several(acme: Any) -> None:
     assert everywhere(square(0).then(layer).then(layer).then(layer).sync(), 3)
     left, right = zip_ops(square(1), square(2)).unzip(2)
     futures = [branch.then(layer).future() for branch in (left, right)]
-    assert everywhere(acme.add(square(0), *(future.result() for future in futures)).first().sync(), 5)
+    assert everywhere(
+        acme.add(square(0), *(future.result() for future in futures)).first().sync(), 5
+    )
 
 
 def test_what_is_shared_runs_once(acme: Any) -> None:
@@ -126,7 +147,12 @@ def test_what_is_shared_runs_once(acme: Any) -> None:
     once = square(1).inspect(calls.append).shared()
     found: list[Any] = []
     made = Device("cpu").new_stream()
-    threads = [threading.Thread(target=lambda: found.append(acme.add(square(0), once, once).first().sync_on(made))) for _ in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(acme.add(square(0), once, once).first().sync_on(made))
+        )
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     joined(*threads)
@@ -142,7 +168,14 @@ def test_requests_of_a_service(acme: Any) -> None:
 
         async def answer(number: int) -> float:
             host = np.full((SIDE, SIDE), number, np.float32)
-            made = await acme.add(api.zeros((SIDE, SIDE)).partition(4, 4), api.from_host(host), weights).first().unpartition().to_host()
+            made = (
+                await acme.add(
+                    api.zeros((SIDE, SIDE)).partition(4, 4), api.from_host(host), weights
+                )
+                .first()
+                .unpartition()
+                .to_host()
+            )
             return float(made[0, -1])
 
         return list(await asyncio.gather(*(answer(number) for number in range(50))))
@@ -151,8 +184,17 @@ def test_requests_of_a_service(acme: Any) -> None:
 
 
 def test_a_graph_of_the_forward_pass(acme: Any, stream: Stream) -> None:
-    x, hidden, out, weights = square(0).sync(), square(0).sync(), square(0).sync(), square(1).sync().share()
-    forward = acme.add(hidden, x.borrow(), weights).first().then(lambda h: acme.add(out.partition(4, 4), h, weights).first().unpartition())
+    x, hidden, out, weights = (
+        square(0).sync(),
+        square(0).sync(),
+        square(0).sync(),
+        square(1).sync().share(),
+    )
+    forward = (
+        acme.add(hidden, x.borrow(), weights)
+        .first()
+        .then(lambda h: acme.add(out.partition(4, 4), h, weights).first().unpartition())
+    )
     with forward.graph_on(stream) as graph:
         output = graph.take_output()
         for token in range(3):

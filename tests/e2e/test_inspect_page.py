@@ -1,4 +1,6 @@
-"""The HTML report in a browser: clicked through in both themes, without an error, and without a request beyond its own file."""
+"""The HTML report in a browser: clicked through in both themes, without an error, and without a
+request beyond its own file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tilec.cli.tables import bytes_text
 from tilec.inspection.html import render
 
 pytestmark = pytest.mark.e2e
-PANES = "[...document.querySelectorAll('.pane:not([hidden])')].map(pane => pane.dataset.kind).join(' ')"
+PANES = (
+    "[...document.querySelectorAll('.pane:not([hidden])')].map(pane => pane.dataset.kind).join(' ')"
+)
 IDS = "[...document.querySelectorAll('#images tbody tr:not([hidden])')].map(row => row.cells[0].textContent)"
 HITS = (
     "Object.fromEntries([...document.querySelectorAll('.pane')].map(pane =>"
@@ -37,10 +41,14 @@ def test_the_report_is_clicked_through(browser: Browser, report: str) -> None:
     _tables(browser)
     _code(browser)
     _colours(browser)
-    assert browser.evaluate("document.title") == "a report"  # which the hostile names would have changed
+    assert (
+        browser.evaluate("document.title") == "a report"
+    )  # which the hostile names would have changed
     assert browser.evaluate("document.images.length") == 0
     assert browser.errors == []
-    assert {url.split("#")[0] for url in browser.requests if not url.startswith("data:")} == {report}
+    assert {url.split("#")[0] for url in browser.requests if not url.startswith("data:")} == {
+        report
+    }
 
 
 def _tables(browser: Browser) -> None:
@@ -52,7 +60,9 @@ def _tables(browser: Browser) -> None:
     browser.click("#images th:nth-child(10) button")
     assert browser.evaluate(sizes) == sorted(browser.evaluate(sizes))
     browser.click("#images th:nth-child(1) button")
-    assert browser.evaluate("document.querySelectorAll('#images th[aria-sort=ascending]').length") == 1
+    assert (
+        browser.evaluate("document.querySelectorAll('#images th[aria-sort=ascending]').length") == 1
+    )
     browser.click("#filter")
     browser.type("SCALE sm_90")
     assert browser.evaluate(IDS) == ["scale-sm_90"]
@@ -86,13 +96,18 @@ def _code(browser: Browser) -> None:
     browser.click(".pane[data-kind=ptx] [data-line='7']")
     browser.until("document.querySelectorAll('.pane[data-kind=sass] .hit').length === 1")
     assert browser.evaluate(HITS)["source"] == ["}"]
-    browser.click(".pane[data-kind=sass] [data-line='6']")  # inlined from a file whose text is not there
+    browser.click(
+        ".pane[data-kind=sass] [data-line='6']"
+    )  # inlined from a file whose text is not there
     browser.until("document.querySelector('.pane[data-kind=source] .empty') !== null")
     browser.click("#panes-shown label:nth-child(2) input")
     assert browser.evaluate(PANES) == "source sass"
     browser.click("#after")
     browser.until("document.documentElement.dataset.ready === '1'")
-    assert browser.evaluate("document.getElementById('detail-title').textContent") == "scale-compute_80"
+    assert (
+        browser.evaluate("document.getElementById('detail-title').textContent")
+        == "scale-compute_80"
+    )
 
 
 def _colours(browser: Browser) -> None:
@@ -102,4 +117,9 @@ def _colours(browser: Browser) -> None:
     for _ in range(2):
         browser.click("#theme")
         seen.append(browser.evaluate(BACK))
-    assert seen == [LIGHT, DARK, LIGHT, DARK]  # as the system has them, then light, then dark, whatever it has
+    assert seen == [
+        LIGHT,
+        DARK,
+        LIGHT,
+        DARK,
+    ]  # as the system has them, then light, then dark, whatever it has

@@ -1,4 +1,6 @@
-"""examples/kernels as a reader has it: every case on the cpu device, what is said of each kernel's safety, and launches of other shapes."""
+"""examples/kernels as a reader has it: every case on the cpu device, what is said of each kernel's
+safety, and launches of other shapes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ CHECKED_INSIDE = {
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     root = tmp_path_factory.mktemp("kernels") / "project"
-    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    shutil.copytree(
+        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
+    )
     cli.good(root, "build", "--targets", "tileir")
     return root
 
@@ -48,8 +52,16 @@ def test_every_case_passes_on_the_cpu_device(project: Path, cli: Cli) -> None:
 
 def test_every_kernel_has_a_case(project: Path) -> None:
     text = (project / "tilec.toml").read_text(encoding="utf-8")
-    kernels = {line[8:-1] for line in text.split("\n") if line.startswith("[kernel.") and line.count(".") == 1}
-    cases = {line.split(".")[1] for line in text.split("\n") if line.startswith("[kernel.") and ".case." in line}
+    kernels = {
+        line[8:-1]
+        for line in text.split("\n")
+        if line.startswith("[kernel.") and line.count(".") == 1
+    }
+    cases = {
+        line.split(".")[1]
+        for line in text.split("\n")
+        if line.startswith("[kernel.") and ".case." in line
+    }
     assert kernels == cases
     assert len(kernels) == 22
 
@@ -85,14 +97,28 @@ def test_long_rows_are_walked_to_their_end(package, length):
 def test_the_same_seed_drops_the_same(package):
     x = np.ones(12001, np.float32)
     with use_device("cpu"):
-        found = [package.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5).sync()[0].to_host() for seed in (1, 1, 2)]
+        found = [
+            package.dropout(tensor(np.empty_like(x)), tensor(x).share(), seed, 0.5)
+            .sync()[0]
+            .to_host()
+            for seed in (1, 1, 2)
+        ]
     np.testing.assert_array_equal(found[0], found[1])
     assert (found[0] != found[2]).mean() > 0.4
     assert abs((found[0] != 0).mean() - 0.5) < 0.02
 
 
 @pytest.mark.parametrize(
-    ("length", "columns"), [(1, 1024), (777, 1024), (1024, 1024), (2000, 2048), (8192, 8192), (8193, 16384), (30000, 32768)]
+    ("length", "columns"),
+    [
+        (1, 1024),
+        (777, 1024),
+        (1024, 1024),
+        (2000, 2048),
+        (8192, 8192),
+        (8193, 16384),
+        (30000, 32768),
+    ],
 )
 def test_softmax_takes_a_variant_that_the_rows_fit_into(package, length, columns):
     x = np.ones((4, length), np.float32)
@@ -106,23 +132,44 @@ def test_rows_that_are_too_long_are_refused(package):
         with pytest.raises(RequirementError, match=r"softmax: .*y\.shape\[1\] <= COLS"):
             package.softmax(tensor(np.zeros((2, 40000), np.float32)), x.share()).sync()
         with pytest.raises(VariantError):
-            package.softmax(tensor(np.zeros((2, 2000), np.float32)), tensor(np.zeros((2, 2000), np.float32)).share(), COLS=2000).sync()
+            package.softmax(
+                tensor(np.zeros((2, 2000), np.float32)),
+                tensor(np.zeros((2, 2000), np.float32)).share(),
+                COLS=2000,
+            ).sync()
 
 
 @pytest.mark.parametrize(
     ("length", "columns", "facts"),
-    [(777, 1024, ""), (1000, 1024, "-div8"), (1024, 1024, "-whole"), (1025, 4096, ""), (4096, 4096, "-whole"), (5000, 8192, "-div8")],
+    [
+        (777, 1024, ""),
+        (1000, 1024, "-div8"),
+        (1024, 1024, "-whole"),
+        (1025, 4096, ""),
+        (4096, 4096, "-whole"),
+        (5000, 8192, "-div8"),
+    ],
 )
 def test_norms_take_the_variant_that_the_rows_fit_into(package, length, columns, facts):
     x, w = np.ones((4, length), np.float32), np.ones(length, np.float32)
     kernels = package.load("cpu")
-    for name, arguments in (("rms_norm", (x, w)), ("layer_norm", (x, w, w.copy())), ("add_rms_norm", (x, x.copy(), w))):
+    for name, arguments in (
+        ("rms_norm", (x, w)),
+        ("layer_norm", (x, w, w.copy())),
+        ("add_rms_norm", (x, x.copy(), w)),
+    ):
         outputs = [np.zeros_like(x) for _ in range(2 if name.startswith("add") else 1)]
         chosen = kernels[name].explain(*outputs, *arguments).variant
         assert dict(chosen.axes)["COLS"] == columns
-        assert next((known for known in ("-whole", "-div8") if chosen.id.endswith(known)), "") == facts
+        assert (
+            next((known for known in ("-whole", "-div8") if chosen.id.endswith(known)), "") == facts
+        )
     with pytest.raises(RequirementError, match=r"rms_norm: requires y\.shape\[1\] <= COLS"):
-        kernels["rms_norm"].explain(np.zeros((4, 8193), np.float32), np.ones((4, 8193), np.float32), np.ones(8193, np.float32))
+        kernels["rms_norm"].explain(
+            np.zeros((4, 8193), np.float32),
+            np.ones((4, 8193), np.float32),
+            np.ones(8193, np.float32),
+        )
 
 
 @pytest.mark.parametrize(("d", "group"), [(64, 1), (64, 4), (128, 1), (128, 4)])
@@ -141,7 +188,9 @@ def test_the_largest_of_rows_with_equal_and_missing_numbers(package, length):
     x[2] = np.nan
     with use_device("cpu"):
         logits = tensor(x).share()
-        peaks = package.group_peaks(tensor(np.zeros((3, -(-length // 32)), np.float32)), logits).sync()[0]
+        peaks = package.group_peaks(
+            tensor(np.zeros((3, -(-length // 32)), np.float32)), logits
+        ).sync()[0]
         values, places = (tensor(np.zeros((3, 8), dtype)) for dtype in (np.float32, np.int32))
         values, places, *_ = package.top_k(values, places, logits, peaks.share(), K=8).sync()
         values, places = values.to_host(), places.to_host()
@@ -158,7 +207,13 @@ def test_a_mean_far_from_zero_costs_layer_norm_no_digits(package, mean):
     ones, zeros = np.ones(777, np.float32), np.zeros(777, np.float32)
     with use_device("cpu"):
         y = tensor(np.full_like(x, np.nan))
-        y = package.layer_norm(y, tensor(x).share(), tensor(ones).share(), tensor(zeros).share(), 1e-5, COLS=1024).sync()[0].to_host()
+        y = (
+            package.layer_norm(
+                y, tensor(x).share(), tensor(ones).share(), tensor(zeros).share(), 1e-5, COLS=1024
+            )
+            .sync()[0]
+            .to_host()
+        )
     wide = x.astype(np.float64)
     right = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(y, right, rtol=1e-4, atol=1e-5)
@@ -169,5 +224,11 @@ def test_places_outside_of_a_cache_are_left_out(package):
     new = np.ones((3, 2, 16), np.float16)
     with use_device("cpu"):
         start = tensor(np.array([-1, 3, 2_000_000_000], np.int32))
-        found = package.kv_append(tensor(cache), tensor(new).share(), start.share()).sync()[0].to_host()
-    assert found.any(axis=2).tolist() == [[True, False, False, False], [False, False, False, True], [False] * 4]
+        found = (
+            package.kv_append(tensor(cache), tensor(new).share(), start.share()).sync()[0].to_host()
+        )
+    assert found.any(axis=2).tolist() == [
+        [True, False, False, False],
+        [False, False, False, True],
+        [False] * 4,
+    ]

@@ -1,4 +1,6 @@
-"""A project whose kernel is linked with a source of device functions, from `tilec build` to a launch as a driver sees it."""
+"""A project whose kernel is linked with a source of device functions, from `tilec build` to a
+launch as a driver sees it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BUNDLE = "dist/tilec-linking-examples-0.1.0.tilec"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     root = tmp_path_factory.mktemp("linking") / "project"
-    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    shutil.copytree(
+        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
+    )
     cli.good(root, "build", "--targets", "sm_80,sm_90,compute_80")
     return root
 
@@ -32,8 +36,19 @@ def test_the_linker_and_the_linked_files_are_in_the_bundle(project: Path, cli: C
     assert "libnvJitLink" in {tool["name"] for tool in report["toolchain"]}
     assert "libnvJitLink" in (project / "tilec.lock").read_text()
     index = Bundle.open(project / BUNDLE).info
-    assert {name for name, _ in index.sources} >= {"activations.cu", "activations.cuh", "bias_act.cu"}
-    explained = cli.good(project, "build", "--targets", "sm_80,sm_90,compute_80", "--explain", "bias_act-SMOOTH0-sm_90").out
+    assert {name for name, _ in index.sources} >= {
+        "activations.cu",
+        "activations.cuh",
+        "bias_act.cu",
+    }
+    explained = cli.good(
+        project,
+        "build",
+        "--targets",
+        "sm_80,sm_90,compute_80",
+        "--explain",
+        "bias_act-SMOOTH0-sm_90",
+    ).out
     assert "input activations.cu " in explained
     assert "option link  " in explained
 
@@ -45,15 +60,26 @@ def test_an_edit_of_a_linked_file_compiles_the_kernel_again(project: Path, cli: 
     assert len(done.jobs) == 6
     assert (project / BUNDLE).read_bytes() != before
     edit(project / "activations.cu", "1.0f + __expf(-x)", "1.0f + expf(-x)")
-    assert not cli.good(project, "build", "--targets", "sm_80,sm_90,compute_80").jobs, "all are in the cache"
+    assert not cli.good(project, "build", "--targets", "sm_80,sm_90,compute_80").jobs, (
+        "all are in the cache"
+    )
     assert (project / BUNDLE).read_bytes() == before
 
 
 def test_a_launch_takes_the_linked_image(project: Path) -> None:
     bundle = Bundle.open(project / BUNDLE)
-    symbols = {i.symbol: FakeKernel(abi=v.abi) for k in bundle.info.kernels for v in k.variants for i in v.images}
+    symbols = {
+        i.symbol: FakeKernel(abi=v.abi)
+        for k in bundle.info.kernels
+        for v in k.variants
+        for i in v.images
+    }
     driver = FakeDriver((H200,), symbols)
-    y, x, bias = Array(64, 300, ptr=0x100000), Array(64, 300, ptr=0x200000), Array(300, ptr=0x300000)
+    y, x, bias = (
+        Array(64, 300, ptr=0x100000),
+        Array(64, 300, ptr=0x200000),
+        Array(300, ptr=0x300000),
+    )
     load(bundle, 0, driver=driver).bias_act(y, x, bias, SMOOTH=True, stream=5)
     (launch,) = driver.launches
     assert launch.arguments == (0x100000, 0x200000, 0x300000, 64, 300)
@@ -63,12 +89,22 @@ def test_a_launch_takes_the_linked_image(project: Path) -> None:
 def test_a_linked_file_that_is_not_there(project: Path, cli: Cli, tmp_path: Path) -> None:
     root = tmp_path / "p"
     shutil.copytree(project, root)
-    edit(root / "tilec.toml", 'link = ["activations.cu"]', 'link = ["activation.cu", "x.txt", "a.py"]')
+    edit(
+        root / "tilec.toml",
+        'link = ["activations.cu"]',
+        'link = ["activation.cu", "x.txt", "a.py"]',
+    )
     failed = cli(root, "check")
     assert failed.code == 2
-    assert "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .a" in failed.err
+    assert (
+        "kernel.bias_act.link[1]: 'x.txt' cannot be linked: files of device functions end in .cu, .a"
+        in failed.err
+    )
     assert "kernel.bias_act.link[2]: 'a.py' cannot be linked" in failed.err
     edit(root / "tilec.toml", ', "x.txt", "a.py"', ', "bias_act.cu"')
     assert "kernel.bias_act.link[1]: this is the source itself" in cli(root, "check").err
     edit(root / "tilec.toml", ', "bias_act.cu"', "")
-    assert "kernel.bias_act.link[0]: no such file 'activation.cu'; did you mean 'activations.cu'" in cli(root, "check").err
+    assert (
+        "kernel.bias_act.link[0]: no such file 'activation.cu'; did you mean 'activations.cu'"
+        in cli(root, "check").err
+    )

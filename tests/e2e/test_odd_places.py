@@ -1,4 +1,6 @@
-"""Commands in odd places: a project with files that are called as modules are, a directory that may only be read, optimized Python."""
+"""Commands in odd places: a project with files that are called as modules are, a directory that may
+only be read, optimized Python.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,47 @@ MANIFEST = (
 )
 REFS = "import numpy as np\n\n\ndef add(x):\n    return np.add(x, 1)\n"
 SHADOWS = ("numpy.py", "click.py", "json.py", "tempfile.py", "cuda/__init__.py")
-COMMANDS = {"tilec": (str(Path(sys.executable).with_name("tilec")),), "python -m": (sys.executable, "-m", "tilec")}
+COMMANDS = {
+    "tilec": (str(Path(sys.executable).with_name("tilec")),),
+    "python -m": (sys.executable, "-m", "tilec"),
+}
 
 
 @pytest.mark.parametrize("how", COMMANDS)
 def test_files_of_a_project_hide_no_modules_of_tilec(cli: Cli, tmp_path: Path, how: str) -> None:
     shadows = (*SHADOWS, "tilec.py") if how == "tilec" else SHADOWS
-    root = write(tmp_path, MANIFEST, {"refs.py": REFS, **dict.fromkeys(shadows, "raise SystemExit('a file of the project was run')\n")})
+    root = write(
+        tmp_path,
+        MANIFEST,
+        {
+            "refs.py": REFS,
+            **dict.fromkeys(shadows, "raise SystemExit('a file of the project was run')\n"),
+        },
+    )
     for words in (["check"], ["build", "--force"], ["run", "add", "--device", "cpu"]):
-        done = subprocess.run([*COMMANDS[how], *words], cwd=root, env=cli.env, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(
+            [*COMMANDS[how], *words],
+            cwd=root,
+            env=cli.env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert "was run" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("level", ["1", "2"])
-def test_what_is_built_does_not_depend_on_pythons_optimization(cli: Cli, tmp_path: Path, level: str) -> None:
+def test_what_is_built_does_not_depend_on_pythons_optimization(
+    cli: Cli, tmp_path: Path, level: str
+) -> None:
     """Compilers read docstrings and assertions, of their own and of kernels."""
     source = ADD_PY.replace("    i = ct.bid(0)", '    """Add one."""\n    i = ct.bid(0)')
-    plain, other = (write(tmp_path / name, MANIFEST, {"refs.py": REFS, "k/add.py": source}) for name in ("plain", "other"))
+    plain, other = (
+        write(tmp_path / name, MANIFEST, {"refs.py": REFS, "k/add.py": source})
+        for name in ("plain", "other")
+    )
     cli.good(plain, "build", "--no-cache")
     cli.good(other, "build", "--no-cache", PYTHONOPTIMIZE=level)
     assert tree(other / "dist") == tree(plain / "dist")
@@ -54,7 +79,9 @@ def test_looking_at_a_project_writes_nothing_into_it(cli: Cli, tmp_path: Path) -
     assert not (root / ".tilec").exists()
 
 
-def test_a_project_that_was_never_built_is_checked_where_it_may_only_be_read(cli: Cli, disk: Disk) -> None:
+def test_a_project_that_was_never_built_is_checked_where_it_may_only_be_read(
+    cli: Cli, disk: Disk
+) -> None:
     place = disk("1m")
     root = write(place / "project", MANIFEST, {"refs.py": REFS})
     subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=120)

@@ -1,4 +1,6 @@
-"""Axes that are compiler hints, from the manifest to a launch: built, shown, chosen, and refused where they were not built."""
+"""Axes that are compiler hints, from the manifest to a launch: built, shown, chosen, and refused
+where they were not built.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 ROOT = Path(__file__).resolve().parents[2]
 TUNED = ADD.replace(
-    "matrix = { TILE = [128] }", "matrix = { TILE = [128], occupancy = [1, 4] }\ndispatch = { default = { occupancy = 4 } }"
+    "matrix = { TILE = [128] }",
+    "matrix = { TILE = [128], occupancy = [1, 4] }\ndispatch = { default = { occupancy = 4 } }",
 )
 USE = """
 import numpy as np
@@ -53,14 +56,21 @@ def test_hints_of_the_matrix(cli: Cli, tmp_path: Path) -> None:
     assert [variant["hints"] for variant in kernel["variants"]] == [
         {target: {"occupancy": value} for target in ("sm_90", "tileir")} for value in (1, 4)
     ]
-    images = {variant["id"]: [image["sha256"] for image in variant["images"]] for variant in kernel["variants"]}
-    assert len({digest for digests in images.values() for digest in digests}) == 4, "each hint made code of its own"
+    images = {
+        variant["id"]: [image["sha256"] for image in variant["images"]]
+        for variant in kernel["variants"]
+    }
+    assert len({digest for digests in images.values() for digest in digests}) == 4, (
+        "each hint made code of its own"
+    )
     text = (root / "dist" / "acme" / "__init__.pyi").read_text()
     assert "occupancy: Literal[1, 4] | None = None" in text
     assert "sm_90: occupancy=1; " in text
 
     code = f"import sys; sys.path[:0] = [{str(root / 'dist')!r}, {str(ROOT)!r}]\n{USE}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.stderr == ""
     assert done.stdout.split("\n")[:5] == [
         "add-TILE128-occupancy4 add-TILE128-occupancy1",

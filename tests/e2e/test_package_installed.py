@@ -1,4 +1,6 @@
-"""tilec's own wheel in a clean environment: it makes, checks and builds a project there, and the user's wheel installs beside it."""
+"""tilec's own wheel in a clean environment: it makes, checks and builds a project there, and the
+user's wheel installs beside it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with tilec and its runtime from their wheels; what tilec depends on is borrowed from this one."""
+    """A virtual environment with tilec and its runtime from their wheels; what tilec depends on is
+    borrowed from this one.
+    """
     place = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
     install(place, wheel, wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("wheel")))
@@ -40,7 +44,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     kept = environment(tmp_path_factory.mktemp("cache"))
-    return {name: value for name, value in kept.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")}
+    return {
+        name: value
+        for name, value in kept.items()
+        if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
+    }
 
 
 @pytest.mark.parametrize("half", ["tilec", "tilec_runtime"])
@@ -49,12 +57,20 @@ def test_what_the_wheel_holds(half: str, wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel if half == "tilec" else wheel_of(home, tmp_path)) as file:
         names = file.namelist()
     own = {path.relative_to(home).as_posix() for path in (home / half).rglob("*.py")}
-    templates = {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")} if half == "tilec" else set()
+    templates = (
+        {f"tilec/_templates/{name}" for name in tree(ROOT / "templates")}
+        if half == "tilec"
+        else set()
+    )
     bundles = {"tilec_runtime/kernels/kernels.tilec"} if half == "tilec_runtime" else set()
     assert own | templates | bundles | {f"{half}/py.typed"} <= set(names)
     rest = set(names) - own - templates
     assert {name.partition("/")[0] for name in rest} <= {half, names[-1].partition("/")[0]}
-    assert not [name for name in names if "__pycache__" in name or "/." in name or name.startswith(("tests", "examples"))]
+    assert not [
+        name
+        for name in names
+        if "__pycache__" in name or "/." in name or name.startswith(("tests", "examples"))
+    ]
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
@@ -66,9 +82,17 @@ def test_the_halves_have_one_version() -> None:
     assert (ROOT / "LICENSE").read_bytes() == (ROOT / "runtime" / "LICENSE").read_bytes()
 
 
-def test_the_command_works_from_the_wheel(installed: Path, env: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_works_from_the_wheel(
+    installed: Path, env: dict[str, str], tmp_path: Path
+) -> None:
     tilec = installed / "bin" / "tilec"
-    where = run(installed / "bin" / "python", "-c", "import tilec; print(tilec.__file__)", cwd=tmp_path, env=env).stdout
+    where = run(
+        installed / "bin" / "python",
+        "-c",
+        "import tilec; print(tilec.__file__)",
+        cwd=tmp_path,
+        env=env,
+    ).stdout
     assert Path(where.strip()).is_relative_to(installed)
     assert run(tilec, "--version", cwd=tmp_path, env=env).stdout.startswith("tilec ")
     schema = json.loads(run(tilec, "schema", cwd=tmp_path, env=env).stdout)
@@ -76,8 +100,21 @@ def test_the_command_works_from_the_wheel(installed: Path, env: dict[str, str], 
 
     run(tilec, "new", "demo", "--kind", "mixed", cwd=tmp_path, env=env)
     project = tmp_path / "demo"
-    assert run(tilec, "check", cwd=project, env=env).stdout.startswith("tilec.toml: no problems; 2 kernels")
-    built = run(tilec, "build", "--targets", "sm_90", "--select", "*-f32-*", "--emit", "wheel", cwd=project, env=env)
+    assert run(tilec, "check", cwd=project, env=env).stdout.startswith(
+        "tilec.toml: no problems; 2 kernels"
+    )
+    built = run(
+        tilec,
+        "build",
+        "--targets",
+        "sm_90",
+        "--select",
+        "*-f32-*",
+        "--emit",
+        "wheel",
+        cwd=project,
+        env=env,
+    )
     assert "Traceback" not in built.stderr
     assert sorted(tree(project / "dist")) == ["demo-0.1.0-py3-none-any.whl"]
     use_the_users_wheel(installed, project / "dist" / "demo-0.1.0-py3-none-any.whl", env, tmp_path)
@@ -98,10 +135,19 @@ except NoDeviceError as exc:
 def use_the_users_wheel(installed: Path, wheel: Path, env: dict[str, str], cwd: Path) -> None:
     """Installed by pip, the user's package imports, and says what it needs where there is no GPU."""
     install(installed, wheel)
-    said = run(installed / "bin" / "python", "-I", "-c", USE, cwd=cwd, env={**env, "CUDA_VISIBLE_DEVICES": ""}).stdout
+    said = run(
+        installed / "bin" / "python",
+        "-I",
+        "-c",
+        USE,
+        cwd=cwd,
+        env={**env, "CUDA_VISIBLE_DEVICES": ""},
+    ).stdout
     assert "\n  cause: " in said
     assert "\n  fix: " in said
-    shown = run(installed / "bin" / "tilec", "inspect", wheel, "--verify", "--json", cwd=cwd, env=env).stdout
+    shown = run(
+        installed / "bin" / "tilec", "inspect", wheel, "--verify", "--json", cwd=cwd, env=env
+    ).stdout
     assert [kernel["name"] for kernel in json.loads(shown)["kernels"]] == ["vector_add", "scale"]
 
 

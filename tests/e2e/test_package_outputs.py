@@ -19,8 +19,16 @@ EVERYTHING = "bundle,package,wheel,fatbin,cubin,ptx"
 @pytest.fixture(scope="module")
 def made(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of both languages that emitted everything there is for three targets."""
-    manifest = HEAD.replace('version = "1.0.0"', 'version = "1.0.0"\nlicense = "MIT"\nlicense-files = ["LICENSE"]') + TWICE + ADD
-    root = write(tmp_path_factory.mktemp("project"), manifest, {"LICENSE": "Permission is granted.\n"})
+    manifest = (
+        HEAD.replace(
+            'version = "1.0.0"', 'version = "1.0.0"\nlicense = "MIT"\nlicense-files = ["LICENSE"]'
+        )
+        + TWICE
+        + ADD
+    )
+    root = write(
+        tmp_path_factory.mktemp("project"), manifest, {"LICENSE": "Permission is granted.\n"}
+    )
     cli.good(root, "build", "--emit", EVERYTHING, "--targets", "sm_80,sm_90,compute_80")
     return root
 
@@ -49,8 +57,14 @@ def test_every_kind_of_output(made: Path) -> None:
         ]
     )
     assert files[inner] == files["acme-1.0.0.tilec"]
-    assert all(data.startswith(b"\x7fELF") for name, data in files.items() if name.endswith(".cubin"))
-    assert all(data.startswith(b"\x50\xed\x55\xba") for name, data in files.items() if name.endswith(".fatbin"))
+    assert all(
+        data.startswith(b"\x7fELF") for name, data in files.items() if name.endswith(".cubin")
+    )
+    assert all(
+        data.startswith(b"\x50\xed\x55\xba")
+        for name, data in files.items()
+        if name.endswith(".fatbin")
+    )
     assert b".target sm_80" in files["ptx/twice-compute_80.ptx"]
     assert b".entry twice(" in files["ptx/twice-compute_80.ptx"]
     with zipfile.ZipFile(made / "dist" / "acme-1.0.0-py3-none-any.whl") as wheel:
@@ -64,18 +78,26 @@ def test_every_kind_of_output(made: Path) -> None:
 
 def test_inspect_reads_every_container(cli: Cli, made: Path) -> None:
     shown = [
-        cli.good(made, "inspect", f"dist/{name}", "--json").json() for name in ("acme-1.0.0.tilec", "acme", "acme-1.0.0-py3-none-any.whl")
+        cli.good(made, "inspect", f"dist/{name}", "--json").json()
+        for name in ("acme-1.0.0.tilec", "acme", "acme-1.0.0-py3-none-any.whl")
     ]
     assert [kernel["name"] for kernel in shown[0]["kernels"]] == ["twice", "add"]
     assert shown[0]["kernels"] == shown[1]["kernels"] == shown[2]["kernels"]
 
 
-@pytest.mark.parametrize("obstacle", ["dist/ptx/twice-compute_80.ptx/notes", "dist/ptx", "dist/acme-1.0.0-py3-none-any.whl/notes"])
-def test_an_output_that_cannot_be_written_leaves_all_as_they_were(cli: Cli, tmp_path: Path, obstacle: str) -> None:
+@pytest.mark.parametrize(
+    "obstacle",
+    ["dist/ptx/twice-compute_80.ptx/notes", "dist/ptx", "dist/acme-1.0.0-py3-none-any.whl/notes"],
+)
+def test_an_output_that_cannot_be_written_leaves_all_as_they_were(
+    cli: Cli, tmp_path: Path, obstacle: str
+) -> None:
     """Whichever of them it is: the first ones do not run ahead of the last."""
     root = write(tmp_path, HEAD + TWICE)
     cli.good(root, "build", "--emit", "bundle,package")
-    write(root, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f"), obstacle: "in the way"})
+    write(
+        root, HEAD + TWICE, {"k/twice.cu": TWICE_CU.replace("2.0f", "7.0f"), obstacle: "in the way"}
+    )
     before = tree(root / "dist")
     failed = cli(root, "build", "--emit", EVERYTHING, "--targets", "sm_90,compute_80")
     assert failed.code == 1
@@ -87,12 +109,25 @@ def test_an_output_that_cannot_be_written_leaves_all_as_they_were(cli: Cli, tmp_
 def test_files_of_a_target_that_goes_go_too(cli: Cli, tmp_path: Path) -> None:
     """And nothing else: what tilec did not write stays, and so does what another `emit` left."""
     root = write(tmp_path, HEAD + TWICE)
-    cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_80,sm_90,compute_80")
+    cli.good(
+        root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_80,sm_90,compute_80"
+    )
     (root / "dist" / "cubin" / "mine.cubin").write_bytes(b"mine")
     cli.good(root, "build", "--emit", "bundle,cubin,ptx,fatbin", "--targets", "sm_90")
-    files = ["cubin/SHA256SUMS", "cubin/mine.cubin", "cubin/twice-sm_90.cubin", "fatbin/SHA256SUMS", "fatbin/twice.fatbin"]
+    files = [
+        "cubin/SHA256SUMS",
+        "cubin/mine.cubin",
+        "cubin/twice-sm_90.cubin",
+        "fatbin/SHA256SUMS",
+        "fatbin/twice.fatbin",
+    ]
     assert sorted(tree(root / "dist")) == ["acme-1.0.0.tilec", *files]
-    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=root / "dist" / "cubin", check=True, timeout=60)
+    subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"],
+        cwd=root / "dist" / "cubin",
+        check=True,
+        timeout=60,
+    )
 
 
 def test_a_failed_build_removes_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -105,14 +140,18 @@ def test_a_failed_build_removes_nothing(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_two_versions_of_a_package_never_mix(cli: Cli, tmp_path: Path) -> None:
-    """The package names its bundle by digest; after a change there is one, and it is the one that is named."""
+    """The package names its bundle by digest; after a change there is one, and it is the one that
+    is named.
+    """
     root = write(tmp_path, HEAD + TWICE)
     cli.good(root, "build")
     first = tree(root / "dist" / "acme")
     edit(root / "k" / "twice.cu", "2.0f", "9.0f")
     cli.good(root, "build")
     second = tree(root / "dist" / "acme")
-    (old,), (new,) = ([name for name in files if name.endswith(".tilec")] for files in (first, second))
+    (old,), (new,) = (
+        [name for name in files if name.endswith(".tilec")] for files in (first, second)
+    )
     assert old != new
     assert new.encode() in second["__init__.py"]
 
@@ -125,10 +164,16 @@ def test_a_build_names_the_outputs_of_an_earlier_name(cli: Cli, tmp_path: Path) 
     done = cli.good(root, "build", "--emit", "bundle,package,wheel")
     old = ("dist/acme", "dist/acme-1.0.0-py3-none-any.whl", "dist/acme-1.0.0.tilec")
     names = ", ".join(f"{name} (of acme)" for name in old)
-    assert f"note: built for another package, or before zenith was renamed: {names}; delete what is not needed\n" in done.err
+    assert (
+        f"note: built for another package, or before zenith was renamed: {names}; delete what is not needed\n"
+        in done.err
+    )
     done = cli.good(root, "clean")
     for name in old:
-        assert f"kept {name}: it was built for the package acme; delete it if that was this one's name\n" in done.err
+        assert (
+            f"kept {name}: it was built for the package acme; delete it if that was this one's name\n"
+            in done.err
+        )
     assert tree(root / "dist") == before
 
 

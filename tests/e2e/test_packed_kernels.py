@@ -1,4 +1,6 @@
-"""Kernels whose elements share bytes, from their sources to the cpu device: fp4 of tile kernels and of CUDA C++."""
+"""Kernels whose elements share bytes, from their sources to the cpu device: fp4 of tile kernels and
+of CUDA C++.
+"""
 
 from __future__ import annotations
 

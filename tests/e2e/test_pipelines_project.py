@@ -1,4 +1,6 @@
-"""examples/pipelines as a reader has it: every program on the cpu device, and on a pretended GPU those whose languages need one."""
+"""examples/pipelines as a reader has it: every program on the cpu device, and on a pretended GPU
+those whose languages need one.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,23 @@ ON_CPU = {
 
 
 def built(root: Path, cli: Cli, *arguments: str) -> Path:
-    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    shutil.copytree(
+        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
+    )
     cli.good(root, "build", "-j", "1", *arguments)
     return root
 
 
 @pytest.fixture(scope="module")
 def portable(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
-    return built(tmp_path_factory.mktemp("pipelines") / "project", cli, "--targets", "tileir", "--select", "layer")
+    return built(
+        tmp_path_factory.mktemp("pipelines") / "project",
+        cli,
+        "--targets",
+        "tileir",
+        "--select",
+        "layer",
+    )
 
 
 @contextlib.contextmanager
@@ -61,10 +72,19 @@ def program(root: Path, name: str) -> Iterator[Any]:
 
 
 def run(root: Path, cli: Cli, code: str) -> subprocess.CompletedProcess[str]:
-    """Python in the built project, in a process of its own: streams of the cpu device are threads, and what waits too long is ended."""
-    env = {**cli.env, "PYTHONPATH": os.pathsep.join((str(root / "dist"), str(root), *filter(None, [cli.env.get("PYTHONPATH", "")])))}
+    """Python in the built project, in a process of its own: streams of the cpu device are threads,
+    and what waits too long is ended.
+    """
+    env = {
+        **cli.env,
+        "PYTHONPATH": os.pathsep.join(
+            (str(root / "dist"), str(root), *filter(None, [cli.env.get("PYTHONPATH", "")]))
+        ),
+    }
     command = [sys.executable, "-c", f"import sys; sys.modules['torch'] = None\n{code}"]
-    return subprocess.run(command, cwd=root, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120)
+    return subprocess.run(
+        command, cwd=root, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120
+    )
 
 
 def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
@@ -78,8 +98,14 @@ def test_every_program_on_the_cpu_device(portable: Path, cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "three_languages"])
 def test_a_wrong_result_is_no_pass(portable: Path, cli: Cli, name: str) -> None:
-    lines = ["import reference; reference.layer = lambda x, w: x @ w", "from tilec_runtime import use_device", f"import {name}"]
-    done = run(portable, cli, "\n".join([*lines, "with use_device('cpu'): print(", f"{name}.main())"]))
+    lines = [
+        "import reference; reference.layer = lambda x, w: x @ w",
+        "from tilec_runtime import use_device",
+        f"import {name}",
+    ]
+    done = run(
+        portable, cli, "\n".join([*lines, "with use_device('cpu'): print(", f"{name}.main())"])
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "AssertionError: \nNot equal to tolerance" in done.stderr
 
@@ -94,7 +120,9 @@ def test_torchs_tensors(portable: Path) -> None:
 
 
 def array(address: int, *shape: int) -> Any:
-    return np.ctypeslib.as_array((ctypes.c_float * int(np.prod(shape))).from_address(address)).reshape(shape)
+    return np.ctypeslib.as_array(
+        (ctypes.c_float * int(np.prod(shape))).from_address(address)
+    ).reshape(shape)
 
 
 def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
@@ -107,11 +135,18 @@ def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
     def scale(y: int, x: int, count: int, factor: float) -> None:
         array(y, count)[...] = reference.scale(array(x, count), factor)
 
-    def clip(y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, most: float) -> None:
+    def clip(
+        y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, most: float
+    ) -> None:
         array(y, rows, columns)[...] = reference.clip(array(x, rows, columns), most)
 
     run = {"layer": layer, "scale": scale, "clip": clip}
-    return {i.symbol: FakeKernel(abi=v.abi, run=run[k.name]) for k in bundle.info.kernels for v in k.variants for i in v.images}
+    return {
+        i.symbol: FakeKernel(abi=v.abi, run=run[k.name])
+        for k in bundle.info.kernels
+        for v in k.variants
+        for i in v.images
+    }
 
 
 @pytest.fixture(scope="module")
@@ -124,16 +159,29 @@ def whole(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     ("name", "gpus", "said"),
     [
         ("scale_op", 1, "PASS: tile -> CUDA C++, 61 x 45, as a chain (no torch with a GPU)"),
-        ("three_languages", 1, "PASS: tile, CUDA C++ and SIMT Python in one graph of 3 kernels, replayed 3 times"),
-        ("data_parallel", 1, "PASS: a batch of 64 in 2 parts, on cuda:0 stream 0 and cuda:0 stream 1"),
+        (
+            "three_languages",
+            1,
+            "PASS: tile, CUDA C++ and SIMT Python in one graph of 3 kernels, replayed 3 times",
+        ),
+        (
+            "data_parallel",
+            1,
+            "PASS: a batch of 64 in 2 parts, on cuda:0 stream 0 and cuda:0 stream 1",
+        ),
         ("data_parallel", 2, "PASS: a batch of 64 in 2 parts, on cuda:0 and cuda:1"),
     ],
 )
-def test_on_pretended_gpus(whole: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, said: str) -> None:
+def test_on_pretended_gpus(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int, said: str
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # its GPU would be a real one
     with program(whole, name) as module:
         bundle = Bundle.open(whole / "dist" / "pipelines-0.1.0.tilec")
-        driver = FakeDriver([dataclasses.replace(H200, ordinal=number) for number in range(gpus)], modelled(bundle, module.reference))
+        driver = FakeDriver(
+            [dataclasses.replace(H200, ordinal=number) for number in range(gpus)],
+            modelled(bundle, module.reference),
+        )
         monkeypatch.setattr(_driver, "driver", lambda: driver)
         with use_device(Device(0)):
             assert module.main() == said

@@ -1,4 +1,6 @@
-"""A project of kernels that come compiled: PTX, a cubin, LTO-IR, a fatbin, NVVM IR and Tile IR, from `tilec build` to a launch."""
+"""A project of kernels that come compiled: PTX, a cubin, LTO-IR, a fatbin, NVVM IR and Tile IR,
+from `tilec build` to a launch.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +60,14 @@ def project(root: Path) -> dict[str, str]:
         (root / name).write_bytes(data)
     digests = {name: sha256(data) for name, data in files.items()}
     text = HEAD
-    for kernel, name in (("by_ptx", "k/scale.ptx"), ("by_lto", "k/scale.ltoir"), ("by_fatbin", "k/scale.fatbin")):
+    for kernel, name in (
+        ("by_ptx", "k/scale.ptx"),
+        ("by_lto", "k/scale.ltoir"),
+        ("by_fatbin", "k/scale.fatbin"),
+    ):
         text += f'[kernel.{kernel}]\nsource = "{name}:scale"\nsha256 = "{digests[name]}"\n{NAMED}'
     name = "k/scale.sm_90.cubin"
-    text += (
-        f'[kernel.by_two]\nsource = "k/scale.ptx:scale"\nsha256 = "{digests["k/scale.ptx"]}"\nfiles = {{ "{name}" = "{digests[name]}" }}\n'
-    )
+    text += f'[kernel.by_two]\nsource = "k/scale.ptx:scale"\nsha256 = "{digests["k/scale.ptx"]}"\nfiles = {{ "{name}" = "{digests[name]}" }}\n'
     text += NAMED
     text += f'[kernel.fill]\nsource = "k/fill.ll"\nsha256 = "{digests["k/fill.ll"]}"\n'
     text += 'params = { y = { dtype = "f32", rank = 1 }, value = {} }\nargs = ["y.ptr", "value", "i32(y.size)"]\n'
@@ -78,12 +82,18 @@ def test_a_project_of_compiled_kernels(cli: Cli, tmp_path: Path) -> None:
     done = cli.good(tmp_path, "build")
     assert "built 18 jobs: 18 compiled" in done.out
     bundle = Bundle.open(tmp_path / "dist" / "pre-1.0.0.tilec")
-    found = {k.name: [str(image.target) for v in k.variants for image in v.images] for k in bundle.info.kernels}
+    found = {
+        k.name: [str(image.target) for v in k.variants for image in v.images]
+        for k in bundle.info.kernels
+    }
     machine = ["sm_80", "sm_90", "compute_80"]
     simt = dict.fromkeys(("by_ptx", "by_lto", "by_fatbin", "by_two", "fill"), machine)
     assert found == {**simt, "add": ["sm_80", "sm_90", "tileir"]}
     assert cli.good(tmp_path, "build").up_to_date
-    images = {k.name: {str(i.target): i.digest for v in k.variants for i in v.images} for k in bundle.info.kernels}
+    images = {
+        k.name: {str(i.target): i.digest for v in k.variants for i in v.images}
+        for k in bundle.info.kernels
+    }
     assert images["by_two"]["sm_90"] == sha256(nvrtc_made("CUBIN", "sm_90"))
     assert images["by_ptx"]["sm_80"] == images["by_two"]["sm_80"]
 
@@ -101,14 +111,21 @@ def test_bytecode_runs_on_the_cpu_device(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "sanitize"])
-def test_without_a_gpu_what_comes_as_machine_code_is_skipped(cli: Cli, tmp_path: Path, command: str) -> None:
+def test_without_a_gpu_what_comes_as_machine_code_is_skipped(
+    cli: Cli, tmp_path: Path, command: str
+) -> None:
     """Only the file says what can be made of it: its language takes Tile IR too."""
     project(tmp_path)
     with (tmp_path / "tilec.toml").open("a") as file:
-        file.write('[kernel.fill.case.some]\ninputs.y = { shape = [256], dist = "empty" }\ninputs.value = 2.0\n')
+        file.write(
+            '[kernel.fill.case.some]\ninputs.y = { shape = [256], dist = "empty" }\ninputs.value = 2.0\n'
+        )
     done = cli(tmp_path, command, "--device", "cpu", "--json")
     assert done.code == 0, done.err
-    assert {case["name"]: case["status"] == "skipped" for case in done.json()["cases"]} == {"fill/some": True, "add/odd": False}
+    assert {case["name"]: case["status"] == "skipped" for case in done.json()["cases"]} == {
+        "fill/some": True,
+        "add/odd": False,
+    }
     alone = cli(tmp_path, command, "fill", "--device", "cpu")
     assert alone.code == 3
     assert "skipped fill: it " in alone.out
@@ -123,7 +140,9 @@ def test_two_directories_give_equal_bundles(cli: Cli, tmp_path: Path) -> None:
     assert made[0] == made[1]
 
 
-def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(
+    cli: Cli, tmp_path: Path
+) -> None:
     digests = project(tmp_path)
     cli.good(tmp_path, "build")
     path = tmp_path / "k" / "scale.ptx"
@@ -131,10 +150,15 @@ def test_a_file_that_was_made_anew_is_refused_until_its_digest_is_stated(cli: Cl
     done = cli(tmp_path, "build")
     now = sha256(path.read_bytes())
     assert done.code == 1
-    assert f"the digest of this file is {now}, the manifest states {digests['k/scale.ptx']}" in done.err
+    assert (
+        f"the digest of this file is {now}, the manifest states {digests['k/scale.ptx']}"
+        in done.err
+    )
     assert f'write sha256 = "{now}"' in done.err
     manifest = tmp_path / "tilec.toml"
-    manifest.write_text(manifest.read_text(encoding="utf-8").replace(digests["k/scale.ptx"], now), encoding="utf-8")
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace(digests["k/scale.ptx"], now), encoding="utf-8"
+    )
     again = cli.good(tmp_path, "build")
     assert {job.rpartition("-")[0] for job in again.jobs} == {"by_ptx", "by_two"}
 
@@ -145,7 +169,10 @@ def test_what_a_build_refuses(cli: Cli, tmp_path: Path) -> None:
     edit(manifest, f'sha256 = "{digests["k/scale.ltoir"]}"\n', "")
     done = cli(tmp_path, "build")
     assert done.code == 1
-    assert f"the manifest does not state the digest of this file, which is {digests['k/scale.ltoir']}" in done.err
+    assert (
+        f"the manifest does not state the digest of this file, which is {digests['k/scale.ltoir']}"
+        in done.err
+    )
     stated = f'source = "k/scale.sm_90.cubin:scale"\nsha256 = "{digests["k/scale.sm_90.cubin"]}"\n'
     edit(manifest, 'source = "k/scale.ltoir:scale"\n', stated)
     done = cli(tmp_path, "build")
@@ -158,7 +185,8 @@ def test_what_a_build_refuses(cli: Cli, tmp_path: Path) -> None:
     assert "k/scale.sm_90.cubin has no kernel 'scala'; did you mean 'scale'" in done.err + done.out
 
 
-# As Triton writes it: an address more than the kernel has, for scratch memory, and the block as `.reqntid`.
+# As Triton writes it: an address more than the kernel has, for scratch memory, and the block as
+# `.reqntid`.
 TRITON = """.version 8.0
 .target sm_80
 .address_size 64
@@ -203,8 +231,8 @@ launch = {{ grid = ["cdiv(x.size, 1024)"] }}
     assert "add_kernel takes other parameters than a launch would pass" in done.err
 
 
-# The order in which cuTile Rust passes what it launches: of a tensor that is written, its address, extents and strides, then those of its
-# partition; of one that is read, the first three.
+# The order in which cuTile Rust passes what it launches: of a tensor that is written, its address,
+# extents and strides, then those of its partition; of one that is read, the first three.
 RUST_ORDER = """import cuda.tile as ct
 
 
@@ -216,10 +244,17 @@ def double(z, tile, step, x):
 
 
 def test_bytecode_with_the_arguments_of_cutile_rust(cli: Cli, tmp_path: Path) -> None:
-    params = (*tile_jobs.vectors("z"), *(Param(name=name, kind=ParamKind.SCALAR, dtype="i32") for name in ("tile", "step")))
+    params = (
+        *tile_jobs.vectors("z"),
+        *(Param(name=name, kind=ParamKind.SCALAR, dtype="i32") for name in ("tile", "step")),
+    )
     root = tile_jobs.write(tmp_path / "made", {"t.py": RUST_ORDER})
     frontend = tile_jobs.frontend()
-    made = frontend.compile(tile_jobs.job(frontend, root, "t.py", "double", (*params, *tile_jobs.vectors("x")), target="tileir")).data
+    made = frontend.compile(
+        tile_jobs.job(
+            frontend, root, "t.py", "double", (*params, *tile_jobs.vectors("x")), target="tileir"
+        )
+    ).data
     (tmp_path / "k").mkdir()
     (tmp_path / "k" / "double.tileirbc").write_bytes(made)
     text = f"""[kernel.double]

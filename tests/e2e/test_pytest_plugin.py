@@ -1,4 +1,6 @@
-"""A project whose cases pytest collects: what passes, fails, is skipped or wrong, as its user sees it."""
+"""A project whose cases pytest collects: what passes, fails, is skipped or wrong, as its user sees
+it.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,21 @@ def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     env = environment(tmp_path_factory.mktemp("cache"))
 
     def call(*options: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "--tilec-device", "cpu", *options]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--tilec-device",
+            "cpu",
+            *options,
+        ]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
@@ -81,7 +96,13 @@ def test_cases_are_tests(run: Run, tmp_path: Path) -> None:
     listed = run("--collect-only", "-q", "-m", "not tilec_gpu", "-k", "twice and small")
     assert "tilec.toml::twice/small[f32]\ntilec.toml::twice/small[f16]\n" in listed
     assert "fill" not in listed
-    listed = run("--collect-only", "-q", "--strict-markers", "-m", "tilec_kernel(name='twice') and not tilec_kernel(language='cuda')")
+    listed = run(
+        "--collect-only",
+        "-q",
+        "--strict-markers",
+        "-m",
+        "tilec_kernel(name='twice') and not tilec_kernel(language='cuda')",
+    )
     assert listed.count("twice/") == 3
     assert "fill" not in listed
     assert not (tmp_path / ".tilec").exists()

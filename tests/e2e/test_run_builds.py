@@ -1,4 +1,6 @@
-"""What `tilec run` and `tilec sanitize` build, and where: never less into the outputs of the project, and no more than they need."""
+"""What `tilec run` and `tilec sanitize` build, and where: never less into the outputs of the
+project, and no more than they need.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ CASES = """
 inputs.{one} = {{ shape = [256], dtype = "f32" }}
 inputs.{other} = {{ shape = [256], dtype = "f32", dist = "empty" }}
 """
-MIXED = HEAD + ADD + CASES.format(name="add", one="x", other="z") + TWICE + CASES.format(name="twice", one="x", other="y")
+MIXED = (
+    HEAD
+    + ADD
+    + CASES.format(name="add", one="x", other="z")
+    + TWICE
+    + CASES.format(name="twice", one="x", other="y")
+)
 NO_CUDA = "skipped twice: it is a CUDA C++ kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
 COMMANDS = ["run", "sanitize"]
 
@@ -33,7 +41,9 @@ def outputs(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("words", [["--targets", "tileir"], ["--targets", "sm_80"], ["add"], []])
-def test_what_is_shipped_stays_as_it_is(cli: Cli, mixed: Path, command: str, words: list[str]) -> None:
+def test_what_is_shipped_stays_as_it_is(
+    cli: Cli, mixed: Path, command: str, words: list[str]
+) -> None:
     cli.good(mixed, "build")
     before = outputs(mixed)
     cli(mixed, command, *words)
@@ -50,7 +60,12 @@ def test_without_a_gpu_tile_ir_alone_is_built(cli: Cli, mixed: Path, command: st
     assert done.jobs <= {"add-TILE128-tileir"}  # of the cache that the tests share
     (bundle,) = (mixed / ".tilec" / "run").glob("*.tilec")
     kernels = cli.good(mixed, "inspect", str(bundle), "--json").json()["kernels"]
-    images = [image["target"] for kernel in kernels for variant in kernel["variants"] for image in variant["images"]]
+    images = [
+        image["target"]
+        for kernel in kernels
+        for variant in kernel["variants"]
+        for image in variant["images"]
+    ]
     assert ([kernel["name"] for kernel in kernels], images) == (["add"], ["tileir"])
     assert not (mixed / "dist").exists()
     assert not (mixed / "tilec.lock").exists()
@@ -68,16 +83,23 @@ def test_without_a_gpu_no_cuda_compiler_is_needed(cli: Cli, mixed: Path) -> None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_targets_that_concern_some_kernels_leave_the_others_out(cli: Cli, mixed: Path, command: str) -> None:
+def test_targets_that_concern_some_kernels_leave_the_others_out(
+    cli: Cli, mixed: Path, command: str
+) -> None:
     done = cli(mixed, command, "--targets", "tileir")
     assert (done.code, NO_CUDA in done.out) == (0, True)
     document = cli(mixed, command, "--targets", "tileir", "--json").json()
-    assert [(case["name"], case["status"]) for case in document["cases"]][1] == ("twice/some", "skipped")
+    assert [(case["name"], case["status"]) for case in document["cases"]][1] == (
+        "twice/some",
+        "skipped",
+    )
     assert document["counts"]["skipped"] == 1
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_kernel_that_runs_nowhere_here_is_skipped_and_nothing_is_built(cli: Cli, mixed: Path, command: str) -> None:
+def test_a_kernel_that_runs_nowhere_here_is_skipped_and_nothing_is_built(
+    cli: Cli, mixed: Path, command: str
+) -> None:
     done = cli(mixed, command, "twice", "--device", "cpu")
     assert (done.code, done.jobs) == (3, set())
     assert NO_CUDA in done.out
@@ -95,7 +117,9 @@ def test_a_kernel_that_runs_nowhere_here_is_skipped_and_nothing_is_built(cli: Cl
 def test_the_projects_own_bundle_is_taken_where_it_is_up_to_date(cli: Cli, mixed: Path) -> None:
     edit(mixed / "tilec.toml", 'default = ["sm_90"]', 'default = ["sm_90", "tileir"]')
     cli.good(mixed, "build")
-    cli.good(mixed, "build")  # the first one writes tilec.lock, and so cannot tell that nothing was touched since
+    cli.good(
+        mixed, "build"
+    )  # the first one writes tilec.lock, and so cannot tell that nothing was touched since
     digest = cli.good(mixed, "inspect", "dist/acme-1.0.0.tilec", "--json").json()["sha256"]
     assert cli.good(mixed, "run", "--device", "cpu", "--json").json()["bundle"] == digest
     assert not (mixed / ".tilec" / "run").exists()
@@ -104,9 +128,15 @@ def test_the_projects_own_bundle_is_taken_where_it_is_up_to_date(cli: Cli, mixed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_kernel_that_is_named_runs_beside_others_that_are_broken(cli: Cli, tmp_path: Path, command: str) -> None:
+def test_a_kernel_that_is_named_runs_beside_others_that_are_broken(
+    cli: Cli, tmp_path: Path, command: str
+) -> None:
     other = ADD.replace("kernel.add", "kernel.other").replace("k/add.py", "k/other.py:add")
-    root = write(tmp_path, MIXED + other + CASES.format(name="other", one="x", other="z"), {"k/other.py": ADD_PY})
+    root = write(
+        tmp_path,
+        MIXED + other + CASES.format(name="other", one="x", other="z"),
+        {"k/other.py": ADD_PY},
+    )
     edit(root / "k" / "other.py", "i = ct.bid(0)", "i = ct.bid(")
     named = cli(root, command, "add", "--json")
     assert (named.code, [case["name"] for case in named.json()["cases"]]) == (0, ["add/some"])

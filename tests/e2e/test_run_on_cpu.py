@@ -1,4 +1,6 @@
-"""Real kernels, compiled and run without a GPU: every tile example, loops without an end, Ctrl-C, generated packages."""
+"""Real kernels, compiled and run without a GPU: every tile example, loops without an end, Ctrl-C,
+generated packages.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,11 @@ def copy(z, x, TILE: ct.Constant[int]):
 
 
 def project(root: Path, name: str, source: str, size: int = 1000) -> Path:
-    return write(root, HEAD + KERNEL.format(name=name, size=size), {f"k/{name}.py": source, "k/reference.py": REFERENCE})
+    return write(
+        root,
+        HEAD + KERNEL.format(name=name, size=size),
+        {f"k/{name}.py": source, "k/reference.py": REFERENCE},
+    )
 
 
 def test_every_case_of_the_tile_examples_passes(cli: Cli, tmp_path: Path) -> None:
@@ -95,7 +101,9 @@ def test_every_case_of_the_tile_examples_passes(cli: Cli, tmp_path: Path) -> Non
     for name in ("tilec.toml", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
     # Threads of BLAS that wait for each other on a busy machine take many times as long as one.
-    document = cli.good(tmp_path, "run", "--device", "cpu", "--json", *TARGETS, OPENBLAS_NUM_THREADS="1").json()
+    document = cli.good(
+        tmp_path, "run", "--device", "cpu", "--json", *TARGETS, OPENBLAS_NUM_THREADS="1"
+    ).json()
     cases = {case["name"]: case for case in document["cases"]}
     assert {name for name, case in cases.items() if case["status"] == "passed"} == PASSED
     skipped = [case for case in cases.values() if case["status"] == "skipped"]
@@ -107,22 +115,32 @@ def test_every_case_of_the_tile_examples_passes(cli: Cli, tmp_path: Path) -> Non
 def test_a_loop_without_an_end_stops_at_its_limit_and_says_where(cli: Cli, tmp_path: Path) -> None:
     done = cli(project(tmp_path, "spin", SPIN), "run", "--device", "cpu", "--steps", "500")
     assert done.code == 1
-    assert "  k/spin.py:8:5: spin-TILE128: loop in block (0, 0, 0): still running after 500 passes of its loops" in done.out
+    assert (
+        "  k/spin.py:8:5: spin-TILE128: loop in block (0, 0, 0): still running after 500 passes of its loops"
+        in done.out
+    )
     assert "raise the limit of steps (--steps)" in done.out
 
 
 def test_a_case_that_hangs_is_told_and_the_others_go_on(cli: Cli, tmp_path: Path) -> None:
-    """Twice in one run, also where nothing is a terminal; without a limit it would end at its limit of steps, after many minutes."""
+    """Twice in one run, also where nothing is a terminal; without a limit it would end at its limit
+    of steps, after many minutes.
+    """
     sources = {"first": COPY, "spin": SPIN, "second": COPY, "spun": SPIN, "third": COPY}
     files = {
-        f"k/{name}.py": source.replace("def copy", f"def {name}").replace("def spin", f"def {name}") for name, source in sources.items()
+        f"k/{name}.py": source.replace("def copy", f"def {name}").replace("def spin", f"def {name}")
+        for name, source in sources.items()
     }
     manifest = HEAD + "".join(KERNEL.format(name=name, size=1000) for name in sources)
     root = write(tmp_path, manifest, {**files, "k/reference.py": REFERENCE})
     cli.good(root, "build")
     done = cli(root, "run", "--device", "cpu", "--timeout", "6")
     assert done.code == 1
-    assert [line.split()[:2] for line in done.out.splitlines() if line[0:1].strip() and "case" not in line.split()[0:2]] == [
+    assert [
+        line.split()[:2]
+        for line in done.out.splitlines()
+        if line[0:1].strip() and "case" not in line.split()[0:2]
+    ] == [
         ["first/small", "ok"],
         ["spin/small", "HUNG"],
         ["second/small", "ok"],
@@ -140,14 +158,26 @@ def test_a_case_that_hangs_is_told_and_the_others_go_on(cli: Cli, tmp_path: Path
     )
     assert done.out.endswith("\n5 cases on the cpu device: 3 passed, 2 hung\n")
     assert done.err.splitlines() == [
-        f"running {name}/small ({place} of 5) for 5 s, hung after 6 s" for name, place in (("spin", 2), ("spun", 4))
+        f"running {name}/small ({place} of 5) for 5 s, hung after 6 s"
+        for name, place in (("spin", 2), ("spun", 4))
     ]
 
     told = cli(root, "run", "spin", "third", "--device", "cpu", "--timeout", "2", "--json")
     document = told.json()
-    assert (told.code, document["ok"], document["counts"]["hung"], document["counts"]["passed"]) == (1, False, 1, 1)
-    assert [(case["name"], case["status"]) for case in document["cases"]] == [("spin/small", "hung"), ("third/small", "passed")]
-    assert "hangs in kernel spin, grid (8, 1, 1), block (1, 1, 1)" in document["cases"][0]["error"]["message"]
+    assert (
+        told.code,
+        document["ok"],
+        document["counts"]["hung"],
+        document["counts"]["passed"],
+    ) == (1, False, 1, 1)
+    assert [(case["name"], case["status"]) for case in document["cases"]] == [
+        ("spin/small", "hung"),
+        ("third/small", "passed"),
+    ]
+    assert (
+        "hangs in kernel spin, grid (8, 1, 1), block (1, 1, 1)"
+        in document["cases"][0]["error"]["message"]
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--trace", "spin/small")], ids=["run", "trace"])
@@ -157,12 +187,16 @@ def test_ctrl_c_ends_a_run_at_once(tmp_path: Path, more: tuple[str, ...]) -> Non
     cli.good(root, "build")
     with cli.start(root, "run", "--device", "cpu", *more) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(20 if more else 1)]  # of a trace, those of the kernel are among them
+        lines = [
+            process.stdout.readline() for _ in range(20 if more else 1)
+        ]  # of a trace, those of the kernel are among them
         before = _computed(process.pid)
         await_true("the kernel runs", lambda: more or _computed(process.pid) > before + 1)
         assert all(lines)
         process.send_signal(signal.SIGINT)
-        _, words = process.communicate(timeout=60)  # by itself it would end at its limit of steps, after many minutes
+        _, words = process.communicate(
+            timeout=60
+        )  # by itself it would end at its limit of steps, after many minutes
     assert process.returncode == 130
     assert "interrupted" in words
     assert "Traceback" not in words
@@ -176,11 +210,24 @@ def _computed(pid: int) -> float:
 
 def test_tensors_without_elements_and_wrong_shapes(cli: Cli, tmp_path: Path) -> None:
     root = project(tmp_path, "copy", COPY)
-    empty = cli(root, "run", "copy", "--arg", "x=f32[0]", "--arg", "z=f32[0]", "--reference", "k/reference.py:same")
+    empty = cli(
+        root,
+        "run",
+        "copy",
+        "--arg",
+        "x=f32[0]",
+        "--arg",
+        "z=f32[0]",
+        "--reference",
+        "k/reference.py:same",
+    )
     assert (empty.code, empty.out.splitlines()[1].split()[:3]) == (0, ["copy", "ok", "z"])
     wrong = cli(root, "run", "copy", "--arg", "x=f32[5]", "--arg", "z=f32[4]")
     assert wrong.code == 1
-    assert "copy: requires x.shape == z.shape: left-hand side is (5,), right-hand side is (4,)" in wrong.out
+    assert (
+        "copy: requires x.shape == z.shape: left-hand side is (5,), right-hand side is (4,)"
+        in wrong.out
+    )
 
 
 def test_without_tile_ir_it_says_what_to_add(cli: Cli, tmp_path: Path) -> None:
@@ -219,7 +266,13 @@ assert (buffer.to_host() == x).all()
 print(kernels["copy"])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root / "dist", env=dict(cli.env), capture_output=True, encoding="utf-8", timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=root / "dist",
+        env=dict(cli.env),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "<Launcher copy on the cpu device>\n"

@@ -1,4 +1,6 @@
-"""tilec-runtime's own wheel, alone in a clean environment: a generated package runs on the cpu device there, without the build half."""
+"""tilec-runtime's own wheel, alone in a clean environment: a generated package runs on the cpu
+device there, without the build half.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,15 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_a_generated_package_runs_without_the_build_half(users: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_generated_package_runs_without_the_build_half(
+    users: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     place = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", place, cwd=place)
     install(place, wheel_of(ROOT / "runtime", tmp_path_factory.mktemp("wheel")), users)
     (site,) = place.glob("lib/python*/site-packages")
-    # What the wheel depends on is borrowed by name: all of this environment would bring the build half along.
+    # What the wheel depends on is borrowed by name: all of this environment would bring the build
+    # half along.
     for name in ("numpy", "numpy.libs", "ml_dtypes", "cuda"):
         for home in dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib")):
             if Path(home, name).exists() and not (site / name).exists():
@@ -78,5 +83,9 @@ def test_a_generated_package_runs_without_the_build_half(users: Path, tmp_path_f
 
 def test_the_users_wheel_depends_on_the_runtime_alone(users: Path) -> None:
     with zipfile.ZipFile(users) as file:
-        (metadata,) = (file.read(name).decode() for name in file.namelist() if name.endswith("METADATA"))
-    assert [line for line in metadata.split("\n") if line.startswith("Requires-Dist")] == ["Requires-Dist: tilec-runtime>=0.1,<0.2"]
+        (metadata,) = (
+            file.read(name).decode() for name in file.namelist() if name.endswith("METADATA")
+        )
+    assert [line for line in metadata.split("\n") if line.startswith("Requires-Dist")] == [
+        "Requires-Dist: tilec-runtime>=0.1,<0.2"
+    ]

@@ -71,12 +71,21 @@ def test_the_launcher_demands_what_was_proven_under(module: Module) -> None:
     with use_device("cpu"):
         module.lazy.add(z, x, y).sync()
     assert (z == 2).all()
-    with pytest.raises(RequirementError, match=r"add: requires y\.shape == z\.shape: left-hand side is \(16, 70\)"):
+    with pytest.raises(
+        RequirementError, match=r"add: requires y\.shape == z\.shape: left-hand side is \(16, 70\)"
+    ):
         module.add(z, x, ones(16, 70))
     with pytest.raises(RequirementError, match=r"add: .*x\.shape\[1\] == z\.shape\[1\]"):
         module.add(z, ones(33, 71), y)
-    with pytest.raises(RequirementError, match=r"gemm: requires b\.shape\[0\] == a\.shape\[1\]: left-hand side is 16"):
-        module.gemm(ones(8, 8, dtype=np.float16), ones(8, 40, dtype=np.float16), ones(16, 8, dtype=np.float16))
+    with pytest.raises(
+        RequirementError,
+        match=r"gemm: requires b\.shape\[0\] == a\.shape\[1\]: left-hand side is 16",
+    ):
+        module.gemm(
+            ones(8, 8, dtype=np.float16),
+            ones(8, 40, dtype=np.float16),
+            ones(16, 8, dtype=np.float16),
+        )
     with pytest.raises(AliasError, match=r"add: .*'z'.* overlaps"):
         module.add(z, z, y)
 
@@ -85,12 +94,26 @@ def test_outputs_are_cut_into_the_kernels_tiles(module: Module) -> None:
     with use_device("cpu"):
         x = api.ones((33, 70)).sync()
         y = api.ones((33, 70)).sync()
-        part, *_ = module.lazy.add(api.zeros((33, 70)).sync().partition(16, 64), x.share(), y.share()).sync()
+        part, *_ = module.lazy.add(
+            api.zeros((33, 70)).sync().partition(16, 64), x.share(), y.share()
+        ).sync()
         assert (part.unpartition().to_host() == 2).all()
-        with pytest.raises(LayoutError, match=r"is cut into tiles of \(16, 32\), and the kernel's blocks write tiles of \(16, 64\)"):
-            module.lazy.add(api.zeros((33, 70)).sync().partition(16, 32), api.ones((33, 70)).sync(), api.ones((33, 70)).sync()).sync()
-        with pytest.raises(LaunchLimitError, match=r"add: the grid \(3, 2, 2\) is not that of the tiles of z, \(3, 2, 1\)"):
-            module.lazy.add(api.zeros((33, 70)).sync(), api.ones((33, 70)).sync(), api.ones((33, 70)).sync()).grid(3, 2, 2).sync()
+        with pytest.raises(
+            LayoutError,
+            match=r"is cut into tiles of \(16, 32\), and the kernel's blocks write tiles of \(16, 64\)",
+        ):
+            module.lazy.add(
+                api.zeros((33, 70)).sync().partition(16, 32),
+                api.ones((33, 70)).sync(),
+                api.ones((33, 70)).sync(),
+            ).sync()
+        with pytest.raises(
+            LaunchLimitError,
+            match=r"add: the grid \(3, 2, 2\) is not that of the tiles of z, \(3, 2, 1\)",
+        ):
+            module.lazy.add(
+                api.zeros((33, 70)).sync(), api.ones((33, 70)).sync(), api.ones((33, 70)).sync()
+            ).grid(3, 2, 2).sync()
 
 
 def test_an_empty_output_launches_nothing(module: Module) -> None:
@@ -100,13 +123,22 @@ def test_an_empty_output_launches_nothing(module: Module) -> None:
 
 def test_any_number_of_blocks_shares_an_output(module: Module) -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((130, 40)).astype(np.float16), rng.standard_normal((40, 90)).astype(np.float16)
+    a, b = (
+        rng.standard_normal((130, 40)).astype(np.float16),
+        rng.standard_normal((40, 90)).astype(np.float16),
+    )
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     for blocks in (1, 2, 3, 7, 50):
         with use_device("cpu"):
             c = api.zeros((130, 90), dtype="f16").sync()
-            out, *_ = module.lazy.persistent(c, api.from_host(a).sync(), api.from_host(b).sync()).grid(blocks).sync()
-            np.testing.assert_allclose(out.to_host().astype(np.float32), wanted, rtol=1e-2, atol=2e-2)
+            out, *_ = (
+                module.lazy.persistent(c, api.from_host(a).sync(), api.from_host(b).sync())
+                .grid(blocks)
+                .sync()
+            )
+            np.testing.assert_allclose(
+                out.to_host().astype(np.float32), wanted, rtol=1e-2, atol=2e-2
+            )
 
 
 SAFETY = """\
@@ -127,11 +159,26 @@ shifted  tile, kernels.py:54:5
 def test_inspect_says_what_is_guaranteed(cli: Cli, project: Path) -> None:
     done = cli(project, "inspect", "dist/safe-1.0.tilec", "--safety", "--select", "shifted")
     assert (done.code, done.out) == (0, SAFETY)
-    kernels = {k["name"]: k for k in cli(project, "inspect", "dist/safe-1.0.tilec", "--safety", "--json").json()["kernels"]}
-    assert {name for name, kernel in kernels.items() if kernel["checked"]} == set(kernels) - {"plain"}
-    left = {name for name, kernel in kernels.items() if any(f["guarantee"] == "checked in the kernel" for f in kernel["facts"])}
+    kernels = {
+        k["name"]: k
+        for k in cli(project, "inspect", "dist/safe-1.0.tilec", "--safety", "--json").json()[
+            "kernels"
+        ]
+    }
+    assert {name for name, kernel in kernels.items() if kernel["checked"]} == set(kernels) - {
+        "plain"
+    }
+    left = {
+        name
+        for name, kernel in kernels.items()
+        if any(f["guarantee"] == "checked in the kernel" for f in kernel["facts"])
+    }
     assert left == {"shifted"}
-    loose = {name for name, kernel in kernels.items() if any(f["guarantee"] == "not guaranteed" for f in kernel["facts"])}
+    loose = {
+        name
+        for name, kernel in kernels.items()
+        if any(f["guarantee"] == "not guaranteed" for f in kernel["facts"])
+    }
     assert loose == {"plain"}
 
 
@@ -156,15 +203,22 @@ def test_checks_inside_can_be_denied(cli: Cli, project: Path, tmp_path: Path) ->
             "kernels.py:57:13: error: kernel 'shifted' has checks = \"deny\": x.load_tile is checked inside of the kernel: "
             "index 0 is not known to be among the tiles of x\n    "
         )
-        assert "\n  hint: iterate over range(x.num_tiles(0, 128)), or over an output's own index\n" in done.err
+        assert (
+            "\n  hint: iterate over range(x.num_tiles(0, 128)), or over an output's own index\n"
+            in done.err
+        )
 
 
-def test_checks_inside_can_be_left_out_and_that_shows(cli: Cli, project: Path, tmp_path: Path) -> None:
+def test_checks_inside_can_be_left_out_and_that_shows(
+    cli: Cli, project: Path, tmp_path: Path
+) -> None:
     root = edited(project, tmp_path, SHIFTED, SHIFTED + 'checks = "off"\n')
     assert cli(root, "build", "--select", "shifted*").code == 0
     done = cli(root, "inspect", "dist/safe-1.0.tilec", "--safety")
     assert done.out.startswith('shifted  tile, kernels.py:54:5, checks = "off"\n')
-    assert done.out.endswith('  not guaranteed\n    x.load_tile at kernels.py:57: each tile begins in x (checks = "off")\n')
+    assert done.out.endswith(
+        '  not guaranteed\n    x.load_tile at kernels.py:57: each tile begins in x (checks = "off")\n'
+    )
 
 
 PLAIN = '[kernel.plain]\nsource = "kernels.py"\n'
@@ -209,7 +263,11 @@ MANIFESTS = {
         "[kernel.add]\nparams = { x = { out = true } }\n",
         "kernel.add.params.x.out: out = true, but the source only reads it (tl.Ref[T, 2] x)",
     ),
-    "a case beyond what is counted": ("[kernel.add]\n", FAR, "add/far: z.shape[1] is 2147483648, which the kernel's i32 cannot hold"),
+    "a case beyond what is counted": (
+        "[kernel.add]\n",
+        FAR,
+        "add/far: z.shape[1] is 2147483648, which the kernel's i32 cannot hold",
+    ),
     "checks of what says nothing": (
         PLAIN,
         PLAIN + 'checks = "deny"\n',
@@ -219,7 +277,9 @@ MANIFESTS = {
 
 
 @pytest.mark.parametrize("case", MANIFESTS)
-def test_a_manifest_that_does_not_fit_the_source(cli: Cli, project: Path, tmp_path: Path, case: str) -> None:
+def test_a_manifest_that_does_not_fit_the_source(
+    cli: Cli, project: Path, tmp_path: Path, case: str
+) -> None:
     old, new, message = MANIFESTS[case]
     done = cli(edited(project, tmp_path, old, new), "check", "--json")
     assert done.code == 2
@@ -227,31 +287,50 @@ def test_a_manifest_that_does_not_fit_the_source(cli: Cli, project: Path, tmp_pa
 
 
 def random_cases() -> str:
-    """Cases of extents that fit the kernels' tiles nowhere; inputs may be larger than what is written, as far as launches take them.
+    """Cases of extents that fit the kernels' tiles nowhere; inputs may be larger than what is
+    written, as far as launches take them.
 
-    Requirements that name the sizes of all arrays take the place of those that the extents are equal.
+    Requirements that name the sizes of all arrays take the place of those that the extents are
+    equal.
     """
     rng = np.random.default_rng(20)
 
-    def table(kernel: str, number: int, dtype: str, shapes: dict[str, list[int]], **scalars: int) -> str:
-        inputs = [f'inputs.{name} = {{ shape = {shape}, dtype = "{dtype}" }}' for name, shape in shapes.items()]
+    def table(
+        kernel: str, number: int, dtype: str, shapes: dict[str, list[int]], **scalars: int
+    ) -> str:
+        inputs = [
+            f'inputs.{name} = {{ shape = {shape}, dtype = "{dtype}" }}'
+            for name, shape in shapes.items()
+        ]
         inputs += [f"inputs.{name} = {value}" for name, value in scalars.items()]
         return "\n".join([f"[kernel.{kernel}.case.random{number}]", *inputs, ""])
 
     of = {"add": "x.size, y.size, z.size", "gemm": "a.size, b.size, c.size"}
-    rows = [f'[kernel.{name}.launch]\nrequires = ["min({sizes}) > 0"]\n' for name, sizes in of.items()]
+    rows = [
+        f'[kernel.{name}.launch]\nrequires = ["min({sizes}) > 0"]\n' for name, sizes in of.items()
+    ]
     for number in range(12):
         m, n, k = (int(extent) for extent in rng.integers(1, 200, 3))
         more = int(rng.integers(0, 40))
-        rows.append(table("add", number, "f32", {"z": [m, n], "x": [m + more, n], "y": [m, n + more]}))
+        rows.append(
+            table("add", number, "f32", {"z": [m, n], "x": [m + more, n], "y": [m, n + more]})
+        )
         rows.append(table("gemm", number, "f16", {"c": [m, n], "a": [m + more, k], "b": [k, n]}))
         rows.append(table("persistent", number, "f16", {"c": [m, n], "a": [m, k], "b": [k, n]}))
-        rows.append(table("shifted", number, "f32", {"z": [m * 7], "x": [n * 5]}, by=int(rng.integers(-4, 5))))
-        rows.append(table("scale_in_place", number, "f32", {"z": [m % 20 + 1, n % 9 + 1, k % 5 + 1]}))
+        rows.append(
+            table(
+                "shifted", number, "f32", {"z": [m * 7], "x": [n * 5]}, by=int(rng.integers(-4, 5))
+            )
+        )
+        rows.append(
+            table("scale_in_place", number, "f32", {"z": [m % 20 + 1, n % 9 + 1, k % 5 + 1]})
+        )
     return "\n".join(rows)
 
 
-def test_no_tile_lies_outside_and_nothing_races_at_random_extents(cli: Cli, project: Path, tmp_path: Path) -> None:
+def test_no_tile_lies_outside_and_nothing_races_at_random_extents(
+    cli: Cli, project: Path, tmp_path: Path
+) -> None:
     root = edited(project, tmp_path, PLAIN, PLAIN)
     with (root / "tilec.toml").open("a") as file:
         file.write("\n" + random_cases())
@@ -262,12 +341,17 @@ def test_no_tile_lies_outside_and_nothing_races_at_random_extents(cli: Cli, proj
     assert {case["name"]: case["findings"] for case in cases if case["status"] != "clean"} == {}
 
 
-def test_a_promise_that_does_not_hold_is_found_at_its_line(cli: Cli, project: Path, tmp_path: Path) -> None:
+def test_a_promise_that_does_not_hold_is_found_at_its_line(
+    cli: Cli, project: Path, tmp_path: Path
+) -> None:
     root = edited(project, tmp_path, PLAIN, PLAIN)
     source = root / "kernels.py"
     source.write_text(source.read_text().replace("padding=tl.Padding.NEG_INF)", "unchecked=True)"))
     done = cli(root, "sanitize", "shifted", "--json")
     assert done.code == 86
     (found,) = [finding for case in done.json()["cases"] for finding in case["findings"]]
-    assert (found["kind"], found["location"]) == ("out of bounds", {"file": "kernels.py", "line": 57, "column": 13})
+    assert (found["kind"], found["location"]) == (
+        "out of bounds",
+        {"file": "kernels.py", "line": 57, "column": 13},
+    )
     assert "which lies entirely outside of x" in found["what"]

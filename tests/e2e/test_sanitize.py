@@ -1,4 +1,6 @@
-"""`tilec sanitize` and `tilec run --check` on a project of planted bugs and near misses, on the examples, and where it cannot check."""
+"""`tilec sanitize` and `tilec run --check` on a project of planted bugs and near misses, on the
+examples, and where it cannot check.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ FOUND, NOTHING_TO_CHECK = 86, 3
 
 
 class Bug(NamedTuple):
-    """A finding: what the source has where the caret stands, the element, the block, and for races the other side."""
+    """A finding: what the source has where the caret stands, the element, the block, and for races
+    the other side.
+    """
 
     kind: str
     source: str
@@ -39,46 +43,147 @@ BOUNDS, BLANK, PROMISE = "out of bounds", "uninitialized read", "broken promise"
 ASSERT, NAN, FAULT = "failed assert", "NaN or Inf", "fault"
 EXPECTED = {
     "all_write_first_tile": [
-        Bug(WRITES, "ct.store(y, (0,), ct.load(", "y[0]", (0, 0, 0), "ct.store(y, (0,), ct.load(", (3, 0, 0)),
+        Bug(
+            WRITES,
+            "ct.store(y, (0,), ct.load(",
+            "y[0]",
+            (0, 0, 0),
+            "ct.store(y, (0,), ct.load(",
+            (3, 0, 0),
+        ),
         Bug(ORDER, "", "y[0]"),
     ],
     "each_writes_its_tile": [],
-    "tiles_overlap_by_half": [Bug(WRITES, "ct.scatter(y, at, ct.gathe", "y[8]", (0, 0, 0), "ct.scatter(y, at, ct.gathe", (1, 0, 0))],
+    "tiles_overlap_by_half": [
+        Bug(
+            WRITES,
+            "ct.scatter(y, at, ct.gathe",
+            "y[8]",
+            (0, 0, 0),
+            "ct.scatter(y, at, ct.gathe",
+            (1, 0, 0),
+        )
+    ],
     "tiles_side_by_side": [],
-    "reads_neighbour_in_place": [Bug(READS, "ct.store(y, (block,), besi", "y[0]", (0, 0, 0), "ct.load(y, ((block + 1) %", (3, 0, 0))],
+    "reads_neighbour_in_place": [
+        Bug(
+            READS,
+            "ct.store(y, (block,), besi",
+            "y[0]",
+            (0, 0, 0),
+            "ct.load(y, ((block + 1) %",
+            (3, 0, 0),
+        )
+    ],
     "reads_neighbour_of_input": [],
     "counts_without_atomics": [
-        Bug(READS, "ct.store(count, (0,), seen", "count[0]", (0, 0, 0), "ct.load(count, (0,), (1,))", (3, 0, 0)),
-        Bug(WRITES, "ct.store(count, (0,), seen", "count[0]", (0, 0, 0), "ct.store(count, (0,), seen", (3, 0, 0)),
+        Bug(
+            READS,
+            "ct.store(count, (0,), seen",
+            "count[0]",
+            (0, 0, 0),
+            "ct.load(count, (0,), (1,))",
+            (3, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.store(count, (0,), seen",
+            "count[0]",
+            (0, 0, 0),
+            "ct.store(count, (0,), seen",
+            (3, 0, 0),
+        ),
     ],
     "counts_with_atomics": [],
-    "resets_what_others_count": [Bug(WRITES, "ct.atomic_add(count, 0, 1)", "count[0]", (1, 0, 0), "ct.store(count, (0,), ct.z", (0, 0, 0))],
-    "last_block_sums_relaxed": [Bug(READS, "ct.load(partial, (0,), (4,", "partial[0]", (3, 0, 0), "ct.store(partial, (block,)", (0, 0, 0))],
+    "resets_what_others_count": [
+        Bug(
+            WRITES,
+            "ct.atomic_add(count, 0, 1)",
+            "count[0]",
+            (1, 0, 0),
+            "ct.store(count, (0,), ct.z",
+            (0, 0, 0),
+        )
+    ],
+    "last_block_sums_relaxed": [
+        Bug(
+            READS,
+            "ct.load(partial, (0,), (4,",
+            "partial[0]",
+            (3, 0, 0),
+            "ct.store(partial, (block,)",
+            (0, 0, 0),
+        )
+    ],
     "last_block_sums": [],
     "ignores_second_axis": [
-        Bug(WRITES, "ct.store(y, (ct.bid(0),),", "y[0]", (0, 0, 0), "ct.store(y, (ct.bid(0),),", (0, 2, 0)),
+        Bug(
+            WRITES,
+            "ct.store(y, (ct.bid(0),),",
+            "y[0]",
+            (0, 0, 0),
+            "ct.store(y, (ct.bid(0),),",
+            (0, 2, 0),
+        ),
         Bug(ORDER, "", "y[0]"),
     ],
     "uses_second_axis": [],
     "split_k_stores": [
-        Bug(WRITES, "ct.store(c, (0, 0), part)", "c[0, 0]", (0, 0, 0), "ct.store(c, (0, 0), part)", (3, 0, 0)),
+        Bug(
+            WRITES,
+            "ct.store(c, (0, 0), part)",
+            "c[0, 0]",
+            (0, 0, 0),
+            "ct.store(c, (0, 0), part)",
+            (3, 0, 0),
+        ),
         Bug(ORDER, "", "c[0, 0]"),
     ],
     "split_k_adds": [],
     "smooths_in_place": [
-        Bug(READS, "ct.scatter(y, at, mean)", "y[15]", (0, 0, 0), "ct.gather(y, at - 1) + ct.", (1, 0, 0)),
-        Bug(READS, "ct.scatter(y, at, mean)", "y[16]", (1, 0, 0), "ct.gather(y, at + 1)) / 3.", (0, 0, 0)),
+        Bug(
+            READS,
+            "ct.scatter(y, at, mean)",
+            "y[15]",
+            (0, 0, 0),
+            "ct.gather(y, at - 1) + ct.",
+            (1, 0, 0),
+        ),
+        Bug(
+            READS,
+            "ct.scatter(y, at, mean)",
+            "y[16]",
+            (1, 0, 0),
+            "ct.gather(y, at + 1)) / 3.",
+            (0, 0, 0),
+        ),
     ],
     "smooths_into_another": [],
     "scatters_to_one_place": [
-        Bug(WRITES, "ct.scatter(y, at, ct.load(", "y[0]", (0, 0, 0), "ct.scatter(y, at, ct.load(", (3, 0, 0)),
+        Bug(
+            WRITES,
+            "ct.scatter(y, at, ct.load(",
+            "y[0]",
+            (0, 0, 0),
+            "ct.scatter(y, at, ct.load(",
+            (3, 0, 0),
+        ),
         Bug(ORDER, "", "y[0]"),
     ],
     "scatters_to_all_places": [],
     "last_exchange_wins": [Bug(ORDER, "", "y[0]")],
     "largest_wins": [],
     "waits_for_a_flag": [],
-    "waits_for_a_relaxed_flag": [Bug(READS, "ct.load(y, (0,), (TILE,)))", "y[0]", (1, 0, 0), "ct.store(y, (0,), ct.load(", (0, 0, 0))],
+    "waits_for_a_relaxed_flag": [
+        Bug(
+            READS,
+            "ct.load(y, (0,), (TILE,)))",
+            "y[0]",
+            (1, 0, 0),
+            "ct.store(y, (0,), ct.load(",
+            (0, 0, 0),
+        )
+    ],
     "gathers_beyond_the_end": [Bug(BOUNDS, "ct.gather(x, at + 1, check", "x[64]", (3, 0, 0))],
     "gathers_with_bounds": [],
     "gathers_up_to_the_end": [],
@@ -128,44 +233,205 @@ EXPECTED = {
     "masked_diagonal": [],
     "grid_barrier": [],
     "barrier_in_place": [],
-    "stride_off_by_one": [Bug(WRITES, "ct.store(y, (i,), ct.load(", "y[32]", (0, 0, 0), "ct.store(y, (i,), ct.load(", (2, 0, 0))],
+    "stride_off_by_one": [
+        Bug(
+            WRITES,
+            "ct.store(y, (i,), ct.load(",
+            "y[32]",
+            (0, 0, 0),
+            "ct.store(y, (i,), ct.load(",
+            (2, 0, 0),
+        )
+    ],
     "lock_without_release": [
-        Bug(READS, "ct.load(total, (0,), (1,))", "total[0]", (1, 0, 0), "ct.store(total, (0,), ct.l", (0, 0, 0)),
-        Bug(WRITES, "ct.store(total, (0,), ct.l", "total[0]", (1, 0, 0), "ct.store(total, (0,), ct.l", (0, 0, 0)),
+        Bug(
+            READS,
+            "ct.load(total, (0,), (1,))",
+            "total[0]",
+            (1, 0, 0),
+            "ct.store(total, (0,), ct.l",
+            (0, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.store(total, (0,), ct.l",
+            "total[0]",
+            (1, 0, 0),
+            "ct.store(total, (0,), ct.l",
+            (0, 0, 0),
+        ),
     ],
     "lock_released_early": [
-        Bug(READS, "ct.load(total, (0,), (1,))", "total[0]", (1, 0, 0), "ct.store(total, (0,), seen", (0, 0, 0)),
-        Bug(WRITES, "ct.store(total, (0,), seen", "total[0]", (1, 0, 0), "ct.store(total, (0,), seen", (0, 0, 0)),
+        Bug(
+            READS,
+            "ct.load(total, (0,), (1,))",
+            "total[0]",
+            (1, 0, 0),
+            "ct.store(total, (0,), seen",
+            (0, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.store(total, (0,), seen",
+            "total[0]",
+            (1, 0, 0),
+            "ct.store(total, (0,), seen",
+            (0, 0, 0),
+        ),
     ],
-    "stream_k_flag_first": [Bug(READS, "ct.load(partial, (t, 0), (", "partial[0, 0]", (1, 0, 0), "ct.store(partial, (t, 0),", (0, 0, 0))],
+    "stream_k_flag_first": [
+        Bug(
+            READS,
+            "ct.load(partial, (t, 0), (",
+            "partial[0, 0]",
+            (1, 0, 0),
+            "ct.store(partial, (t, 0),",
+            (0, 0, 0),
+        )
+    ],
     "chain_wrong_flag": [
-        Bug(READS, "ct.load(carry, (block - 1,", "carry[0]", (1, 0, 0), "ct.store(carry, (block,),", (0, 0, 0)),
+        Bug(
+            READS,
+            "ct.load(carry, (block - 1,",
+            "carry[0]",
+            (1, 0, 0),
+            "ct.store(carry, (block,),",
+            (0, 0, 0),
+        ),
         Bug(BLANK, "ct.load(carry, (block - 1,", "carry[0]", (1, 0, 0)),
         Bug(ORDER, "", "y[16]"),
     ],
-    "reads_again_after_release": [Bug(READS, "ct.store(y, (0,), ct.load(", "y[0]", (0, 0, 0), "ct.load(y, (0,), (TILE,))", (1, 0, 0))],
-    "middle_reader_is_not_ordered": [Bug(READS, "ct.store(y, (0,), ct.load(", "y[0]", (0, 0, 0), "ct.load(y, (0,), (TILE,)))", (2, 0, 0))],
+    "reads_again_after_release": [
+        Bug(
+            READS,
+            "ct.store(y, (0,), ct.load(",
+            "y[0]",
+            (0, 0, 0),
+            "ct.load(y, (0,), (TILE,))",
+            (1, 0, 0),
+        )
+    ],
+    "middle_reader_is_not_ordered": [
+        Bug(
+            READS,
+            "ct.store(y, (0,), ct.load(",
+            "y[0]",
+            (0, 0, 0),
+            "ct.load(y, (0,), (TILE,)))",
+            (2, 0, 0),
+        )
+    ],
     "transpose_twice": [
-        Bug(READS, "ct.store(a, (i, j), ct.tra", "a[0, 4]", (0, 1, 0), "ct.load(a, (j, i), (4, 4))", (1, 0, 0)),
-        Bug(WRITES, "ct.store(a, (j, i), ct.tra", "a[0, 4]", (1, 0, 0), "ct.store(a, (i, j), ct.tra", (0, 1, 0)),
-        Bug(READS, "ct.store(a, (j, i), ct.tra", "a[0, 4]", (1, 0, 0), "ct.load(a, (i, j), (4, 4))", (0, 1, 0)),
+        Bug(
+            READS,
+            "ct.store(a, (i, j), ct.tra",
+            "a[0, 4]",
+            (0, 1, 0),
+            "ct.load(a, (j, i), (4, 4))",
+            (1, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.store(a, (j, i), ct.tra",
+            "a[0, 4]",
+            (1, 0, 0),
+            "ct.store(a, (i, j), ct.tra",
+            (0, 1, 0),
+        ),
+        Bug(
+            READS,
+            "ct.store(a, (j, i), ct.tra",
+            "a[0, 4]",
+            (1, 0, 0),
+            "ct.load(a, (i, j), (4, 4))",
+            (0, 1, 0),
+        ),
     ],
     "histogram_without_atomics": [
-        Bug(READS, "ct.scatter(count, at, ct.g", "count[0]", (0, 0, 0), "ct.gather(count, at) + 1)", (3, 0, 0)),
-        Bug(WRITES, "ct.scatter(count, at, ct.g", "count[0]", (0, 0, 0), "ct.scatter(count, at, ct.g", (3, 0, 0)),
+        Bug(
+            READS,
+            "ct.scatter(count, at, ct.g",
+            "count[0]",
+            (0, 0, 0),
+            "ct.gather(count, at) + 1)",
+            (3, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.scatter(count, at, ct.g",
+            "count[0]",
+            (0, 0, 0),
+            "ct.scatter(count, at, ct.g",
+            (3, 0, 0),
+        ),
     ],
-    "last_block_misses_one": [Bug(READS, "ct.load(partial, (0,), (4,", "partial[0]", (3, 0, 0), "ct.store(partial, (block,)", (0, 0, 0))],
-    "broadcast_equal": [Bug(WRITES, "ct.store(y, (0,), ct.full(", "y[0]", (0, 0, 0), "ct.store(y, (0,), ct.full(", (3, 0, 0))],
-    "barrier_missing": [Bug(READS, "ct.load(tmp, ((block + 1)", "tmp[16]", (0, 0, 0), "ct.store(tmp, (block,), ct", (1, 0, 0))],
+    "last_block_misses_one": [
+        Bug(
+            READS,
+            "ct.load(partial, (0,), (4,",
+            "partial[0]",
+            (3, 0, 0),
+            "ct.store(partial, (block,)",
+            (0, 0, 0),
+        )
+    ],
+    "broadcast_equal": [
+        Bug(
+            WRITES,
+            "ct.store(y, (0,), ct.full(",
+            "y[0]",
+            (0, 0, 0),
+            "ct.store(y, (0,), ct.full(",
+            (3, 0, 0),
+        )
+    ],
+    "barrier_missing": [
+        Bug(
+            READS,
+            "ct.load(tmp, ((block + 1)",
+            "tmp[16]",
+            (0, 0, 0),
+            "ct.store(tmp, (block,), ct",
+            (1, 0, 0),
+        )
+    ],
     "polls_without_atomics": [
-        Bug(READS, "ct.gather(flag, 0) == 1:", "flag[0]", (1, 0, 0), "ct.store(flag, (0,), ct.fu", (0, 0, 0)),
-        Bug(READS, "ct.load(y, (0,), (TILE,)))", "y[0]", (1, 0, 0), "ct.store(y, (0,), ct.load(", (0, 0, 0)),
+        Bug(
+            READS,
+            "ct.gather(flag, 0) == 1:",
+            "flag[0]",
+            (1, 0, 0),
+            "ct.store(flag, (0,), ct.fu",
+            (0, 0, 0),
+        ),
+        Bug(
+            READS,
+            "ct.load(y, (0,), (TILE,)))",
+            "y[0]",
+            (1, 0, 0),
+            "ct.store(y, (0,), ct.load(",
+            (0, 0, 0),
+        ),
     ],
     "ticket_order_matters": [Bug(ORDER, "", "y[0]")],
     "lands_in_another": [Bug(BOUNDS, "ct.scatter(y, at + 64 * 10", "y[65536]", (0, 0, 0))],
     "writes_the_input": [
-        Bug(READS, "ct.store(x, (0,), ct.zeros", "x[0]", (1, 0, 0), "ct.load(x, (ct.bid(0),), (", (0, 0, 0)),
-        Bug(WRITES, "ct.store(x, (0,), ct.zeros", "x[0]", (0, 0, 0), "ct.store(x, (0,), ct.zeros", (3, 0, 0)),
+        Bug(
+            READS,
+            "ct.store(x, (0,), ct.zeros",
+            "x[0]",
+            (1, 0, 0),
+            "ct.load(x, (ct.bid(0),), (",
+            (0, 0, 0),
+        ),
+        Bug(
+            WRITES,
+            "ct.store(x, (0,), ct.zeros",
+            "x[0]",
+            (0, 0, 0),
+            "ct.store(x, (0,), ct.zeros",
+            (3, 0, 0),
+        ),
     ],
     "in_helper": [Bug(BOUNDS, "ct.gather(y, at, check_bou", "x[64]", (3, 0, 0))],
     "unicode": [Bug(BOUNDS, "ct.scatter(y, größe + ct.a", "y[64]", (3, 0, 0))],
@@ -210,7 +476,9 @@ class Sources:
     """The kernels of a project, by the places that findings name."""
 
     def __init__(self, root: Path) -> None:
-        self._lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in root.glob("*.py")}
+        self._lines = {
+            path.name: path.read_text(encoding="utf-8").splitlines() for path in root.glob("*.py")
+        }
         self._ends: dict[tuple[str, str], tuple[int, int]] = {}
         for name, lines in self._lines.items():
             for node in ast.parse("\n".join(lines)).body:
@@ -219,7 +487,11 @@ class Sources:
 
     def at(self, place: dict[str, Any] | None, length: int) -> str:
         """The source from a place on, on its line."""
-        return self._lines[place["file"]][place["line"] - 1][place["column"] - 1 :][:length] if place else ""
+        return (
+            self._lines[place["file"]][place["line"] - 1][place["column"] - 1 :][:length]
+            if place
+            else ""
+        )
 
     def holds(self, file: str, function: str, place: dict[str, Any]) -> bool:
         """Whether a place is in a function."""
@@ -256,7 +528,9 @@ def test_every_planted_bug_is_found_and_nothing_else(cli: Cli, planted: Path) ->
     manifest = (planted / "tilec.toml").read_text(encoding="utf-8")
     for kernel, bugs in EXPECTED.items():
         findings = cases[kernel]["findings"]
-        assert [as_bug(*pair, sources) for pair in zip(findings, bugs, strict=False)] == bugs, kernel
+        assert [as_bug(*pair, sources) for pair in zip(findings, bugs, strict=False)] == bugs, (
+            kernel
+        )
         assert len(findings) == len(bugs), kernel
         assert cases[kernel]["status"] == ("findings" if bugs else "clean")
         match = re.search(rf'^\[kernel\.{kernel}\]\nsource = "(.+):(.+)"$', manifest, re.MULTILINE)
@@ -265,9 +539,16 @@ def test_every_planted_bug_is_found_and_nothing_else(cli: Cli, planted: Path) ->
             places = [finding["location"], finding.get("other", {}).get("location")]
             if finding["callers"]:  # the kernel is what called the helper that called the helper
                 places = finding["callers"][-1:]
-            assert all(sources.holds(match[1], match[2], place) for place in places if place), kernel
+            assert all(sources.holds(match[1], match[2], place) for place in places if place), (
+                kernel
+            )
     wrong = sum(bool(bugs) for bugs in EXPECTED.values())
-    assert document["counts"] == {"clean": len(EXPECTED) - wrong, "findings": wrong, "error": 0, "skipped": 0}
+    assert document["counts"] == {
+        "clean": len(EXPECTED) - wrong,
+        "findings": wrong,
+        "error": 0,
+        "skipped": 0,
+    }
     assert (document["ok"], document["orders"]) == (False, ["forward", "reverse", 0])
     assert wrong >= 25
 
@@ -275,11 +556,18 @@ def test_every_planted_bug_is_found_and_nothing_else(cli: Cli, planted: Path) ->
 def test_sums_that_differ_by_rounding_are_noted(cli: Cli, planted: Path) -> None:
     done = cli.good(planted, "sanitize", "split_k_adds", "spin_lock", "--json")
     notes = [case["notes"] for case in done.json()["cases"]]
-    assert notes == [[f"{name} differs in its rounding with the order of the blocks, as sums of floats do"] for name in ("c", "total")]
+    assert notes == [
+        [f"{name} differs in its rounding with the order of the blocks, as sums of floats do"]
+        for name in ("c", "total")
+    ]
 
 
-@pytest.mark.parametrize("kernel", ["reads_neighbour_in_place", "scatters_beyond_the_end", "in_helper"])
-def test_findings_as_the_terminal_shows_them(cli: Cli, planted: Path, golden: Golden, kernel: str) -> None:
+@pytest.mark.parametrize(
+    "kernel", ["reads_neighbour_in_place", "scatters_beyond_the_end", "in_helper"]
+)
+def test_findings_as_the_terminal_shows_them(
+    cli: Cli, planted: Path, golden: Golden, kernel: str
+) -> None:
     done = cli(planted, "sanitize", kernel, NO_COLOR="1")
     assert done.code == FOUND
     golden(GOLDEN / f"{kernel}.txt", done.out)
@@ -289,34 +577,73 @@ def test_the_examples_are_clean(cli: Cli, tmp_path: Path) -> None:
     """Their small cases; those of the CUDA C++ kernels are skipped with the reason."""
     for name in ("tilec.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__")
+    )
     small = [word for case in ("odd", "one", "line", "small_tiles") for word in ("--case", case)]
     done = cli(tmp_path, "sanitize", *small, "--targets", "tileir,compute_80", "--nan", "--json")
     assert done.code == 0, done.out
     cases = {case["name"]: case for case in done.json()["cases"]}
     assert {name: case["findings"] for name, case in cases.items() if case["findings"]} == {}
     clean = {case["kernel"] for case in cases.values() if case["status"] == "clean"}
-    assert clean == {"vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm", "safe_add", "safe_softmax", "safe_gemm"}
-    skipped = {case["kernel"]: case["skipped"] for case in cases.values() if case["status"] == "skipped"}
+    assert clean == {
+        "vector_add",
+        "saxpy",
+        "softmax",
+        "rms_norm",
+        "layer_norm",
+        "gemm",
+        "safe_add",
+        "safe_softmax",
+        "safe_gemm",
+    }
+    skipped = {
+        case["kernel"]: case["skipped"] for case in cases.values() if case["status"] == "skipped"
+    }
     assert set(skipped) == {"reduce_sum", "block_scan", "elementwise", "stencil", "square_add"}
-    assert skipped.pop("square_add").startswith("it is a kernel that came without Tile IR, compiled to code of a GPU")
-    assert all(reason.startswith("it is a CUDA C++ kernel, compiled to code of a GPU") for reason in skipped.values())
+    assert skipped.pop("square_add").startswith(
+        "it is a kernel that came without Tile IR, compiled to code of a GPU"
+    )
+    assert all(
+        reason.startswith("it is a CUDA C++ kernel, compiled to code of a GPU")
+        for reason in skipped.values()
+    )
 
 
 def test_run_checks_too(cli: Cli, planted: Path) -> None:
-    done = cli(planted, "run", "--check", "tiles_overlap_by_half", "tiles_side_by_side", "--device", "cpu", "--json")
+    done = cli(
+        planted,
+        "run",
+        "--check",
+        "tiles_overlap_by_half",
+        "tiles_side_by_side",
+        "--device",
+        "cpu",
+        "--json",
+    )
     assert done.code == FOUND
     document = done.json()
     assert document["ok"] is False
     (found,) = document["findings"]
     assert (found["case"], found["kind"]) == ("tiles_overlap_by_half/planted", WRITES)
-    assert (found["index"], found["block"], found["other"]["block"], found["count"]) == ([8], [0, 0, 0], [1, 0, 0], 24)
-    assert [case["name"] for case in document["cases"]] == ["tiles_overlap_by_half/planted", "tiles_side_by_side/planted"]
+    assert (found["index"], found["block"], found["other"]["block"], found["count"]) == (
+        [8],
+        [0, 0, 0],
+        [1, 0, 0],
+        24,
+    )
+    assert [case["name"] for case in document["cases"]] == [
+        "tiles_overlap_by_half/planted",
+        "tiles_side_by_side/planted",
+    ]
     shown = cli(planted, "run", "--check", "tiles_overlap_by_half", "--device", "cpu", NO_COLOR="1")
     assert shown.code == FOUND
     assert shown.out.splitlines()[1].split()[:2] == ["tiles_overlap_by_half/planted", "FOUND"]
     assert shown.out.endswith("\n1 case on the cpu device: 1 ran without a reference, 1 finding\n")
-    assert "races.py:21:5: write-write race: block (0, 0, 0) writes y[8], which block (1, 0, 0) writes" in shown.out
+    assert (
+        "races.py:21:5: write-write race: block (0, 0, 0) writes y[8], which block (1, 0, 0) writes"
+        in shown.out
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,10 +655,20 @@ def test_run_checks_too(cli: Cli, planted: Path) -> None:
         ("raise ValueError('no')", "ERROR", "1 could not be run or compared, 1 finding"),
     ],
 )
-def test_findings_are_shown_whatever_comes_of_the_comparison(cli: Cli, tmp_path: Path, reference: str, row: str, said: str) -> None:
-    table = f"{HEAD}{ADD}{CASE.format(shape='[256]')}reference = 'k/reference.py:same'\n".replace('["sm_90"]\ngroups', '["tileir"]\ngroups')
-    copy = ADD_PY.replace("(i,), ct.load(x, (i,), (TILE,)) + 1.0", "(0,), ct.load(x, (0,), (TILE,))")
-    root = write(tmp_path, table.replace("[256]", "[128]").replace("z.shape[0], TILE", "z.shape[0], 64"), {"k/add.py": copy})
+def test_findings_are_shown_whatever_comes_of_the_comparison(
+    cli: Cli, tmp_path: Path, reference: str, row: str, said: str
+) -> None:
+    table = f"{HEAD}{ADD}{CASE.format(shape='[256]')}reference = 'k/reference.py:same'\n".replace(
+        '["sm_90"]\ngroups', '["tileir"]\ngroups'
+    )
+    copy = ADD_PY.replace(
+        "(i,), ct.load(x, (i,), (TILE,)) + 1.0", "(0,), ct.load(x, (0,), (TILE,))"
+    )
+    root = write(
+        tmp_path,
+        table.replace("[256]", "[128]").replace("z.shape[0], TILE", "z.shape[0], 64"),
+        {"k/add.py": copy},
+    )
     (root / "k" / "reference.py").write_text(f"def same(x):\n    {reference}\n")
     done = cli(root, "run", "--check", NO_COLOR="1")
     assert done.code == FOUND, done.out + done.err
@@ -348,14 +685,21 @@ def test_a_clean_kernel_passes_the_check(cli: Cli, planted: Path) -> None:
     assert done.json()["ok"] is True
 
 
-# --- what cannot be checked --------------------------------------------------------------------------------------------------------
+# --- what cannot be checked
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["all_write_first_tyle"], "no kernel 'all_write_first_tyle'; did you mean 'all_write_first_tile'"),
-        (["--device", "gpu"], "Invalid value for '--device': 'gpu' is no device that can check: take cpu, cuda, or cuda:N"),
+        (
+            ["all_write_first_tyle"],
+            "no kernel 'all_write_first_tyle'; did you mean 'all_write_first_tile'",
+        ),
+        (
+            ["--device", "gpu"],
+            "Invalid value for '--device': 'gpu' is no device that can check: take cpu, cuda, or cuda:N",
+        ),
         (["--tool", "memcheck"], "--tool means nothing for --device cpu"),
         (["--case", "absent"], "no case 'absent'\n  fix: cases are "),
         (["--seed", "-1"], "Invalid value for '--seed'"),
@@ -374,9 +718,15 @@ def test_a_bundle_without_tile_ir(cli: Cli, tmp_path: Path) -> None:
     done = cli(tmp_path, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", NO_COLOR="1")
     assert done.code == NOTHING_TO_CHECK
     assert "add/some  skip\n" in done.out
-    assert "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n" in done.out
+    assert (
+        "skipped add: the kernel was built without portable Tile IR: build the bundle for the target tileir too\n"
+        in done.out
+    )
     assert "\nchecked:" not in done.out
-    assert "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there" in done.out
+    assert (
+        "1 without Tile IR, which need a GPU: `tilec sanitize --device cuda` checks kernels there"
+        in done.out
+    )
 
 
 def test_a_case_that_does_not_fit_its_kernel(cli: Cli, tmp_path: Path) -> None:
@@ -396,7 +746,9 @@ def test_a_case_that_does_not_fit_its_kernel(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_sources_that_lack_the_line(cli: Cli, planted: Path, tmp_path: Path) -> None:
-    """Findings of a bundle that was built elsewhere keep their places where there is no line to show."""
+    """Findings of a bundle that was built elsewhere keep their places where there is no line to
+    show.
+    """
     cli.good(planted, "build")
     (bundle,) = (planted / "dist").glob("*.tilec")
     shutil.copy(planted / "tilec.toml", tmp_path / "tilec.toml")

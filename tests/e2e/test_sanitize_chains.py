@@ -59,10 +59,19 @@ inputs.y = {{ shape = [{blocks}], dist = "empty" }}
 
 @pytest.fixture
 def chains(tmp_path: Path) -> Path:
-    """Chains that are right, whose second kernel reads beyond the edge, and more than the first one wrote."""
-    cases = [BOTH.format(name=name, size=size, blocks=blocks) for name, size, blocks in (("whole", 128, 2), ("tail", 100, 2))]
+    """Chains that are right, whose second kernel reads beyond the edge, and more than the first one
+    wrote.
+    """
+    cases = [
+        BOTH.format(name=name, size=size, blocks=blocks)
+        for name, size, blocks in (("whole", 128, 2), ("tail", 100, 2))
+    ]
     cases += [BOTH.format(name="part", size=128, blocks=2).replace("half(mid, x)", "first(mid, x)")]
-    first = STEPS.split("[kernel.total]")[0].replace("kernel.half", "kernel.first").replace("cdiv(h.size, 64)", "1")
+    first = (
+        STEPS.split("[kernel.total]")[0]
+        .replace("kernel.half", "kernel.first")
+        .replace("cdiv(h.size, 64)", "1")
+    )
     head = HEAD.replace('["sm_90"]\ngroups', '["tileir", "sm_90"]\ngroups')
     return write(
         tmp_path,
@@ -112,13 +121,17 @@ def test_run_checks_chains_and_says_what_it_left_out(cli: Cli, chains: Path) -> 
     done = cli(chains, "run", "--check", "--device", "cpu", NO_COLOR="1")
     assert done.code == FOUND
     assert "\n  in part/some (variant total), block (1, 0, 0); 64 times in all\n" in done.out
-    assert done.out.endswith("\nleft out, and not checked: 1 kernel and 1 chain\n  kernel alone: no case\n  chain caseless: no case\n")
+    assert done.out.endswith(
+        "\nleft out, and not checked: 1 kernel and 1 chain\n  kernel alone: no case\n  chain caseless: no case\n"
+    )
     document = cli(chains, "run", "--check", "--device", "cpu", "--json").json()
     assert [tuple(row.values()) for row in document["unchecked"][:2]] == LEFT
     assert [found["case"] for found in document["findings"]] == ["part/some"]
 
 
-def test_what_is_left_out_is_no_finding_and_counts_where_it_was_wanted(cli: Cli, chains: Path) -> None:
+def test_what_is_left_out_is_no_finding_and_counts_where_it_was_wanted(
+    cli: Cli, chains: Path
+) -> None:
     alone = cli(chains, "sanitize", "whole", "--json")
     assert (alone.code, alone.json()["unchecked"]) == (0, [])
     named = cli(chains, "sanitize", "whole", "alone", NO_COLOR="1")
@@ -132,12 +145,17 @@ def test_a_bundle_that_lacks_kernels(cli: Cli, chains: Path) -> None:
     manifest = chains / "tilec.toml"
     whole = manifest.read_text()
     mixed = whole[whole.index("[chain.mixed]") : whole.index("[kernel.first]")]
-    manifest.write_text(whole.replace(mixed, "").replace(TWICE, "").replace('["tileir", "sm_90"]', '["tileir"]'))
+    manifest.write_text(
+        whole.replace(mixed, "").replace(TWICE, "").replace('["tileir", "sm_90"]', '["tileir"]')
+    )
     cli.good(chains, "build")
     manifest.write_text(whole)
     done = cli(chains, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", "--case", "some", "--json")
     assert done.code == FOUND, done.err
     assert done.json()["unchecked"] == []
     every = cli(chains, "sanitize", "--bundle", "dist/acme-1.0.0.tilec", NO_COLOR="1")
-    assert "left out, and not checked: 2 kernels and 2 chains\n  kernels alone, twice: no case\n" in every.out
+    assert (
+        "left out, and not checked: 2 kernels and 2 chains\n  kernels alone, twice: no case\n"
+        in every.out
+    )
     assert "  chain caseless: no case\n  chain mixed: not in the bundle\n" in every.out

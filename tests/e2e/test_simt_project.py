@@ -1,4 +1,6 @@
-"""Projects with SIMT kernels in Python: every case of examples/simt by a model of its launch, and examples/inter_kernel as one chain."""
+"""Projects with SIMT kernels in Python: every case of examples/simt by a model of its launch, and
+examples/inter_kernel as one chain.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ BUNDLE = "dist/tilec-simt-examples-0.1.0.tilec"
 
 def copied(name: str, home: Path) -> Path:
     root = home / name
-    shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    shutil.copytree(
+        EXAMPLES / name,
+        root,
+        ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"),
+    )
     return root
 
 
@@ -53,8 +59,12 @@ def symbols(bundle: Bundle) -> dict[str, FakeKernel]:
 def test_a_build_needs_no_gpu_and_says_its_tools(project: Path, cli: Cli) -> None:
     report = cli.good(project, "inspect", BUNDLE, "--json").json()
     assert {kernel["language"] for kernel in report["kernels"]} == {"simt"}
-    assert {"numba-cuda", "numba", "llvmlite", "libnvvm", "ptxas"} <= {tool["name"] for tool in report["toolchain"]}
-    assert "numba_cuda" not in (project / "dist" / "tilec_simt_examples" / "__init__.py").read_text(encoding="utf-8")
+    assert {"numba-cuda", "numba", "llvmlite", "libnvvm", "ptxas"} <= {
+        tool["name"] for tool in report["toolchain"]
+    }
+    assert "numba_cuda" not in (project / "dist" / "tilec_simt_examples" / "__init__.py").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_launches_pack_addresses_extents_strides_structs_and_scalars(project: Path) -> None:
@@ -81,7 +91,10 @@ def test_a_grid_that_synchronizes_is_launched_as_a_whole_or_not_at_all(project: 
     u, v = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
     module.diffuse(u, v, 100, 0.25, stream=5)
     assert driver.launches[-1].shape.cooperative
-    few = {name: FakeKernel(abi=kernel.abi, active_blocks=0) for name, kernel in symbols(bundle).items()}
+    few = {
+        name: FakeKernel(abi=kernel.abi, active_blocks=0)
+        for name, kernel in symbols(bundle).items()
+    }
     with pytest.raises(LaunchLimitError, match="diffuse"):
         load(bundle, 0, driver=FakeDriver((H200,), few)).diffuse(u, v, 100, 0.25, stream=5)
     with pytest.raises(RequirementError, match=r"diffuse: requires u.size == v.size"):
@@ -93,26 +106,41 @@ def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     with pytest.raises(NoImageError) as caught:
         module.saxpy(y, x, 2.0)
-    assert caught.value.cause == "it is a SIMT kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+    assert (
+        caught.value.cause
+        == "it is a SIMT kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+    )
 
 
 def test_what_was_built_needs_no_numba(project: Path, cli: Cli) -> None:
     code = "import sys; sys.path.insert(0, 'dist'); import tilec_simt_examples; print(sorted({'numba', 'llvmlite'} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, env=dict(cli.env), capture_output=True, encoding="utf-8", check=False, timeout=120
+        [sys.executable, "-c", code],
+        cwd=project,
+        env=dict(cli.env),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
 def test_a_language_that_is_not_said(project: Path, cli: Cli, tmp_path: Path) -> None:
     root = copied("simt", tmp_path)
-    edit(root / "tilec.toml", 'source = "elementwise.py"\nlanguage = "simt"\nmatrix', 'source = "elementwise.py"\nmatrix')
+    edit(
+        root / "tilec.toml",
+        'source = "elementwise.py"\nlanguage = "simt"\nmatrix',
+        'source = "elementwise.py"\nmatrix',
+    )
     failed = cli(root, "check")
     assert failed.code == 2
     assert 'it is a @simt.kernel function, so say language = "simt"' in failed.err
 
 
-def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = copied("inter_kernel", tmp_path)
     cli.good(root, "build", "--targets", "sm_90,tileir")
     for folder in (root, root / "dist"):
@@ -130,7 +158,9 @@ def test_a_tile_kernel_and_a_simt_kernel_on_one_stream(tmp_path: Path, cli: Cli,
     assert [named[launch.symbol] for launch in launches] == ["row_softmax", "threshold_scale"]
     softmax, gate = launches
     assert softmax.stream == gate.stream
-    assert gate.arguments[3] == softmax.arguments[0], "the second kernel reads what the first one wrote"
+    assert gate.arguments[3] == softmax.arguments[0], (
+        "the second kernel reads what the first one wrote"
+    )
 
 
 class imported:  # noqa: N801 - a context manager
@@ -158,16 +188,41 @@ def modelled(bundle: Bundle, reference: Any) -> dict[str, FakeKernel]:
         y, rows, columns, _, _, x = arguments[:6]
         array(y, rows, columns)[...] = reference.row_softmax(array(x, rows, columns))
 
-    def threshold_scale(y: int, rows: int, columns: int, x: int, _rows: int, _columns: int, threshold: float, scale: float) -> None:
-        array(y, rows, columns)[...] = reference.threshold_scale(array(x, rows, columns), threshold, scale)
+    def threshold_scale(
+        y: int,
+        rows: int,
+        columns: int,
+        x: int,
+        _rows: int,
+        _columns: int,
+        threshold: float,
+        scale: float,
+    ) -> None:
+        array(y, rows, columns)[...] = reference.threshold_scale(
+            array(x, rows, columns), threshold, scale
+        )
 
     run = {"row_softmax": row_softmax, "threshold_scale": threshold_scale}
-    return {i.symbol: FakeKernel(abi=v.abi, run=run[k.name]) for k in bundle.info.kernels for v in k.variants for i in v.images}
+    return {
+        i.symbol: FakeKernel(abi=v.abi, run=run[k.name])
+        for k in bundle.info.kernels
+        for v in k.variants
+        for i in v.images
+    }
 
 
 def test_the_kernels_compute_what_their_references_say_where_threads_are_pythons(cli: Cli) -> None:
     script = Path(__file__).resolve().parents[1] / "toolchain" / "simulated.py"
     command = [sys.executable, "-W", "ignore", str(script), str(EXAMPLES / "simt")]
     env = {**cli.env, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120)
-    assert done.stdout.split() == ["saxpy", "add_rows", "histogram", "matmul", "diffuse", "count_inside"], done.stderr
+    done = subprocess.run(
+        command, env=env, capture_output=True, encoding="utf-8", check=False, timeout=120
+    )
+    assert done.stdout.split() == [
+        "saxpy",
+        "add_rows",
+        "histogram",
+        "matmul",
+        "diffuse",
+        "count_inside",
+    ], done.stderr

@@ -1,4 +1,6 @@
-"""A project with Triton kernels and a tile kernel, from `tilec build` to launches as a driver sees them."""
+"""A project with Triton kernels and a tile kernel, from `tilec build` to launches as a driver sees
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ BUNDLE = "dist/tilec-triton-examples-0.1.0.tilec"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
     root = tmp_path_factory.mktemp("triton") / "project"
-    shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock"))
+    shutil.copytree(
+        EXAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__", "tilec.lock")
+    )
     cli.good(root, "build", "--targets", "sm_80,sm_90,tileir")
     return root
 
@@ -34,8 +38,12 @@ def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
     languages = {kernel["name"]: kernel["language"] for kernel in report["kernels"]}
     triton = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_norm")
     assert languages == {**dict.fromkeys(triton, "triton"), "scale": "tile"}
-    described = next(kernel for kernel in report["kernels"] if kernel["name"] == "matmul_descriptors")
-    assert {image["target"] for variant in described["variants"] for image in variant["images"]} == {"sm_90"}
+    described = next(
+        kernel for kernel in report["kernels"] if kernel["name"] == "matmul_descriptors"
+    )
+    assert {
+        image["target"] for variant in described["variants"] for image in variant["images"]
+    } == {"sm_90"}
     assert {slot["type"] for slot in described["variants"][0]["abi"]} == {
         "tensormap:6:3:128x64",
         "tensormap:6:3:64x64",
@@ -43,10 +51,22 @@ def test_every_kernel_is_in_one_bundle(project: Path, cli: Cli) -> None:
         "i64",
         "u64",
     }
-    images = [i for k in report["kernels"] if k["name"] == "matmul" for v in k["variants"] for i in v["images"]]
+    images = [
+        i
+        for k in report["kernels"]
+        if k["name"] == "matmul"
+        for v in k["variants"]
+        for i in v["images"]
+    ]
     assert {tuple(image["block"]) for image in images} == {(256, 1, 1)}
-    assert all(image["dynamic_shared"] > 48 * 1024 for image in images if image["target"] == "sm_90" and "div16" in image["id"])
-    assert {"triton", "ptxas", "tileiras", "cuda-tile"} <= {tool["name"] for tool in report["toolchain"]}
+    assert all(
+        image["dynamic_shared"] > 48 * 1024
+        for image in images
+        if image["target"] == "sm_90" and "div16" in image["id"]
+    )
+    assert {"triton", "ptxas", "tileiras", "cuda-tile"} <= {
+        tool["name"] for tool in report["toolchain"]
+    }
 
 
 def test_launches_take_what_the_compiler_chose(project: Path) -> None:
@@ -58,7 +78,11 @@ def test_launches_take_what_the_compiler_chose(project: Path) -> None:
     a, b, c = (Array(256, 256, dtype="f16", ptr=0x100000 * k) for k in (1, 2, 3))
     module.matmul(c, a, b, stream=5)
     (launch,) = driver.launches
-    image = next(i for k, v, i in rows if v.id.startswith("matmul-f16") and v.id.endswith("div16") and str(i.target) == "sm_90")
+    image = next(
+        i
+        for k, v, i in rows
+        if v.id.startswith("matmul-f16") and v.id.endswith("div16") and str(i.target) == "sm_90"
+    )
     assert launch.shape.grid == (4, 1, 1)
     assert launch.shape.block == (256, 1, 1)
     assert launch.shape.shared == image.dynamic_shared > 0
@@ -77,10 +101,15 @@ def test_the_cpu_device_says_what_it_cannot_run(project: Path) -> None:
     x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
     with pytest.raises(NoImageError) as caught:
         module.add(y, x, x)
-    assert caught.value.cause == "it is a Triton kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+    assert (
+        caught.value.cause
+        == "it is a Triton kernel, compiled to code of a GPU; the cpu device runs tile kernels only"
+    )
 
 
-def test_an_edit_rebuilds_its_kernel_and_errors_have_places(project: Path, cli: Cli, tmp_path: Path) -> None:
+def test_an_edit_rebuilds_its_kernel_and_errors_have_places(
+    project: Path, cli: Cli, tmp_path: Path
+) -> None:
     root = tmp_path / "edited"
     shutil.copytree(project, root)
     again = ("build", "--targets", "sm_80,sm_90,tileir")
@@ -96,7 +125,14 @@ def test_an_edit_rebuilds_its_kernel_and_errors_have_places(project: Path, cli: 
 def test_the_language_has_to_be_said(project: Path, cli: Cli, tmp_path: Path) -> None:
     root = tmp_path / "unsaid"
     shutil.copytree(project, root)
-    edit(root / "tilec.toml", 'source = "add.py:add_kernel"\nlanguage = "triton"', 'source = "add.py:add_kernel"')
+    edit(
+        root / "tilec.toml",
+        'source = "add.py:add_kernel"\nlanguage = "triton"',
+        'source = "add.py:add_kernel"',
+    )
     failed = cli(root, "build")
     assert failed.code == 2
-    assert 'add.py has no kernel at all: it is a @triton.jit function, so say language = "triton"' in failed.err
+    assert (
+        'add.py has no kernel at all: it is a @triton.jit function, so say language = "triton"'
+        in failed.err
+    )

@@ -1,4 +1,6 @@
-"""`tilec tune` on the cpu device: real compiles, workers and checks; how long candidates take is planted, so that the best is known."""
+"""`tilec tune` on the cpu device: real compiles, workers and checks; how long candidates take is
+planted, so that the best is known.
+"""
 
 from __future__ import annotations
 
@@ -108,12 +110,19 @@ def statuses(found: dict[str, Any]) -> dict[tuple[int, int], str]:
 
 
 @pytest.mark.parametrize("search", ["halving", "bayes"])
-def test_the_planted_best_is_found_and_what_is_wrong_is_none(tune, project: Path, search: str) -> None:
+def test_the_planted_best_is_found_and_what_is_wrong_is_none(
+    tune, project: Path, search: str
+) -> None:
     out = tune("add", *CPU, "--search", search)
     found = entry(project)
     assert found["point"]["TILE"] == 64
     assert found["point"]["MODE"] in (0, 2)
-    assert (found["case"], found["at"], found["ranges"], found["median_us"]) == ("big", [4096], [[4096, 8191]], 10.0)
+    assert (found["case"], found["at"], found["ranges"], found["median_us"]) == (
+        "big",
+        [4096],
+        [[4096, 8191]],
+        10.0,
+    )
     assert found["variant"] == f"add-TILE64-MODE{found['point']['MODE']}"
     all_of_them = statuses(found)
     assert {all_of_them[tile, 1] for tile in (16, 32, 64, 128)} == {"wrong"}
@@ -128,20 +137,29 @@ def test_the_planted_best_is_found_and_what_is_wrong_is_none(tune, project: Path
     assert "times of the cpu device say nothing of a GPU" in tune.err
     assert (project / ".tilec" / ".gitignore").read_text() == "*\n"
     left = {path.name for path in (project / ".tilec" / "tune" / "add").iterdir()}
-    assert left == {"add-tileir-cpu.jsonl", "add-tileir-cpu.lock"}, "candidates and results of references are gone"
+    assert left == {"add-tileir-cpu.jsonl", "add-tileir-cpu.lock"}, (
+        "candidates and results of references are gone"
+    )
 
 
 def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
     tune("add", *CPU, "--search", "grid")
-    edit(project / "tilec.toml", "[kernel.add.params]", '[kernel.add.dispatch]\ntable = "tuning/add.json"\n[kernel.add.params]')
+    edit(
+        project / "tilec.toml",
+        "[kernel.add.params]",
+        '[kernel.add.dispatch]\ntable = "tuning/add.json"\n[kernel.add.params]',
+    )
     cli.good(project, "build", "--targets", "tileir", "--select", "add")
     edit(project / "k" / "add.py", "+ 1.0\n    if MODE == 1", "+ 2.0\n    if MODE == 1")
     refused = cli(project, "build", "--targets", "tileir", "--select", "add")
     assert refused.code == 2
     assert "the kernel has changed since it was tuned" in refused.err
     tune("add", "--confirm", code=2)
-    assert "tuning/add.json: the code of TILE=64 MODE=0 for tileir is not what was measured (case big)" in tune.err
+    assert (
+        "tuning/add.json: the code of TILE=64 MODE=0 for tileir is not what was measured (case big)"
+        in tune.err
+    )
     edit(project / "k" / "add.py", "+ 2.0\n    if MODE == 1", "+ 1.0  # again\n    if MODE == 1")
     assert cli(project, "build", "--targets", "tileir", "--select", "add").code == 2
     assert "confirmed" in tune("add", "--confirm")
@@ -153,17 +171,36 @@ def test_a_build_takes_the_record_up(tune, project: Path, cli: Cli) -> None:
     assert "--confirm holds a record against the code of now, and measures nothing" in tune.err
 
 
-def test_a_case_is_measured_at_its_size_and_checked_at_a_small_one(tune, project: Path, cli: Cli) -> None:
-    """The launcher is told nothing: the table has it from the size that decides, whatever the inputs' own are."""
+def test_a_case_is_measured_at_its_size_and_checked_at_a_small_one(
+    tune, project: Path, cli: Cli
+) -> None:
+    """The launcher is told nothing: the table has it from the size that decides, whatever the
+    inputs' own are.
+    """
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
-    edit(project / "tilec.toml", "inputs.x = { shape = [4096], ", "inputs.x = { shape = [1048576], small = [256], ")
-    edit(project / "tilec.toml", "inputs.z = { shape = [4096], ", 'inputs.z = { shape = ["x.shape[0]"], ')
-    edit(project / "tilec.toml", "[kernel.add.params]", '[kernel.add.dispatch]\nsizes = ["z.shape[0] // 16"]\n[kernel.add.params]')
+    edit(
+        project / "tilec.toml",
+        "inputs.x = { shape = [4096], ",
+        "inputs.x = { shape = [1048576], small = [256], ",
+    )
+    edit(
+        project / "tilec.toml",
+        "inputs.z = { shape = [4096], ",
+        'inputs.z = { shape = ["x.shape[0]"], ',
+    )
+    edit(
+        project / "tilec.toml",
+        "[kernel.add.params]",
+        '[kernel.add.dispatch]\nsizes = ["z.shape[0] // 16"]\n[kernel.add.params]',
+    )
     tune("add", *CPU, "--search", "grid", "--case", "b*")
     found = entry(project)
     assert (found["at"], found["ranges"]) == ([65536], [[65536, 131071]])
     assert found["point"]["TILE"] == 64
-    (trial, *_) = [json.loads(line) for line in (project / ".tilec/tune/add/add-tileir-cpu.jsonl").read_text().split("\n")[1:-1]]
+    (trial, *_) = [
+        json.loads(line)
+        for line in (project / ".tilec/tune/add/add-tileir-cpu.jsonl").read_text().split("\n")[1:-1]
+    ]
     assert trial["device"] == "cpu"
     out = cli.good(project, "run", "add", "--device", "cpu", "--set", "TILE=64").out
     assert "add/big" in out
@@ -171,19 +208,41 @@ def test_a_case_is_measured_at_its_size_and_checked_at_a_small_one(tune, project
 
 def test_candidates_that_hang_or_crash_cost_themselves_alone(tune, project: Path) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
-    tune("add", *CPU, "--search", "grid", "--limit", "8s", plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32")
+    tune(
+        "add",
+        *CPU,
+        "--search",
+        "grid",
+        "--limit",
+        "8s",
+        plant=f"{BEST_64}; hang = TILE == 16; crash = TILE == 32",
+    )
     found = entry(project)
     assert found["point"]["TILE"] == 64
-    assert statuses(found) == {(64, 0): "best", (128, 0): "measured", (16, 0): "hung", (32, 0): "failed"}
+    assert statuses(found) == {
+        (64, 0): "best",
+        (128, 0): "measured",
+        (16, 0): "hung",
+        (32, 0): "failed",
+    }
     reasons = {c["status"]: c["reason"] for c in found["candidates"]}
     assert reasons["hung"] == "it did not end within 8 s"
     assert reasons["failed"] == "its process exited with status 3"
 
 
-def test_a_device_that_goes_leaves_a_log_that_is_gone_on_with(tune, project: Path, tmp_path: Path) -> None:
+def test_a_device_that_goes_leaves_a_log_that_is_gone_on_with(
+    tune, project: Path, tmp_path: Path
+) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0]")
     flag = tmp_path / "gone"
-    tune("add", *CPU, "--search", "grid", plant=f"{BEST_64}; lose = TILE == 128; flag = {flag}", code=3)
+    tune(
+        "add",
+        *CPU,
+        "--search",
+        "grid",
+        plant=f"{BEST_64}; lose = TILE == 128; flag = {flag}",
+        code=3,
+    )
     assert "the cpu device fell off the bus" in tune.err
     assert "go on with --resume" in tune.err
     assert not (project / "tuning").exists()
@@ -192,7 +251,12 @@ def test_a_device_that_goes_leaves_a_log_that_is_gone_on_with(tune, project: Pat
     before = log.read_bytes()
     tune("add", *CPU, "--search", "grid", "--resume", plant=BEST_64)
     assert log.read_bytes().startswith(before)
-    assert [json.loads(line)["point"][0][1] for line in log.read_bytes().splitlines()[1:]] == [16, 32, 64, 128]
+    assert [json.loads(line)["point"][0][1] for line in log.read_bytes().splitlines()[1:]] == [
+        16,
+        32,
+        64,
+        128,
+    ]
     assert entry(project)["point"]["TILE"] == 64
 
 
@@ -222,7 +286,11 @@ def test_a_kit_is_measured_where_no_project_is(tune, project: Path, tmp_path: Pa
 
 def test_a_dry_run_says_what_there_is_to_try(tune, project: Path) -> None:
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0, 2, 3]")
-    edit(project / "tilec.toml", "[kernel.add.params]", "[kernel.add.budget]\nregisters = 9\n[kernel.add.params]")
+    edit(
+        project / "tilec.toml",
+        "[kernel.add.params]",
+        "[kernel.add.budget]\nregisters = 9\n[kernel.add.params]",
+    )
     out = tune("add", "--dry-run")
     assert "add/big for sm_90: 0 of 12 candidates to measure" in out
     assert "10 registers, over the budget of 9" in out
@@ -271,28 +339,51 @@ def test_what_cannot_be_tuned_is_said_before_anything_is_compiled(tune, project:
     assert "no kernel 'ad'; did you mean 'add'" in tune.err
     tune("add", *CPU, "--case", "huge", code=2)
     assert "kernel add has no case 'huge'; it has big" in tune.err
-    edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", 'MODE = [0]\nexclude = [{ when = "TILE > 1" }]')
+    edit(
+        project / "tilec.toml",
+        "MODE = [0, 1, 2, 3]",
+        'MODE = [0]\nexclude = [{ when = "TILE > 1" }]',
+    )
     tune("add", *CPU, code=2)
     assert "the matrix excludes every point: no variant is left" in tune.err
 
 
 def test_ctrl_c_leaves_a_log_and_says_how_to_go_on(project: Path, cli: Cli) -> None:
-    """The real command, clock and kernel: the second candidate never ends, so that Ctrl-C comes while it runs."""
+    """The real command, clock and kernel: the second candidate never ends, so that Ctrl-C comes
+    while it runs.
+    """
     edit(project / "tilec.toml", "MODE = [0, 1, 2, 3]", "MODE = [0, 4]")
     edit(project / "tilec.toml", "TILE = [16, 32, 64, 128]", "TILE = [16]")
     with cli.start(project, "tune", "add", "--device", "cpu", "--search", "grid") as process:
         log = project / ".tilec" / "tune" / "add" / "add-tileir-cpu.jsonl"
-        await_true("the log has a trial", lambda: log.exists() and log.read_bytes().count(b"\n") > 1)
+        await_true(
+            "the log has a trial", lambda: log.exists() and log.read_bytes().count(b"\n") > 1
+        )
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "interrupted: what was measured is in the log; go on with\n  tilec tune add --device cpu --search grid --resume" in err
+    assert (
+        "interrupted: what was measured is in the log; go on with\n  tilec tune add --device cpu --search grid --resume"
+        in err
+    )
     assert "Traceback" not in err
     assert not (project / "tuning").exists()
     assert not processes_of(cli.env["TILEC_CACHE_DIR"])
     before = log.read_bytes()
     log.write_bytes(before + b'{"case":"add/bi')  # as a kill leaves it
-    done = cli.good(project, "tune", "add", "--device", "cpu", "--search", "grid", "--resume", "--limit", "2s", "--json")
+    done = cli.good(
+        project,
+        "tune",
+        "add",
+        "--device",
+        "cpu",
+        "--search",
+        "grid",
+        "--resume",
+        "--limit",
+        "2s",
+        "--json",
+    )
     assert log.read_bytes().startswith(before)
     assert log.read_bytes().count(b"\n") == 3
     (kernel,) = done.json()["kernels"]

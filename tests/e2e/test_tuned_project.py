@@ -1,4 +1,6 @@
-"""A tuning table from the manifest to launches on the cpu device: taken up, refused, reduced to winners; nothing of it stale."""
+"""A tuning table from the manifest to launches on the cpu device: taken up, refused, reduced to
+winners; nothing of it stale.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def project(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tuned") / "project"
     shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
     manifest = (root / "tilec.toml").read_text().replace('["sm_90", "tileir"]', '["tileir"]')
-    (root / "tilec.toml").write_text(manifest.replace("BN = 32 } }", 'BN = 32 }, table = "tuning/blend.json" }'))
+    (root / "tilec.toml").write_text(
+        manifest.replace("BN = 32 } }", 'BN = 32 }, table = "tuning/blend.json" }')
+    )
     return root
 
 
@@ -43,7 +47,9 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
     observer = SilentObserver()
     plan = building.plan_only(request, observer)
     work, cache = building.WorkDir(root), Cache(None, max_bytes=0, note=observer.note)
-    with building._pool(project, request, cache, observer, spool=work.spool, kept=work.kept) as pool:
+    with building._pool(
+        project, request, cache, observer, spool=work.spool, kept=work.kept
+    ) as pool:
         declared = building.declare(project, pool, Cache(None, max_bytes=0, note=observer.note))
     (kernel,) = plan.kernels
     sizes = size_expressions(kernel.info)
@@ -60,7 +66,9 @@ def record_of(root: Path, *points: tuple[int, int, int]) -> TuningRecord:
         )
         for rows, bm, bn in points
     )
-    device = TunedDevice(name="CPU", cc=(0, 0), multiprocessors=1, target=Target.parse("tileir"), entries=entries)
+    device = TunedDevice(
+        name="CPU", cc=(0, 0), multiprocessors=1, target=Target.parse("tileir"), entries=entries
+    )
     return TuningRecord(
         kernel="blend",
         kernel_digest=digest_of(project, declared, project.manifest.kernels[0]),
@@ -114,10 +122,17 @@ def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
     assert (again["up_to_date"], again["compiled"]) == (False, 0)
     assert taken(project, 64) == "blend-f32-BM16-BN16-contiguous"
 
-    assert "tuned by tuning/blend.json: CPU (1 entry)" in cli.good(project, "inspect", "dist/blends").out
+    assert (
+        "tuned by tuning/blend.json: CPU (1 entry)"
+        in cli.good(project, "inspect", "dist/blends").out
+    )
     (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
     assert kernel["table"]["sizes"] == ["z.shape[0]", "z.shape[1]"]
-    assert kernel["table"]["devices"][0]["entries"][0]["point"] == [["T", "f32"], ["BM", 16], ["BN", 16]]
+    assert kernel["table"]["devices"][0]["entries"][0]["point"] == [
+        ["T", "f32"],
+        ["BM", 16],
+        ["BN", 16],
+    ]
     text = (project / "dist" / "blends" / "__init__.pyi").read_text()
     assert "BM: Literal[16, 4] | None = None" in text or "BM: Literal[4, 16] | None = None" in text
     assert "by the tuning table or 16 by default" in text
@@ -126,12 +141,17 @@ def test_a_table_from_the_manifest_to_a_launch(cli: Cli, project: Path) -> None:
 def test_winners_alone_are_shipped(cli: Cli, project: Path) -> None:
     manifest = project / "tilec.toml"
     before = manifest.read_text()
-    manifest.write_text(before.replace('"tuning/blend.json" }', '"tuning/blend.json", keep = "winners" }'))
+    manifest.write_text(
+        before.replace('"tuning/blend.json" }', '"tuning/blend.json", keep = "winners" }')
+    )
     write(project, record_of(project, (64, 4, 32)))
     try:
         cli.good(project, "build")
         (kernel,) = json.loads(cli.good(project, "inspect", "dist/blends", "--json").out)["kernels"]
-        assert {tuple(variant["axes"].values()) for variant in kernel["variants"]} == {("f32", 4, 32), ("f32", 16, 32)}
+        assert {tuple(variant["axes"].values()) for variant in kernel["variants"]} == {
+            ("f32", 4, 32),
+            ("f32", 16, 32),
+        }
         assert len(kernel["variants"]) == 8
         assert taken(project, 64) == "blend-f32-BM4-BN32-contiguous"
         assert taken(project, 999) == "blend-f32-BM16-BN32-contiguous"
@@ -148,23 +168,38 @@ def test_a_record_of_another_kernel_is_refused(cli: Cli, project: Path) -> None:
     try:
         done = cli(project, "build")
         assert done.code == 2
-        assert "tuning/blend.json:4:20: error: kernel_digest: the kernel has changed since it was tuned" in done.err
+        assert (
+            "tuning/blend.json:4:20: error: kernel_digest: the kernel has changed since it was tuned"
+            in done.err
+        )
         assert "run `tilec tune blend`" in done.err
         assert cli(project, "check").code == 2
         for args in (("run", "--device", "cpu"), ("sanitize",)):
             ran = cli(project, *args)  # work on a kernel goes on
             assert ran.code == 0
-            assert "note: tuning/blend.json is passed over, a build would refuse it: kernel_digest: the kernel has changed" in ran.err
+            assert (
+                "note: tuning/blend.json is passed over, a build would refuse it: kernel_digest: the kernel has changed"
+                in ran.err
+            )
     finally:
         source.write_text(before)
     path = project / "tuning" / "blend.json"
     path.write_text(record_text(dataclasses.replace(record, space_digest="0" * 64)))
-    assert "tuning/blend.json:5:19: error: space_digest: what there is to choose from has changed" in cli(project, "build").err
+    assert (
+        "tuning/blend.json:5:19: error: space_digest: what there is to choose from has changed"
+        in cli(project, "build").err
+    )
     path.write_text(record_text(record).replace('"BM": 4', '"BM": 5'))
-    assert "devices[0].entries[0].point: T = 'f32', BM = 5, BN = 32 is no point of the kernel's matrix" in cli(project, "build").err
+    assert (
+        "devices[0].entries[0].point: T = 'f32', BM = 5, BN = 32 is no point of the kernel's matrix"
+        in cli(project, "build").err
+    )
     path.write_text(record_text(record)[:300])
     assert "tuning/blend.json:" in cli(project, "build").err
     path.unlink()
     path.mkdir()
-    assert "kernel.blend.dispatch.table: 'tuning/blend.json' cannot be read: it is not a file" in cli(project, "build").err
+    assert (
+        "kernel.blend.dispatch.table: 'tuning/blend.json' cannot be read: it is not a file"
+        in cli(project, "build").err
+    )
     path.rmdir()

@@ -1,4 +1,6 @@
-"""Compiler flags that tilec does not know: refused at their place, or let through with everything that this costs."""
+"""Compiler flags that tilec does not know: refused at their place, or let through with everything
+that this costs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
 def test_a_flag_is_refused_at_its_place(cli: Cli, tmp_path: Path) -> None:
     general = '[frontend.cuda]\nflags = ["--fmad=false", "-ccbin=/tmp/x"]\n'
-    root = write(tmp_path, HEAD + general + TWICE.replace("params", 'define = { X = "$(id)" }\ncompiler = "nvcc"\nparams'))
+    root = write(
+        tmp_path,
+        HEAD
+        + general
+        + TWICE.replace("params", 'define = { X = "$(id)" }\ncompiler = "nvcc"\nparams'),
+    )
     done = cli(root, "build")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
@@ -41,17 +48,25 @@ def test_a_flag_is_refused_at_its_place(cli: Cli, tmp_path: Path) -> None:
 def test_what_is_not_checked_is_not_cached(tmp_path: Path) -> None:
     """Each build compiles it, nothing of it is kept, and its images say so."""
     flags = 'unchecked-flags = true\nflags = ["--split-compile=1"]\nparams'
-    other = TWICE.replace("kernel.twice", "kernel.other").replace('"k/twice.cu"', '"k/twice.cu:twice"')
+    other = TWICE.replace("kernel.twice", "kernel.other").replace(
+        '"k/twice.cu"', '"k/twice.cu:twice"'
+    )
     root = write(tmp_path / "project", HEAD + TWICE.replace("params", flags) + other)
     cache = tmp_path / "cache"
     cli = Cli(environment(cache))
     assert cli.good(root, "build").jobs == {"twice-sm_90", "other-sm_90"}
     again = cli.good(root, "build")
     assert again.jobs == {"twice-sm_90"}
-    assert "note: twice-sm_90: not reproducible, so another build may give other bytes: unchecked-flags is on\n" in again.err
+    assert (
+        "note: twice-sm_90: not reproducible, so another build may give other bytes: unchecked-flags is on\n"
+        in again.err
+    )
     assert len([path for path in cache.glob("v*/images/*/*") if path.is_file()]) == 1
     shown = cli.good(root, "inspect", "dist/acme-1.0.0.tilec")
     assert shown.out.count("not reproducible: another build may give other bytes") == 1
     told = json.loads(cli.good(root, "inspect", "dist/acme-1.0.0.tilec", "--json").out)
-    images = {kernel["name"]: kernel["variants"][0]["images"][0]["reproducible"] for kernel in told["kernels"]}
+    images = {
+        kernel["name"]: kernel["variants"][0]["images"][0]["reproducible"]
+        for kernel in told["kernels"]
+    }
     assert images == {"twice": False, "other": True}

@@ -1,4 +1,6 @@
-"""What `tilec profile` and `tilec debug` build: aside, for the GPU at hand, with source lines, and nothing of what is shipped."""
+"""What `tilec profile` and `tilec debug` build: aside, for the GPU at hand, with source lines, and
+nothing of what is shipped.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,19 @@ inputs.y = { shape = [256], dtype = "f32", dist = "empty" }
 
 
 def test_the_kernel_is_built_with_source_lines(tmp_path: Path, monkeypatch, capsys) -> None:
-    root = write(tmp_path / "mixed", (HEAD + ADD + TWICE + CASE).replace('default = ["sm_90"]', 'default = ["sm_80", "sm_90"]'))
+    root = write(
+        tmp_path / "mixed",
+        (HEAD + ADD + TWICE + CASE).replace('default = ["sm_90"]', 'default = ["sm_80", "sm_90"]'),
+    )
     assert '["sm_80", "sm_90"]\n' in (root / "tilec.toml").read_text()
     write_tool(tmp_path, "cuda-gdb", "exit 0")
     fake = FakeDriver()
     monkeypatch.setattr(_driver, "driver", lambda: fake)
-    env = {"HOME": str(tmp_path), "TILEC_CACHE_DIR": str(tmp_path / "cache"), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    env = {
+        "HOME": str(tmp_path),
+        "TILEC_CACHE_DIR": str(tmp_path / "cache"),
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }
     code = run(["debug", "twice/some", "--profile", "release"], env, root)
     assert code == 0, capsys.readouterr().err
     (path,) = (root / ".tilec" / "run").glob("*.tilec")
@@ -41,6 +50,8 @@ def test_the_kernel_is_built_with_source_lines(tmp_path: Path, monkeypatch, caps
     assert {str(image.target) for image in images} == {"sm_90"}
     assert not (root / "dist").exists()
     assert "tilec.lock" not in tree(root)
-    listing = sass_listing(machine_code(bundle.image(images[0].digest), images[0].symbol, ToolSearch(), places=True)[1])
+    listing = sass_listing(
+        machine_code(bundle.image(images[0].digest), images[0].symbol, ToolSearch(), places=True)[1]
+    )
     assert {places[0][0] for places in listing.places if places} == {"k/twice.cu"}
     assert str(path) in (tmp_path / "calls").read_text().splitlines()

@@ -1,4 +1,6 @@
-"""A stream that is busy for a while: a kernel of one thread that reads the clock. Without torch, so that sanitizers can follow."""
+"""A stream that is busy for a while: a kernel of one thread that reads the clock. Without torch, so
+that sanitizers can follow.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +39,14 @@ class Busy:
         self._parts = LaunchParts(kernel="busy", sizes=(8,), addresses=(), tensors=())
 
     def __call__(self, stream: Stream, cycles: int) -> None:
-        """Enqueue so many cycles of the device's clock, past everything that tilec does for a launch."""
+        """Enqueue so many cycles of the device's clock, past everything that tilec does for a
+        launch.
+        """
         block = Block(cycles.to_bytes(8, "little"), (0,))
         shape = LaunchShape(grid=(1, 1, 1), block=(1, 1, 1))
-        call: LaunchCall = driver().bind_launch(self._device.ordinal, self._function.handle, shape, stream.handle, self._parts)
+        call: LaunchCall = driver().bind_launch(
+            self._device.ordinal, self._function.handle, shape, stream.handle, self._parts
+        )
         driver().adopt(self._device.ordinal)
         (result,) = call(block.address, 0)
         assert not result, result

@@ -1,4 +1,6 @@
-"""The generated package of the examples, built elsewhere: in TILEC_GPU_DIST, or in dist/ of the project."""
+"""The generated package of the examples, built elsewhere: in TILEC_GPU_DIST, or in dist/ of the
+project.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def dist() -> Path:
     folder = Path(os.environ.get("TILEC_GPU_DIST", str(ROOT / "dist"))).resolve()
     if not (folder / "tilec_examples" / "__init__.py").is_file():
-        pytest.skip(f"there is no tilec_examples in {folder}: build the examples first, with `tilec build`, or set TILEC_GPU_DIST")
+        pytest.skip(
+            f"there is no tilec_examples in {folder}: build the examples first, with `tilec build`, or set TILEC_GPU_DIST"
+        )
     return folder
 
 

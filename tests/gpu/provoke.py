@@ -1,4 +1,5 @@
-"""One failure of a GPU, provoked on purpose, in a process of its own: `python -m tests.gpu.provoke NAME` prints what was raised as JSON.
+"""One failure of a GPU, provoked on purpose, in a process of its own: `python -m tests.gpu.provoke
+NAME` prints what was raised as JSON.
 
 The context dies here, and with it all use of the device in this process.
 """
@@ -45,7 +46,8 @@ BODIES = {
           st.param.b64 [a], %rd2; st.param.b64 [b], %rd2; st.param.b32 [c], 7; st.param.b64 [d], %rd2; st.param.b64 [e], 1;
           call.uni __assertfail, (a, b, c, d, e); }""",
     "bounded": "st.global.u32 [%rd1], 1;",
-    # More values at a time than 64 registers hold, so that 1024 threads have too few: volatile accesses stay in their order.
+    # More values at a time than 64 registers hold, so that 1024 threads have too few: volatile
+    # accesses stay in their order.
     "crowded": "\n".join(
         [".reg .b32 %r<160>;"]
         + [f"ld.volatile.global.u32 %r{i}, [%rd1+{4 * i}];" for i in range(160)]
@@ -74,8 +76,24 @@ def ptx(*names: str) -> str:
 def told(error: BaseException | None) -> dict[str, Any]:
     if error is None:
         return {"class": ""}
-    fields = ("what", "cause", "fix", "op", "kernel", "device", "result", "code", "since", "launches", "again")
-    return {"class": type(error).__name__, "text": str(error), **{name: getattr(error, name, None) for name in fields}}
+    fields = (
+        "what",
+        "cause",
+        "fix",
+        "op",
+        "kernel",
+        "device",
+        "result",
+        "code",
+        "since",
+        "launches",
+        "again",
+    )
+    return {
+        "class": type(error).__name__,
+        "text": str(error),
+        **{name: getattr(error, name, None) for name in fields},
+    }
 
 
 def caught(call: Callable[[], object]) -> dict[str, Any]:
@@ -87,7 +105,11 @@ def caught(call: Callable[[], object]) -> dict[str, Any]:
 
 
 def launch(function: KernelFunction, address: int) -> DeviceOp[Any]:
-    return AsyncKernelLaunch(function).push_device_ptr(address).set_launch_config(LaunchConfig(grid=2, block=32))
+    return (
+        AsyncKernelLaunch(function)
+        .push_device_ptr(address)
+        .set_launch_config(LaunchConfig(grid=2, block=32))
+    )
 
 
 def fault(name: str) -> dict[str, Any]:
@@ -96,14 +118,19 @@ def fault(name: str) -> dict[str, Any]:
     fine, bad = module.function("fine"), module.function(name)
     device, stream, other = Device(0), Stream(0), Stream(0)
     buffer, event = DeviceBuffer((64,), "u32", 0), Event(0)
-    tensors = [Tensor.uninitialized((64,), "u32", driver=driver(), ordinal=0, stream=stream.handle) for _ in range(3)]
+    tensors = [
+        Tensor.uninitialized((64,), "u32", driver=driver(), ordinal=0, stream=stream.handle)
+        for _ in range(3)
+    ]
     tensors[0].storage.pass_through(other.handle, write=True)
     shared = value(1).shared()
     waited = launch(fine, buffer.ptr)
     waited.sync_on(stream)
     future = value(7).future()
     future.result()
-    first = caught(lambda: launch(bad, NOWHERE if name == "illegal_address" else buffer.ptr).sync_on(stream))
+    first = caught(
+        lambda: launch(bad, NOWHERE if name == "illegal_address" else buffer.ptr).sync_on(stream)
+    )
 
     async def awaiting() -> None:
         await launch(fine, buffer.ptr)
@@ -127,7 +154,9 @@ def fault(name: str) -> dict[str, Any]:
         "copy in": lambda: DeviceBuffer.from_host(host, 0),
         "load": lambda: load_module_from_ptx(ptx("fine"), 0),
         "memory": lambda: driver().memory_info(0),
-        "in order": lambda: with_context(lambda ctx: ctx.free_async(tensors[1].ptr)).sync_on(stream),
+        "in order": lambda: with_context(lambda ctx: ctx.free_async(tensors[1].ptr)).sync_on(
+            stream
+        ),
     }
     found = {call: caught(function) for call, function in later.items()}
     stream.close()
@@ -138,7 +167,9 @@ def fault(name: str) -> dict[str, Any]:
 
 
 def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
-    """A launch that the driver itself refuses: tilec's own checks, which come first, are passed by. The device works afterwards."""
+    """A launch that the driver itself refuses: tilec's own checks, which come first, are passed by.
+    The device works afterwards.
+    """
     seam = driver()
     module = load_module_from_ptx(ptx("fine", name), 0)
     fine, other = module.function("fine"), module.function(name)
@@ -161,7 +192,9 @@ def refused(shape: LaunchShape, name: str = "bounded") -> dict[str, Any]:
 
 
 def image(data: str | bytes, symbol: str = "") -> dict[str, Any]:
-    """An image that the driver does not load, or an entry point that is not in it. The device works afterwards."""
+    """An image that the driver does not load, or an entry point that is not in it. The device works
+    afterwards.
+    """
 
     def load() -> None:
         module = load_module_from_bytes(data.encode() if isinstance(data, str) else data, 0)
@@ -183,23 +216,39 @@ def foreign_cubin() -> dict[str, Any]:
 
     major = Device(0).info.cc[0]
     bundle = Bundle.open(Path(sys.argv[2]))
-    images = [image for kernel in bundle.info.kernels for variant in kernel.variants for image in variant.images]
+    images = [
+        image
+        for kernel in bundle.info.kernels
+        for variant in kernel.variants
+        for image in variant.images
+    ]
     cubins = [
-        bundle.image(image.digest) for image in images if str(image.target).startswith("sm_") and f"sm_{major}" not in str(image.target)
+        bundle.image(image.digest)
+        for image in images
+        if str(image.target).startswith("sm_") and f"sm_{major}" not in str(image.target)
     ]
     return image(cubins[0])
 
 
 SCENARIOS: dict[str, Callable[[], dict[str, Any]]] = {
-    **{name: (lambda name=name: fault(name)) for name in ("illegal_address", "misaligned_address", "trap", "assertion")},  # type: ignore[misc]
+    **{
+        name: (lambda name=name: fault(name))
+        for name in ("illegal_address", "misaligned_address", "trap", "assertion")
+    },  # type: ignore[misc]
     "out_of_resources": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(1024, 1, 1)), "crowded"),
     "beyond_its_bounds": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(64, 1, 1))),
-    "too_much_shared_memory": lambda: refused(LaunchShape(grid=(1, 1, 1), block=(32, 1, 1), shared=100_000)),
-    "cooperative_too_large": lambda: refused(LaunchShape(grid=(1_000_000, 1, 1), block=(32, 1, 1), cooperative=True)),
+    "too_much_shared_memory": lambda: refused(
+        LaunchShape(grid=(1, 1, 1), block=(32, 1, 1), shared=100_000)
+    ),
+    "cooperative_too_large": lambda: refused(
+        LaunchShape(grid=(1_000_000, 1, 1), block=(32, 1, 1), cooperative=True)
+    ),
     "grid_too_large": lambda: refused(LaunchShape(grid=(1, 100_000, 1), block=(32, 1, 1))),
     "unsupported_ptx": lambda: image(ptx("fine").replace(".version 7.0", ".version 99.0")),
     "invalid_ptx": lambda: image(ptx("fine").replace("st.global", "no.such.global")),
-    "ptx_of_another_gpu": lambda: image(ptx("fine").replace(".version 7.0", ".version 9.0").replace("sm_70", "sm_121a")),
+    "ptx_of_another_gpu": lambda: image(
+        ptx("fine").replace(".version 7.0", ".version 9.0").replace("sm_70", "sm_121a")
+    ),
     "foreign_cubin": foreign_cubin,
 }
 

@@ -1,4 +1,6 @@
-"""Threads that no library has given a device, in processes without torch: all works on every GPU, and leaves the thread as it was."""
+"""Threads that no library has given a device, in processes without torch: all works on every GPU,
+and leaves the thread as it was.
+"""
 
 from __future__ import annotations
 
@@ -112,11 +114,18 @@ sys.exit(bool(failures))
 def test_everything_works_in_a_thread_without_a_context(ordinal: int) -> None:
     if ordinal >= Device.count():
         pytest.skip("there is one GPU here")
-    bundle = Path(os.environ.get("TILEC_GPU_DIST", str(ROOT / "dist"))) / "tilec-examples-0.1.0.tilec"
+    bundle = (
+        Path(os.environ.get("TILEC_GPU_DIST", str(ROOT / "dist"))) / "tilec-examples-0.1.0.tilec"
+    )
     if not bundle.is_file():
         pytest.skip(f"{bundle} is not there: build the examples first, with `tilec build`")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+    }
     command = [sys.executable, "-c", PROGRAM, str(ordinal), str(bundle)]
-    done = subprocess.run(command, env=environ, capture_output=True, encoding="utf-8", timeout=120, check=False)
+    done = subprocess.run(
+        command, env=environ, capture_output=True, encoding="utf-8", timeout=120, check=False
+    )
     assert not done.stdout + done.stderr
     assert done.returncode == 0

@@ -1,4 +1,6 @@
-"""`tilec bench` on a GPU: times that can be, rivals and ceilings, cold and hot caches of small kernels, and a gate that stays quiet."""
+"""`tilec bench` on a GPU: times that can be, rivals and ceilings, cold and hot caches of small
+kernels, and a gate that stays quiet.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,22 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bench(bundle: Path, cache: Path, *args: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "tilec", "bench", "--bundle", str(bundle), "--device", "cuda:0", "--json", *args]
+    command = [
+        sys.executable,
+        "-m",
+        "tilec",
+        "bench",
+        "--bundle",
+        str(bundle),
+        "--device",
+        "cuda:0",
+        "--json",
+        *args,
+    ]
     env = {**os.environ, "TILEC_CACHE_DIR": str(cache)}
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=240, cwd=ROOT, env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=240, cwd=ROOT, env=env, check=False
+    )
     assert "Traceback" not in done.stderr, done.stderr
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
@@ -53,12 +68,26 @@ def bench(bundle: Path, cache: Path, *args: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_times_rates_and_ceilings_are_such_as_can_be(bundle: Path, cache: Path) -> None:
-    code, found = bench(bundle, cache, "vector_add", "softmax", "--case", "1m", "--case", "1k", "--seconds", "0.3", "--no-against")
+    code, found = bench(
+        bundle,
+        cache,
+        "vector_add",
+        "softmax",
+        "--case",
+        "1m",
+        "--case",
+        "1k",
+        "--seconds",
+        "0.3",
+        "--no-against",
+    )
     assert code == 0
     assert 1e11 < found["ceilings"]["copy"] < 2e13
     for case in found["cases"]:
         assert case["status"] == "measured"
-        assert 0 < case["time"]["interval"][0] <= case["time"]["median"] <= case["time"]["interval"][1]
+        assert (
+            0 < case["time"]["interval"][0] <= case["time"]["median"] <= case["time"]["interval"][1]
+        )
         assert 1e-6 < case["host_seconds"] < 1e-3
         if case["rates"]["share"] is not None:
             assert 0.005 < case["rates"]["share"] < 1.5
@@ -71,7 +100,15 @@ def test_times_rates_and_ceilings_are_such_as_can_be(bundle: Path, cache: Path) 
 
 def test_torch_takes_turns(bundle: Path, cache: Path, torch: Any) -> None:
     """Every function that an example is held against: each is called with what the case gives it."""
-    code, found = bench(bundle, cache, "--seconds", "0.05", "--samples", "9", *(word for case in RIVALS for word in ("--case", case)))
+    code, found = bench(
+        bundle,
+        cache,
+        "--seconds",
+        "0.05",
+        "--samples",
+        "9",
+        *(word for case in RIVALS for word in ("--case", case)),
+    )
     assert code == 0
     assert found["ceilings"]["products"]["bf16"] > 1e12
     assert found["ceilings"]["by"] == f"torch {torch.__version__}"
@@ -87,7 +124,9 @@ def test_cupy_is_timed() -> None:
     cupy = pytest.importorskip("cupy")
     library = CupyLibrary(cupy, 0)
     given = {name: library.tensor(np.ones(1 << 20, np.float32), "f32") for name in "xy"}
-    call = function_of(read_rival("cupy:add(x, multiply(y, 2))", given, case="a/b"), cupy, tuple(given), case="a/b")
+    call = function_of(
+        read_rival("cupy:add(x, multiply(y, 2))", given, case="a/b"), cupy, tuple(given), case="a/b"
+    )
     contender = library.contender(call, [given], flush=1 << 20, clocks=None)
     assert float(call(given).sum()) == 3 << 20
     assert 1e-6 < measure(contender, SHORT, clock=time.perf_counter).summary.median < 1e-2
@@ -104,11 +143,15 @@ def test_the_same_code_passes_the_gate(bundle: Path, cache: Path, tmp_path: Path
     assert all(case["change"]["same_image"] for case in found["cases"])
 
 
-def test_measuring_ceilings_is_not_seen_in_the_cases_behind_it(bundle: Path, tmp_path: Path) -> None:
+def test_measuring_ceilings_is_not_seen_in_the_cases_behind_it(
+    bundle: Path, tmp_path: Path
+) -> None:
     """In one process it was: 8 %, by what torch left in the memory."""
     saved = str(tmp_path / "saved.json")
     chosen = ("vector_add", "--case", "1m", "-k", "f32", "--seconds", "0.5", "--no-against")
-    code, first = bench(bundle, tmp_path, *chosen, "--save", saved)  # measures ceilings, for nothing is kept in this cache
+    code, first = bench(
+        bundle, tmp_path, *chosen, "--save", saved
+    )  # measures ceilings, for nothing is kept in this cache
     assert code == 0
     assert first["ceilings"]["copy"] is not None, first["ceilings"]["missing"]
     code, second = bench(bundle, tmp_path, *chosen, "--against-saved", saved)
@@ -122,28 +165,56 @@ def test_a_chain_takes_about_as_long_as_its_kernels(cache: Path) -> None:
     built = next((project / "dist").glob("*.tilec"), None)
     if built is None:
         pytest.skip("examples/inter_kernel is not built: `tilec -C examples/inter_kernel build`")
-    command = [sys.executable, "-m", "tilec", "-C", str(project), "bench", "--bundle", str(built), "--device", "cuda:0", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tilec",
+        "-C",
+        str(project),
+        "bench",
+        "--bundle",
+        str(built),
+        "--device",
+        "cuda:0",
+        "--json",
+    ]
     env = {**os.environ, "TILEC_CACHE_DIR": str(cache)}
-    done = subprocess.run([*command, "--seconds", "0.3"], capture_output=True, encoding="utf-8", timeout=120, env=env, check=False)
+    done = subprocess.run(
+        [*command, "--seconds", "0.3"],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        env=env,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     took = {case["kernel"]: case["time"]["median"] for case in json.loads(done.stdout)["cases"]}
-    # 6.7 us on an H200, where its kernels take 4.3 and 2.3: each was measured with a cold cache, and the second one's is not.
+    # 6.7 us on an H200, where its kernels take 4.3 and 2.3: each was measured with a cold cache,
+    # and the second one's is not.
     assert 0.6 < took["inter_kernel"] / (took["row_softmax"] + took["threshold_scale"]) < 1.4
 
 
 @pytest.mark.parametrize("count", [1 << 14, 1 << 18])
-def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_them(bundle: Path, count: int) -> None:
-    """A few microseconds each: a sample is one graph, behind a write over the cache where it is flushed."""
+def test_small_kernels_are_slower_in_a_cold_cache_and_no_launch_is_timed_with_them(
+    bundle: Path, count: int
+) -> None:
+    """A few microseconds each: a sample is one graph, behind a write over the cache where it is
+    flushed.
+    """
     module, driver = load(bundle, 0), _driver.driver()
 
     def subject(*, cold: bool) -> LaunchSubject:
         def make() -> dict[str, Any]:
-            return {name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver) for name in "zxy"}
+            return {
+                name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
+                for name in "zxy"
+            }
 
         return LaunchSubject(module, driver, "vector_add", {}, make, cold=cold)
 
     with subject(cold=True) as cold, subject(cold=False) as hot:
-        # Copies of the arguments go round until they are twice the cache; only where that takes too many of them, it is written over.
+        # Copies of the arguments go round until they are twice the cache; only where that takes too
+        # many of them, it is written over.
         copies = -(-TIMES_L2 * module.device.l2 // (3 * 4 * count)) + 1
         assert (cold.cache, hot.cache) == ("flushed" if copies > MOST_COPIES else "rotated", "hot")
         from_memory, from_cache = measure_together([cold, hot], SHORT, clock=time.perf_counter)
@@ -158,7 +229,10 @@ def test_eight_percent_more_work_is_seen(bundle: Path) -> None:
 
     def adds(count: int) -> LaunchSubject:
         def make() -> dict[str, Any]:
-            return {name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver) for name in "zxy"}
+            return {
+                name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
+                for name in "zxy"
+            }
 
         return LaunchSubject(module, driver, "vector_add", {}, make)
 

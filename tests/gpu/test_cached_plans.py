@@ -1,4 +1,6 @@
-"""Launches on a GPU whose plan is cached: nothing that changed since the plan was made is overlooked."""
+"""Launches on a GPU whose plan is cached: nothing that changed since the plan was made is
+overlooked.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,20 @@ import threading
 import pytest
 
 from tilec_runtime import Stream, Tensor, current_device
-from tilec_runtime.errors import AliasError, ArgumentError, LaunchError, PlacementError, RequirementError
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    LaunchError,
+    PlacementError,
+    RequirementError,
+)
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 SIZE, TIMES = 4096, 4
 
 
@@ -19,7 +32,10 @@ def ones(torch, count=3, size=SIZE):
 
 def tensors(count=3):
     driver = current_device().driver
-    return [Tensor.uninitialized((SIZE,), "f32", driver=driver, ordinal=0, stream=0) for _ in range(count)]
+    return [
+        Tensor.uninitialized((SIZE,), "f32", driver=driver, ordinal=0, stream=0)
+        for _ in range(count)
+    ]
 
 
 def known(kernels, torch):
@@ -56,10 +72,15 @@ def test_what_changes_of_torch_tensors_is_seen(kernels, torch):
         (lambda torch, x: x.cpu(), PlacementError),
         (lambda torch, x: x.double(), LaunchError),
         (lambda torch, x: torch.zeros(2 * SIZE, device="cuda")[::2], LaunchError),
-        (lambda torch, x: torch.zeros(SIZE, dtype=torch.complex64, device="cuda").conj().imag, ArgumentError),
+        (
+            lambda torch, x: torch.zeros(SIZE, dtype=torch.complex64, device="cuda").conj().imag,
+            ArgumentError,
+        ),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused_in_launches_that_are_known(kernels, torch, change, error):
+def test_tensors_that_do_not_fit_are_refused_in_launches_that_are_known(
+    kernels, torch, change, error
+):
     z, x, y = known(kernels, torch)
     with pytest.raises(error, match=r"^vector_add: "):
         kernels.vector_add(z, change(torch, x), y)
@@ -83,7 +104,9 @@ def test_modes_of_torch_and_gradients(kernels, torch):
 
 
 def test_threads_launch_what_is_known(kernels, torch):
-    """Each with a stream and an output of its own; the argument memory of one is never that of another."""
+    """Each with a stream and an output of its own; the argument memory of one is never that of
+    another.
+    """
     x, y = ones(torch, 2)
     torch.cuda.synchronize()
     wrong = []

@@ -32,13 +32,21 @@ def bundle(dist: Path) -> Bundle:
 
 @pytest.fixture(scope="module")
 def devices(bundle: Bundle, torch) -> dict[str, ModuleDevice]:
-    return {name: ModuleDevice(load(bundle, name, driver=driver_of(name)), driver_of(name)) for name in ("cuda:0", "cpu")}
+    return {
+        name: ModuleDevice(load(bundle, name, driver=driver_of(name)), driver_of(name))
+        for name in ("cuda:0", "cpu")
+    }
 
 
 def cases(bundle: Bundle) -> list[BoundCase]:
     manifest = open_project(ROOT / "tilec.toml", ToolSearch(path="")).manifest
     built = {kernel.name: kernel for kernel in bundle.info.kernels if kernel.language == "tile"}
-    return [case for kernel in manifest.kernels if kernel.name in built for case in expand_cases(kernel, built[kernel.name], locate=None)]
+    return [
+        case
+        for kernel in manifest.kernels
+        if kernel.name in built
+        for case in expand_cases(kernel, built[kernel.name], locate=None)
+    ]
 
 
 def test_every_tile_case_agrees(bundle, devices):

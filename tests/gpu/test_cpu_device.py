@@ -24,9 +24,13 @@ def test_tensors_are_launched_on_where_they_live(package: Any, torch: Any) -> No
     there = torch.empty(1003, device="cuda")
     on_gpu.vector_add(there, x.cuda(), y.cuda())
     assert torch.equal(there.cpu(), z)
-    with pytest.raises(PlacementError, match="'x' is on device 0, and the kernel is loaded on the cpu device"):
+    with pytest.raises(
+        PlacementError, match="'x' is on device 0, and the kernel is loaded on the cpu device"
+    ):
         on_cpu.vector_add(z, x.cuda(), y)
-    with pytest.raises(PlacementError, match="'x' is on the CPU, and the kernel is loaded on device 0"):
+    with pytest.raises(
+        PlacementError, match="'x' is on the CPU, and the kernel is loaded on device 0"
+    ):
         on_gpu.vector_add(there, x, y.cuda())
     with pytest.raises(SchedulingError, match="is no stream of the cpu device"):
         on_cpu.vector_add(z, x, y, stream=torch.cuda.Stream())

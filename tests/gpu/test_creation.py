@@ -1,4 +1,6 @@
-"""What `tilec_runtime.api` makes on a GPU has the bits that the cpu device makes, for every function and dtype."""
+"""What `tilec_runtime.api` makes on a GPU has the bits that the cpu device makes, for every
+function and dtype.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def equal(make: Callable[[], DeviceOp[Tensor]]) -> None:
     assert here.shape == there.shape
     assert here.dtype == there.dtype
     differ = np.flatnonzero(here != there)
-    assert differ.size == 0, f"{differ.size} of {here.size}, first {differ[0]}: {here.flat[differ[0]]:#x} and {there.flat[differ[0]]:#x}"
+    assert differ.size == 0, (
+        f"{differ.size} of {here.size}, first {differ[0]}: {here.flat[differ[0]]:#x} and {there.flat[differ[0]]:#x}"
+    )
 
 
 @pytest.mark.parametrize("name", FILLED)
@@ -53,11 +57,19 @@ def test_conversions_of_packed_elements(name):
     for size in (array.size // 2 * 2, 2, 6):
         if size <= array.size:
             part = array[:size]
-            equal(lambda part=part: api.from_host(part).then(lambda t: api.convert(t, "f4e2m1")).reinterpret("u8"))
+            equal(
+                lambda part=part: (
+                    api.from_host(part).then(lambda t: api.convert(t, "f4e2m1")).reinterpret("u8")
+                )
+            )
     pairs = np.arange(256 * 9, dtype=np.uint32).astype(np.uint8)
     for start in (0, 1, 3):  # bytes that are not aligned to what a thread takes
         part = pairs[start:]
-        equal(lambda part=part: api.from_host(part).then(lambda t: api.convert(t.reinterpret("f4e2m1"), name)))
+        equal(
+            lambda part=part: api.from_host(part).then(
+                lambda t: api.convert(t.reinterpret("f4e2m1"), name)
+            )
+        )
     with use_device("cuda"):
         odd = api.convert(api.ones(8, name), "f4e2m1").sync().to_host()
     assert odd.astype(np.float32).tolist() == [1.0] * 8
@@ -66,7 +78,11 @@ def test_conversions_of_packed_elements(name):
 def test_parts_of_tensors_that_are_not_aligned_are_converted():
     array = np.arange(4099, dtype=np.float32)
     for start in (0, 1, 2):
-        equal(lambda start=start: api.from_host(array).then(lambda t: api.convert(t[start : start + 4097], "f16")))
+        equal(
+            lambda start=start: api.from_host(array).then(
+                lambda t: api.convert(t[start : start + 4097], "f16")
+            )
+        )
 
 
 def test_square_roots_and_logarithms_are_rounded_as_the_twin_rounds_them():

@@ -1,4 +1,6 @@
-"""Device operations on a GPU: ops on real streams, awaits, cancellation, and a PTX kernel without a bundle."""
+"""Device operations on a GPU: ops on real streams, awaits, cancellation, and a PTX kernel without a
+bundle.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def ones() -> DeviceOp[Tensor]:
     """A tensor of ones, made in the order of the op's stream."""
 
     def make(ctx: ExecutionContext) -> Tensor:
-        made = Tensor.uninitialized((COUNT,), "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+        made = Tensor.uninitialized(
+            (COUNT,), "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream
+        )
         ctx.memcpy_htod_async(made.ptr, np.ones(COUNT, np.float32))
         return made
 
@@ -110,12 +114,17 @@ def test_the_largest_cooperative_grid(function: KernelFunction) -> None:
         if blocks == most:
             made, _, _ = launch.sync()
         else:
-            with pytest.raises(LaunchLimitError, match=f"the cooperative grid has {blocks} blocks, and {most} can be resident"):
+            with pytest.raises(
+                LaunchLimitError,
+                match=f"the cooperative grid has {blocks} blocks, and {most} can be resident",
+            ):
                 launch.sync()
 
 
 def test_uses_on_different_streams_are_ordered(function: KernelFunction) -> None:
-    """Each op runs on the next stream of the default policy, and writes what the one before it wrote."""
+    """Each op runs on the next stream of the default policy, and writes what the one before it
+    wrote.
+    """
     tensor = ones().sync()
     for _ in range(30):
         tensor = scaled(function, tensor, 2.0).future().result()
@@ -142,7 +151,11 @@ def test_a_step_that_runs_ops_itself(function: KernelFunction) -> None:
 
     op = ones()
     for _ in range(3):
-        op = op.then(lambda t: scaled(function, t, 2.0)).then_unchecked(look).then(lambda t: scaled(function, t, 0.1))
+        op = (
+            op.then(lambda t: scaled(function, t, 2.0))
+            .then_unchecked(look)
+            .then(lambda t: scaled(function, t, 0.1))
+        )
     found = op.then(host).sync()
     assert seen == pytest.approx([2.0, 2.0, 2.0])
     assert np.allclose(found, 1.0)
@@ -161,7 +174,10 @@ def test_hundreds_of_awaits_and_cancellations(function: KernelFunction) -> None:
         return list(await asyncio.gather(*tasks, return_exceptions=True))
 
     results = asyncio.run(main())
-    assert all(isinstance(found, asyncio.CancelledError) or found == float(number) for number, found in enumerate(results))
+    assert all(
+        isinstance(found, asyncio.CancelledError) or found == float(number)
+        for number, found in enumerate(results)
+    )
     assert results[1::2] == [float(number) for number in range(1, 100, 2)]
     assert COMPLETIONS.drain(10)
 

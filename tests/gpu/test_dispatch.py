@@ -1,6 +1,8 @@
-"""The twin of tests/property/test_dispatch.py: the sample, built elsewhere, on a GPU with torch tensors.
+"""The twin of tests/property/test_dispatch.py: the sample, built elsewhere, on a GPU with torch
+tensors.
 
-Build it first: `cp -r tests/samples/dispatch_project dist/dispatch && tilec -C dist/dispatch build`.
+Build it first: `cp -r tests/samples/dispatch_project dist/dispatch && tilec -C dist/dispatch
+build`.
 """
 
 from __future__ import annotations
@@ -33,10 +35,15 @@ def test_any_arguments_get_the_right_answer(module, torch, drawn):
     shape, cuts, more, seed = drawn
     made = [cut(shape, how, more, seed + number) for number, how in enumerate(cuts)]
     bases = [torch.from_numpy(base).cuda() for base, _ in made]
-    places = [(place[:2], place[2:], how.offset) for (_, place), how in zip(made, cuts, strict=True)]
+    places = [
+        (place[:2], place[2:], how.offset) for (_, place), how in zip(made, cuts, strict=True)
+    ]
     z, x, y = (torch.as_strided(base, *place) for base, place in zip(bases, places, strict=True))
     wanted, before = x * 2 + y, bases[0].clone()
-    facts = {name: (tuple(t.shape), tuple(t.stride()), t.data_ptr()) for name, t in (("z", z), ("x", x), ("y", y))}
+    facts = {
+        name: (tuple(t.shape), tuple(t.stride()), t.data_ptr())
+        for name, t in (("z", z), ("x", x), ("y", y))
+    }
     stream = torch.cuda.current_stream()
     check_choice(module.blend.explain(z, x, y), facts)
     for _ in range(2):
@@ -54,5 +61,8 @@ def test_every_variant_gives_the_same(module, torch):
     for bm, bn in ((4, 32), (16, 16), (16, 32)):
         z = torch.full_like(x, float("nan"))
         module.blend.variant(BM=bm, BN=bn)(z, x, y, stream=stream)
-        assert module.blend.explain(z, x, y, BM=bm, BN=bn).variant.id == f"blend-f32-BM{bm}-BN{bn}-wide"
+        assert (
+            module.blend.explain(z, x, y, BM=bm, BN=bn).variant.id
+            == f"blend-f32-BM{bm}-BN{bn}-wide"
+        )
         torch.testing.assert_close(z, x * 2 + y)

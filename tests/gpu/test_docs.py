@@ -1,4 +1,6 @@
-"""Snippets of the documentation that need torch on a GPU, with kernels of the examples in the place of the page's package."""
+"""Snippets of the documentation that need torch on a GPU, with kernels of the examples in the place
+of the page's package.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,12 @@ import pytest
 
 from tests.docs_pages import steps
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +28,22 @@ def tour(kernels: Any, package: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         kernels.vector_add(z, x * alpha, y, stream=stream)
 
     module = types.ModuleType("tour")
-    monkeypatch.setattr(module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False)
-    monkeypatch.setattr(module, "axpy", lambda z, x, y, *, alpha: package.vector_add(z, x * alpha, y), raising=False)
+    monkeypatch.setattr(
+        module, "load", lambda device: types.SimpleNamespace(axpy=launch), raising=False
+    )
+    monkeypatch.setattr(
+        module, "axpy", lambda z, x, y, *, alpha: package.vector_add(z, x * alpha, y), raising=False
+    )
     monkeypatch.setitem(sys.modules, "tour", module)
 
 
 def executed(words: str) -> dict[str, Any]:
     """The names that the page's only Python block with these words defines."""
-    (step,) = [step for step in steps("docs/interop.md") if step.language == "python" and words in step.text]
+    (step,) = [
+        step
+        for step in steps("docs/interop.md")
+        if step.language == "python" and words in step.text
+    ]
     names: dict[str, Any] = {"__name__": "__docs__"}
     exec(compile(step.text, step.place, "exec"), names)
     return names
@@ -41,7 +56,10 @@ def test_launchers_and_ops_on_torchs_stream(torch: Any) -> None:
 
 def test_a_launcher_as_an_operator_of_torch(torch: Any) -> None:
     axpy = executed("torch.library.custom_op")["axpy"]
-    x, y = torch.randn(4096, device="cuda", requires_grad=True), torch.randn(4096, device="cuda", requires_grad=True)
+    x, y = (
+        torch.randn(4096, device="cuda", requires_grad=True),
+        torch.randn(4096, device="cuda", requires_grad=True),
+    )
     torch.library.opcheck(axpy, (x, y, 2.0))
     z = axpy(x, y, 2.0)
     torch.testing.assert_close(z, 2 * x + y)

@@ -1,4 +1,5 @@
-"""Launches that may begin before the one in front of them is done: chains of them give what the same chain in order gives.
+"""Launches that may begin before the one in front of them is done: chains of them give what the
+same chain in order gives.
 
 The kernel is PTX that the driver compiles, so the test needs no compiler.
 """
@@ -18,10 +19,15 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
-# y[i] = x[n - 1 - i] + 1: each element is made of one that another block of the launch in front has written, so that too early a read
-# gives another number.
+# y[i] = x[n - 1 - i] + 1: each element is made of one that another block of the launch in front has
+# written, so that too early a read gives another number.
 PTX = """.version 7.8
 .target sm_90
 .address_size 64
@@ -62,13 +68,26 @@ STEPS = 200
 
 def bundle(early: bool) -> Bundle:
     data = PTX.encode()
-    row = ImageInfo(target=Target.parse("compute_90"), digest=sha256(data), size=len(data), symbol="spread", ptx_isa=(7, 8))
+    row = ImageInfo(
+        target=Target.parse("compute_90"),
+        digest=sha256(data),
+        size=len(data),
+        symbol="spread",
+        ptx_isa=(7, 8),
+    )
     IMAGES[row.digest] = data
-    params = (Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True), Param(name="x", kind=TENSOR, dtype="f32", rank=1))
+    params = (
+        Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="x", kind=TENSOR, dtype="f32", rank=1),
+    )
     abi = (slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.size"))
     launch = LaunchInfo(grid=("cdiv(x.size, 256)",), block=("256",))
-    made = kernel("spread", params, (VariantInfo(id="spread", abi=abi, images=(row,)),), launch=launch)
-    return bundle_of(dataclasses.replace(made, launch=dataclasses.replace(launch, programmatic=early)))
+    made = kernel(
+        "spread", params, (VariantInfo(id="spread", abi=abi, images=(row,)),), launch=launch
+    )
+    return bundle_of(
+        dataclasses.replace(made, launch=dataclasses.replace(launch, programmatic=early))
+    )
 
 
 @pytest.mark.parametrize("early", [False, True])

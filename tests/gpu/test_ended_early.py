@@ -1,4 +1,6 @@
-"""What ends before the device is done: cancelled awaits, dropped futures and tensors, while a stream is busy; and random numbers there."""
+"""What ends before the device is done: cancelled awaits, dropped futures and tensors, while a
+stream is busy; and random numbers there.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,11 @@ def test_random_numbers_come_in_the_order_of_their_stream() -> None:
         t = api.zeros(SIZE).sync()
         for _ in range(3):
             Busy(device)(policy.next_stream(), LONG)
-            made = api.rand(SIZE, seed=5).then(lambda found: api.memcpy(t, found)).enqueue_on(policy.next_stream())
+            made = (
+                api.rand(SIZE, seed=5)
+                .then(lambda found: api.memcpy(t, found))
+                .enqueue_on(policy.next_stream())
+            )
             assert made is None
             assert np.array_equal(t.to_host(), wanted)
             api.fill(t.borrow_mut(), 0).sync()

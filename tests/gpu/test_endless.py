@@ -1,6 +1,8 @@
-"""A kernel that never ends, under `tilec run` on a GPU: its case is reported as hung, and the cases behind it run.
+"""A kernel that never ends, under `tilec run` on a GPU: its case is reported as hung, and the cases
+behind it run.
 
-The bundle is built elsewhere: `python -m tests.gpu.test_endless build/endless`, and there `tilec build`.
+The bundle is built elsewhere: `python -m tests.gpu.test_endless build/endless`, and there `tilec
+build`.
 """
 
 from __future__ import annotations
@@ -57,13 +59,30 @@ def write(root: Path) -> None:
 
 
 def run(*words: str) -> Any:
-    """What `tilec run --json` prints of the project's bundle on the GPU, its exit code and its seconds."""
+    """What `tilec run --json` prints of the project's bundle on the GPU, its exit code and its
+    seconds.
+    """
     bundle = PROJECT / "dist" / "endless-0.1.0.tilec"
     if not bundle.is_file():
         pytest.skip(f"{bundle} is not there: build it first, as this file says")
-    command = [sys.executable, "-m", "tilec", "-C", str(PROJECT), "run", "--bundle", str(bundle), "--device", "cuda", "--json", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "tilec",
+        "-C",
+        str(PROJECT),
+        "run",
+        "--bundle",
+        str(bundle),
+        "--device",
+        "cuda",
+        "--json",
+        *words,
+    ]
     began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=120, check=False, cwd=ROOT
+    )
     return done, time.monotonic() - began
 
 
@@ -72,7 +91,9 @@ def test_a_kernel_that_never_ends_costs_its_own_case(torch: Any) -> None:
     assert done.returncode == 1, done.stderr
     first, spins, last = json.loads(done.stdout)["cases"]
     assert [first["status"], spins["status"], last["status"]] == ["ran", "hung", "ran"]
-    assert "it hangs in kernel spins, grid (4, 1, 1), block (256, 1, 1)" in spins["error"]["message"]
+    assert (
+        "it hangs in kernel spins, grid (4, 1, 1), block (256, 1, 1)" in spins["error"]["message"]
+    )
     assert seconds < 60
     alone, _ = run("last")
     assert alone.returncode == 0, alone.stderr

@@ -1,4 +1,6 @@
-"""Failures of a GPU as programs meet them, each in a process of its own that does not outlive it: `provoke.py` is what runs there."""
+"""Failures of a GPU as programs meet them, each in a process of its own that does not outlive it:
+`provoke.py` is what runs there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ PATIENCE = 90
 
 
 def provoke(name: str, *arguments: str, noise: str = "", **environment: str) -> dict[str, Any]:
-    """What one scenario printed; it ends by itself, with status 0 and nothing on standard error but what the kernel printed."""
+    """What one scenario printed; it ends by itself, with status 0 and nothing on standard error but
+    what the kernel printed.
+    """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     started = time.monotonic()
     done = subprocess.run(
@@ -33,7 +37,9 @@ def provoke(name: str, *arguments: str, noise: str = "", **environment: str) -> 
         timeout=PATIENCE,
         check=False,
     )
-    sys.stdout.write(f"{name} {environment}: {time.monotonic() - started:.1f} s\n{done.stdout}\n{done.stderr}\n")
+    sys.stdout.write(
+        f"{name} {environment}: {time.monotonic() - started:.1f} s\n{done.stdout}\n{done.stderr}\n"
+    )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if not (noise and noise in line)] == []
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -57,13 +63,18 @@ def test_a_kernel_that_fails_loses_the_context_and_every_later_call_says_so(name
     assert (first["device"], first["again"]) == (0, False)
     assert first["what"].endswith(": the context of device 0 is lost")
     assert first["cause"].startswith(ADVICE[first["result"]][0])
-    assert [launch.split(" (")[0] for launch in first["launches"]] == [name, "fine"], "what was launched, the latest first"
+    assert [launch.split(" (")[0] for launch in first["launches"]] == [name, "fine"], (
+        "what was launched, the latest first"
+    )
     assert first["op"].startswith(f"launch of {name}, created at ")
     assert "compute-sanitizer" in first["fix"] or name == "assertion"
     for call, error in found["later"].items():
         assert error["class"] == "ContextLostError", call
         assert error["again"], call
-        assert f"the context of device 0 is lost since {first['since']} gave {first['result']}" in error["what"], call
+        assert (
+            f"the context of device 0 is lost since {first['since']} gave {first['result']}"
+            in error["what"]
+        ), call
     assert found["done"]
 
 
@@ -79,7 +90,9 @@ def test_the_launch_is_named_where_launches_are_noted() -> None:
 def test_a_launch_that_is_waited_for_fails_itself() -> None:
     first = provoke("illegal_address", CUDA_LAUNCH_BLOCKING="1")["first"]
     assert first["class"] == "ContextLostError"
-    assert first["what"].startswith("illegal_address: the launch failed: CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert first["what"].startswith(
+        "illegal_address: the launch failed: CUDA_ERROR_ILLEGAL_ADDRESS"
+    )
     assert (first["kernel"], first["launches"]) == ("illegal_address", ["illegal_address"])
 
 
@@ -91,7 +104,10 @@ REFUSALS = {
     "grid_too_large": ("DriverError", {"CUDA_ERROR_INVALID_VALUE"}),
     "unsupported_ptx": ("KernelCacheError", {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}),
     "invalid_ptx": ("KernelCacheError", {"CUDA_ERROR_INVALID_PTX"}),
-    "ptx_of_another_gpu": ("KernelCacheError", {"CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_PTX"}),
+    "ptx_of_another_gpu": (
+        "KernelCacheError",
+        {"CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_PTX"},
+    ),
 }
 
 

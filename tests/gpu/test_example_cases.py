@@ -1,4 +1,6 @@
-"""The examples on a GPU: every case through tilec's own buffers, and calls with wrong arguments that must not reach the device."""
+"""The examples on a GPU: every case through tilec's own buffers, and calls with wrong arguments
+that must not reach the device.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from tilec_runtime import Module, errors, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = (
@@ -62,8 +69,12 @@ def test_every_case_passes(name: str, manifest: Manifest, module: Module) -> Non
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
-    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+    report = run_cases(
+        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
+    )
+    assert [
+        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
+    ] == []
 
 
 def test_every_kernel_is_run(manifest: Manifest) -> None:
@@ -74,16 +85,38 @@ def test_every_kernel_is_run(manifest: Manifest) -> None:
     ("error", "words", "arguments"),
     [
         (errors.ArgumentError, "vector_add", lambda t: (t.ones(8), t.ones(8))),
-        (errors.DTypeError, "vector_add", lambda t: (t.ones(8), t.ones(8), t.ones(8, dtype=t.float16))),
-        (errors.DTypeError, "vector_add", lambda t: tuple(t.ones(8, dtype=t.int32) for _ in range(3))),
+        (
+            errors.DTypeError,
+            "vector_add",
+            lambda t: (t.ones(8), t.ones(8), t.ones(8, dtype=t.float16)),
+        ),
+        (
+            errors.DTypeError,
+            "vector_add",
+            lambda t: tuple(t.ones(8, dtype=t.int32) for _ in range(3)),
+        ),
         (errors.RankError, "vector_add", lambda t: (t.ones(2, 4), t.ones(8), t.ones(8))),
         (errors.LayoutError, "vector_add", lambda t: (t.ones(16)[::2], t.ones(8), t.ones(8))),
-        (errors.PlacementError, "vector_add", lambda t: (t.ones(8), t.ones(8, device="cpu"), t.ones(8))),
-        (errors.RequirementError, "x.shape[0] == z.shape[0]", lambda t: (t.ones(8), t.ones(9), t.ones(8))),
-        (errors.AliasError, "vector_add", lambda t: (lambda z: (z[:8], z[4:12], t.ones(8)))(t.ones(16))),
+        (
+            errors.PlacementError,
+            "vector_add",
+            lambda t: (t.ones(8), t.ones(8, device="cpu"), t.ones(8)),
+        ),
+        (
+            errors.RequirementError,
+            "x.shape[0] == z.shape[0]",
+            lambda t: (t.ones(8), t.ones(9), t.ones(8)),
+        ),
+        (
+            errors.AliasError,
+            "vector_add",
+            lambda t: (lambda z: (z[:8], z[4:12], t.ones(8)))(t.ones(16)),
+        ),
     ],
 )
-def test_wrong_arguments_are_refused_before_the_device(module: Module, error: type, words: str, arguments: Any) -> None:
+def test_wrong_arguments_are_refused_before_the_device(
+    module: Module, error: type, words: str, arguments: Any
+) -> None:
     torch = pytest.importorskip("torch")
     torch.set_default_device("cuda")
     try:

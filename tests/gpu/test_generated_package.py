@@ -1,4 +1,6 @@
-"""The generated package on a GPU, with torch tensors: results, streams, threads, graphs, the choice of images."""
+"""The generated package on a GPU, with torch tensors: results, streams, threads, graphs, the choice
+of images.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import pytest
 
 from tilec_runtime.errors import NoDeviceError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 
 def randn(torch, *shape, dtype=None):
@@ -44,18 +51,25 @@ def test_row_kernels(kernels, torch, shape):
     torch.testing.assert_close(y, torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
     weight, bias = randn(torch, shape[1]), randn(torch, shape[1])
     kernels.layer_norm(y, x, weight, bias, stream=stream)
-    torch.testing.assert_close(y, torch.nn.functional.layer_norm(x, shape[1:], weight, bias), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        y, torch.nn.functional.layer_norm(x, shape[1:], weight, bias), rtol=1e-3, atol=1e-3
+    )
     half, factors = x.bfloat16(), weight.bfloat16()
     out = torch.empty_like(half)
     kernels.rms_norm(out, half, factors, eps=1e-5, stream=stream)
     scale = torch.rsqrt((half.float() ** 2).mean(1, keepdim=True) + 1e-5)
-    torch.testing.assert_close(out.float(), half.float() * scale * factors.float(), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(
+        out.float(), half.float() * scale * factors.float(), rtol=2e-2, atol=2e-2
+    )
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(256, 256, 256), (129, 67, 33)])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gemm(kernels, torch, m, n, k, dtype):
-    a, b = randn(torch, m, k, dtype=getattr(torch, dtype)), randn(torch, k, n, dtype=getattr(torch, dtype))
+    a, b = (
+        randn(torch, m, k, dtype=getattr(torch, dtype)),
+        randn(torch, k, n, dtype=getattr(torch, dtype)),
+    )
     c = torch.empty(m, n, device="cuda", dtype=a.dtype)
     kernels.gemm(c, a, b)
     torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=2e-1)
@@ -229,13 +243,17 @@ print(float(abs(z.to_host(stream)).max()))
 
 def test_a_fresh_process_imports_no_more_than_it_needs(dist, torch):
     code = textwrap.dedent(COLD).format(dist=str(dist))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
     assert (done.stderr, done.stdout.split("\n")[:2]) == ("", ["[]", "0.0"])
 
 
 def test_a_second_device(package, torch):
     if torch.cuda.device_count() < 2:
-        with pytest.raises(NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0"):
+        with pytest.raises(
+            NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0"
+        ):
             package.load(1)
         return
     assert torch.cuda.current_device() == 0, "whatever devices tests before have used"

@@ -1,4 +1,6 @@
-"""Graphs on a GPU: the contract of the doubles, ops that are captured and replayed, what they own, and captures of torch."""
+"""Graphs on a GPU: the contract of the doubles, ops that are captured and replayed, what they own,
+and captures of torch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ import numpy as np
 import pytest
 
 from tests.graph_contract import CHECKS, Rig
-from tilec_runtime import CudaGraph, DeviceOp, ExecutionContext, Module, Stream, Tensor, load, with_context
+from tilec_runtime import (
+    CudaGraph,
+    DeviceOp,
+    ExecutionContext,
+    Module,
+    Stream,
+    Tensor,
+    load,
+    with_context,
+)
 from tilec_runtime.device.driver import driver
 from tilec_runtime.errors import BorrowError, DriverError, GraphCaptureError
 
@@ -94,7 +105,9 @@ def test_a_graph_owns_its_memory(module: Module, stream: Stream) -> None:
     output = graph.take_output()
     del z, x, y
     gc.collect()
-    others = [tensor(100 + number) for number in range(32)]  # would be given the memory that was freed
+    others = [
+        tensor(100 + number) for number in range(32)
+    ]  # would be given the memory that was freed
     graph.replay()
     assert contents(output) == {5}
     for _ in range(50):
@@ -137,7 +150,9 @@ def test_scopes_and_borrows(module: Module, stream: Stream) -> None:
         s.graph.replay()
 
 
-def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Stream, torch: Any) -> None:
+def test_captures_that_fail_leave_all_streams_usable(
+    module: Module, stream: Stream, torch: Any
+) -> None:
     z, x, y = tensor(0), tensor(2), tensor(3)
 
     def allocate(ctx: ExecutionContext) -> int:
@@ -150,7 +165,11 @@ def test_captures_that_fail_leave_all_streams_usable(module: Module, stream: Str
         module.vector_add(z, x, y, stream=ctx)
         raise ZeroDivisionError
 
-    for work, error in ((allocate, GraphCaptureError), (wait, DriverError), (fail, ZeroDivisionError)):
+    for work, error in (
+        (allocate, GraphCaptureError),
+        (wait, DriverError),
+        (fail, ZeroDivisionError),
+    ):
         with pytest.raises(error):
             with_context(work).graph_on(stream)
         stream.sync()
@@ -206,7 +225,11 @@ def test_launches_in_a_capture_of_torch(module: Module, torch: Any) -> None:
 
 
 def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torch: Any) -> None:
-    z, x, y = tensor(0), tensor(2), tensor(3)  # last used on stream 0, which the capture must not wait for
+    z, x, y = (
+        tensor(0),
+        tensor(2),
+        tensor(3),
+    )  # last used on stream 0, which the capture must not wait for
     with Stream(0) as busy:
         module.vector_add(x, y, y, stream=busy)  # and x on one more
         captured = torch.cuda.CUDAGraph()
@@ -215,19 +238,29 @@ def test_launches_of_tensors_of_tilec_in_a_capture_of_torch(module: Module, torc
             for _ in range(3):
                 module.vector_add(z, x, y, stream=current)
             with pytest.raises(GraphCaptureError):
-                Tensor.uninitialized((4,), "f32", driver=driver(), ordinal=0, stream=current.cuda_stream)
+                Tensor.uninitialized(
+                    (4,), "f32", driver=driver(), ordinal=0, stream=current.cuda_stream
+                )
         captured.replay()
         torch.cuda.synchronize()
         assert contents(z) == {9}
 
 
-@pytest.mark.parametrize("used", ["on one stream", "on the legacy default stream", "on two streams"])
+@pytest.mark.parametrize(
+    "used", ["on one stream", "on the legacy default stream", "on two streams"]
+)
 def test_the_collector_frees_in_a_capture_of_torch(module: Module, torch: Any, used: str) -> None:
     """In the mode that torch captures in, a free on any stream would break the capture."""
     z, y = tensor(0), tensor(3)
     a, b = torch.ones(COUNT, device="cuda"), torch.ones(COUNT, device="cuda")
     with Stream(0) as busy, Stream(0) as other:
-        dropped = Tensor.uninitialized((COUNT,), "f32", driver=driver(), ordinal=0, stream=0 if "legacy" in used else busy.handle)
+        dropped = Tensor.uninitialized(
+            (COUNT,),
+            "f32",
+            driver=driver(),
+            ordinal=0,
+            stream=0 if "legacy" in used else busy.handle,
+        )
         if "two" in used:
             module.vector_add(z, dropped, y, stream=other)
         torch.cuda.synchronize()

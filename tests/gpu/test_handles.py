@@ -1,5 +1,5 @@
-"""Handles of other libraries on a GPU: contexts, streams, modules and functions that are borrowed, `__cuda_stream__` both ways; parts and
-partitions of tensors as arguments.
+"""Handles of other libraries on a GPU: contexts, streams, modules and functions that are borrowed,
+`__cuda_stream__` both ways; parts and partitions of tensors as arguments.
 """
 
 from __future__ import annotations
@@ -11,9 +11,25 @@ import numpy as np
 import pytest
 
 from tests.gpu.test_device_ops import PTX
-from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Module, Stream, Tensor, api, load
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    Module,
+    Stream,
+    Tensor,
+    api,
+    load,
+)
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 PARAMS = ("ptr", "u32", "f32")
 SIZE = 1 << 16
 LONG = 100_000_000
@@ -100,7 +116,10 @@ def test_torchs_current_stream_is_ordered_in_both_directions(module: Module, tor
 
 
 def test_parts_of_tensors_are_read_where_they_lie(module: Module) -> None:
-    t, one = api.from_host(np.arange(4 * SIZE, dtype=np.float32)).sync(), api.from_host(np.ones(SIZE, np.float32)).sync().share()
+    t, one = (
+        api.from_host(np.arange(4 * SIZE, dtype=np.float32)).sync(),
+        api.from_host(np.ones(SIZE, np.float32)).sync().share(),
+    )
     z = api.from_host(np.zeros(SIZE, np.float32)).sync()
     with t[SIZE : 2 * SIZE] as part, t.view(4, SIZE)[2] as row, t[3 : 3 + SIZE] as odd:
         for view, first in ((part, SIZE), (row, 2 * SIZE), (odd, 3)):
@@ -108,18 +127,28 @@ def test_parts_of_tensors_are_read_where_they_lie(module: Module) -> None:
                 module.lazy.vector_add(out, view, one).sync()
             assert np.array_equal(z.to_host(), np.arange(first, first + SIZE, dtype=np.float32) + 1)
     whole = t.share()
-    assert np.array_equal(whole.reinterpret("u32").to_host(), np.arange(4 * SIZE, dtype=np.float32).view(np.uint32))
+    assert np.array_equal(
+        whole.reinterpret("u32").to_host(), np.arange(4 * SIZE, dtype=np.float32).view(np.uint32)
+    )
 
 
 def test_partitions_of_every_origin_are_written(module: Module) -> None:
     one = api.from_host(np.ones(SIZE, np.float32)).sync().share()
     add = module.lazy.vector_add
-    owned = add(api.from_host(np.zeros(SIZE, np.float32)).partition(1024), one, one).first().unpartition().to_host().sync()
+    owned = (
+        add(api.from_host(np.zeros(SIZE, np.float32)).partition(1024), one, one)
+        .first()
+        .unpartition()
+        .to_host()
+        .sync()
+    )
     t = api.from_host(np.zeros(SIZE, np.float32)).sync()
     with t.partition_mut(1024) as tiles:
         add(tiles, one, one).sync()
     with t.borrow_mut() as mutable, mutable.partition(1024) as tiles:
         add(tiles, one, one).sync()
-    back, _, _ = add(api.from_host(np.zeros(SIZE, np.float32)).share().try_partition(1024), one, one).sync()
+    back, _, _ = add(
+        api.from_host(np.zeros(SIZE, np.float32)).share().try_partition(1024), one, one
+    ).sync()
     for found in (owned, t.to_host(), back.unpartition().to_host()):
         assert set(found.tolist()) == {2.0}

@@ -1,4 +1,6 @@
-"""Tensors and streams of other libraries, refusals that leave the device untouched, and what the real driver says of bad images."""
+"""Tensors and streams of other libraries, refusals that leave the device untouched, and what the
+real driver says of bad images.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from tilec_runtime import DeviceBuffer, errors, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 
 class DLPackOnly:
@@ -29,7 +36,9 @@ class DLPackOnly:
 
 
 class InterfaceOnly:
-    """A tensor that shows nothing but the array interface, so that the driver is asked for its device."""
+    """A tensor that shows nothing but the array interface, so that the driver is asked for its
+    device.
+    """
 
     def __init__(self, tensor):
         self.__cuda_array_interface__ = tensor.__cuda_array_interface__
@@ -84,23 +93,36 @@ def test_libraries_mixed_in_one_launch(kernels, torch, cupy):
 
 def test_a_launch_is_refused_before_the_device_sees_it(kernels, torch):
     half = torch.float16
-    a, b = torch.ones(64, 32, device="cuda", dtype=half), torch.ones(32, 48, device="cuda", dtype=half)
+    a, b = (
+        torch.ones(64, 32, device="cuda", dtype=half),
+        torch.ones(32, 48, device="cuda", dtype=half),
+    )
     c = torch.full((64, 48), 7.0, device="cuda", dtype=half)
     stream = torch.cuda.current_stream()
     calls = {
-        "gemm: requires a.shape[1] == b.shape[0]: left-hand side is 32, right-hand side is 16": lambda: kernels.gemm(
-            c, a, b[:16], stream=stream
+        "gemm: requires a.shape[1] == b.shape[0]: left-hand side is 32, right-hand side is 16": lambda: (
+            kernels.gemm(c, a, b[:16], stream=stream)
         ),
         "gemm: argument 'b' has strides (1, 32)": lambda: kernels.gemm(
             c, a, torch.ones(48, 32, device="cuda", dtype=half).t(), stream=stream
         ),
-        "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'": lambda: kernels.gemm(c, a.bfloat16(), b, stream=stream),
-        "gemm: output 'c' has dtype f64, and T was built for f16, bf16": lambda: kernels.gemm(c.double(), a, b, stream=stream),
+        "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'": lambda: kernels.gemm(
+            c, a.bfloat16(), b, stream=stream
+        ),
+        "gemm: output 'c' has dtype f64, and T was built for f16, bf16": lambda: kernels.gemm(
+            c.double(), a, b, stream=stream
+        ),
         "gemm: argument 'a' is on the CPU": lambda: kernels.gemm(c, a.cpu(), b, stream=stream),
-        "gemm: argument 'a' has 1 dimension (shape (2048,)), the kernel takes 2": lambda: kernels.gemm(c, a.flatten(), b, stream=stream),
+        "gemm: argument 'a' has 1 dimension (shape (2048,)), the kernel takes 2": lambda: (
+            kernels.gemm(c, a.flatten(), b, stream=stream)
+        ),
         "gemm: output 'c' overlaps argument 'a'": lambda: kernels.gemm(c, c, b, stream=stream),
-        "gemm: BM = 32 was not built; built are 64, 128": lambda: kernels.gemm(c, a, b, BM=32, BN=32, stream=stream),
-        "gemm: no variant with T=f16, BM=64, BN=128": lambda: kernels.gemm(c, a, b, BM=64, BN=128, stream=stream),
+        "gemm: BM = 32 was not built; built are 64, 128": lambda: kernels.gemm(
+            c, a, b, BM=32, BN=32, stream=stream
+        ),
+        "gemm: no variant with T=f16, BM=64, BN=128": lambda: kernels.gemm(
+            c, a, b, BM=64, BN=128, stream=stream
+        ),
     }
     for words, call in calls.items():
         with pytest.raises(errors.LaunchError) as caught:
@@ -112,7 +134,9 @@ def test_a_launch_is_refused_before_the_device_sees_it(kernels, torch):
 
 
 def test_memory_that_is_not_there(torch):
-    with pytest.raises(errors.OutOfMemoryError, match=f"has no memory of {4 << 45} bytes") as caught:
+    with pytest.raises(
+        errors.OutOfMemoryError, match=f"has no memory of {4 << 45} bytes"
+    ) as caught:
         DeviceBuffer((1 << 45,), "f32")
     assert "torch.cuda.empty_cache" in caught.value.fix
 
@@ -122,7 +146,9 @@ def test_an_image_that_the_driver_cannot_read(torch):
     if module.device.cc != (9, 0):
         pytest.skip("the sample's image says that it is for sm_90")
     z, x, y = (torch.zeros(1024, device="cuda") for _ in range(3))
-    with pytest.raises(errors.KernelCacheError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded") as caught:
+    with pytest.raises(
+        errors.KernelCacheError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded"
+    ) as caught:
         module.add(z, x, y)
     assert re.search("CUDA_ERROR_INVALID_(IMAGE|PTX|SOURCE)", caught.value.what)
     torch.cuda.synchronize()  # the context is as good as before
@@ -133,11 +159,18 @@ def test_an_entry_point_that_is_not_there(dist, torch, monkeypatch):
     real = Bundle.open(path)
     kernel = next(kernel for kernel in real.info.kernels if kernel.name == "stencil")
     wrong = tuple(
-        dataclasses.replace(v, images=tuple(dataclasses.replace(i, symbol="nothing_here") for i in v.images)) for v in kernel.variants
+        dataclasses.replace(
+            v, images=tuple(dataclasses.replace(i, symbol="nothing_here") for i in v.images)
+        )
+        for v in kernel.variants
     )
-    monkeypatch.setattr(Bundle, "kernel", lambda _, name: dataclasses.replace(kernel, variants=wrong))
+    monkeypatch.setattr(
+        Bundle, "kernel", lambda _, name: dataclasses.replace(kernel, variants=wrong)
+    )
     x = torch.zeros(64, 64, device="cuda")
-    with pytest.raises(errors.KernelCacheError, match=r"^stencil: .*CUDA_ERROR_NOT_FOUND") as caught:
+    with pytest.raises(
+        errors.KernelCacheError, match=r"^stencil: .*CUDA_ERROR_NOT_FOUND"
+    ) as caught:
         load(real).stencil(torch.empty_like(x), x, 0.1)
     assert "no entry point of this name" in caught.value.cause
 
@@ -146,5 +179,7 @@ def test_a_block_beyond_the_device(torch):
     greedy = dataclasses.replace(ADD.launch, block=("2048",))
     module = load(bundle_of(dataclasses.replace(ADD, launch=greedy)), driver=driver())
     z, x, y = (torch.zeros(1024, device="cuda") for _ in range(3))
-    with pytest.raises(errors.LaunchLimitError, match=r"^add: block\.x is 2048, and device 0 .* allows 1024$"):
+    with pytest.raises(
+        errors.LaunchLimitError, match=r"^add: block\.x is 2048, and device 0 .* allows 1024$"
+    ):
         module.add(z, x, y)

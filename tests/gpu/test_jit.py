@@ -1,4 +1,6 @@
-"""Compiling at load on a GPU: denied by default; where it is allowed, code of the driver and of nvJitLink gives the same numbers."""
+"""Compiling at load on a GPU: denied by default; where it is allowed, code of the driver and of
+nvJitLink gives the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -55,23 +57,43 @@ def ltoir() -> tuple[bytes, Version]:
     return bytes(data), (major, minor)
 
 
-def linked_by_nvjitlink(ltoir: tuple[bytes, Version], root: Path, made_by: Version | None = None) -> Module:
+def linked_by_nvjitlink(
+    ltoir: tuple[bytes, Version], root: Path, made_by: Version | None = None
+) -> Module:
     data, release = ltoir
     driver, jit = process_driver(), Jit(cache=JitCache(root))
     bundle = bundle_of(ltoir_scale(data, made_by or release))
     store = ImageStore()  # of its own: what one test has loaded is not there for the next
-    return Module(Site(bundle=bundle, device=driver.device(0), driver=driver, store=store, asked=JitFallback.ALLOW, jit=lambda: jit))
+    return Module(
+        Site(
+            bundle=bundle,
+            device=driver.device(0),
+            driver=driver,
+            store=store,
+            asked=JitFallback.ALLOW,
+            jit=lambda: jit,
+        )
+    )
 
 
 def test_the_driver_compiles_what_it_reads(torch) -> None:
-    with pytest.raises(NoImageError, match="PTX that the driver would compile, and jit-fallback is deny by default") as caught:
+    with pytest.raises(
+        NoImageError, match="PTX that the driver would compile, and jit-fallback is deny by default"
+    ) as caught:
         scaled(torch, load(ptx_bundle(OLD), 0))
     assert 'jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow' in caught.value.fix
     module = load(ptx_bundle(OLD, jit=JitFallback.ALLOW), 0)
     scaled(torch, module)
     assert [made.by for made in module.compiled] == [JitBy.DRIVER]
     with pytest.warns(RuntimeWarning, match="compute_80 is compiled at load by the driver"):
-        scaled(torch, Module(dataclasses.replace(load(ptx_bundle(OLD), 0, jit_fallback="warn")._site, store=ImageStore())))
+        scaled(
+            torch,
+            Module(
+                dataclasses.replace(
+                    load(ptx_bundle(OLD), 0, jit_fallback="warn")._site, store=ImageStore()
+                )
+            ),
+        )
 
 
 def test_ltoir_is_linked_and_its_code_is_kept(torch, ltoir, tmp_path: Path) -> None:
@@ -81,27 +103,37 @@ def test_ltoir_is_linked_and_its_code_is_kept(torch, ltoir, tmp_path: Path) -> N
             scaled(torch, module)
         except MissingError as error:
             pytest.skip(f"no nvJitLink of NVRTC's release: {error.what}")
-        assert [(made.target, made.by, made.kept) for made in module.compiled] == [("lto_80", JitBy.NVJITLINK, kept)]
+        assert [(made.target, made.by, made.kept) for made in module.compiled] == [
+            ("lto_80", JitBy.NVJITLINK, kept)
+        ]
 
 
 def test_ltoir_is_denied_by_default(torch, ltoir) -> None:
-    with pytest.raises(NoImageError, match="LTO-IR that nvJitLink would link, and jit-fallback is deny by default"):
+    with pytest.raises(
+        NoImageError, match="LTO-IR that nvJitLink would link, and jit-fallback is deny by default"
+    ):
         scaled(torch, load(bundle_of(ltoir_scale(*ltoir)), 0))
 
 
 def test_an_nvjitlink_that_is_older_than_the_ltoir(torch, ltoir, tmp_path: Path) -> None:
     module = linked_by_nvjitlink(ltoir, tmp_path, (13, 99))
     with pytest.raises(
-        MissingError, match=r"links LTO-IR of CUDA 13\.0 to 13\.[0-9]+, and the LTO-IR for lto_80 is of CUDA 13\.99"
+        MissingError,
+        match=r"links LTO-IR of CUDA 13\.0 to 13\.[0-9]+, and the LTO-IR for lto_80 is of CUDA 13\.99",
     ) as caught:
         scaled(torch, module)
     assert "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_" in caught.value.fix
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ptx_that_this_driver_does_not_read(torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_that_this_driver_does_not_read(
+    torch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-    newer = ptx_isa_of_cuda(process_driver().version())[0], ptx_isa_of_cuda(process_driver().version())[1] + 1
+    newer = (
+        ptx_isa_of_cuda(process_driver().version())[0],
+        ptx_isa_of_cuda(process_driver().version())[1] + 1,
+    )
     with pytest.raises(NoImageError, match="TILEC_JIT_FALLBACK=allow"):
         scaled(torch, load(ptx_bundle(newer), 0))
     for kept in (False, True):

@@ -1,4 +1,6 @@
-"""examples/kernels on a GPU, at real sizes, against torch. The package is built elsewhere: TILEC_KERNELS_DIST, or examples/kernels/dist."""
+"""examples/kernels on a GPU, at real sizes, against torch. The package is built elsewhere:
+TILEC_KERNELS_DIST, or examples/kernels/dist.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from tilec.frontends.base import ToolSearch
 from tilec_runtime import load
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
 
@@ -28,7 +35,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 def kernels(torch):
     folder = Path(os.environ.get("TILEC_KERNELS_DIST", str(EXAMPLE / "dist"))).resolve()
     if not (folder / "tilec_kernels" / "__init__.py").is_file():
-        pytest.skip(f"there is no tilec_kernels in {folder}: build it with `tilec build` in examples/kernels, or set TILEC_KERNELS_DIST")
+        pytest.skip(
+            f"there is no tilec_kernels in {folder}: build it with `tilec build` in examples/kernels, or set TILEC_KERNELS_DIST"
+        )
     sys.path.insert(0, str(folder))
     try:
         yield importlib.import_module("tilec_kernels").load(0)
@@ -134,7 +143,9 @@ def test_argmax(kernels, torch, stream, length):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (2048, 1024, 512), (4104, 4088, 4120), (257, 131, 99)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(4096, 4096, 4096), (2048, 1024, 512), (4104, 4088, 4120), (257, 131, 99)]
+)
 def test_gemm(kernels, torch, stream, dtype, m, n, k):
     a, b = (randn(torch, *shape, dtype=getattr(torch, dtype)) for shape in ((m, k), (k, n)))
     c = torch.full((m, n), math.nan, device="cuda", dtype=a.dtype)
@@ -143,16 +154,28 @@ def test_gemm(kernels, torch, stream, dtype, m, n, k):
     info = kernels["gemm"].info
     open_axes = [name for name, values in info.axes if name != "T" and len(values) > 1]
     for point in dict.fromkeys(
-        variant.axes for variant in info.variants if ("T", {"float16": "f16", "bfloat16": "bf16"}[dtype]) in variant.axes
+        variant.axes
+        for variant in info.variants
+        if ("T", {"float16": "f16", "bfloat16": "bf16"}[dtype]) in variant.axes
     ):
-        kernels.gemm(c.fill_(math.nan), a, b, **{name: value for name, value in point if name in open_axes}, stream=stream)
+        kernels.gemm(
+            c.fill_(math.nan),
+            a,
+            b,
+            **{name: value for name, value in point if name in open_axes},
+            stream=stream,
+        )
         close(torch, c, a.float() @ b.float())
 
 
-@pytest.mark.parametrize(("rows", "length"), [(4096, 512), (300, 1024), (64, 4096), (7, 8192), (16, 32768)])
+@pytest.mark.parametrize(
+    ("rows", "length"), [(4096, 512), (300, 1024), (64, 4096), (7, 8192), (16, 32768)]
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_softmax_takes_what_tuning_found(kernels, torch, stream, dtype, rows, length):
-    """Rows of the lengths that were measured, however many, on a device of the tuned one's architecture."""
+    """Rows of the lengths that were measured, however many, on a device of the tuned one's
+    architecture.
+    """
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("the table is of compute capability 9.0")
     x = randn(torch, rows, length, dtype=getattr(torch, dtype))
@@ -181,7 +204,10 @@ def test_f8(kernels, torch, stream):
 
 
 def test_batches_and_groups(kernels, torch, stream):
-    a, b = randn(torch, 7, 520, 264, dtype=torch.bfloat16), randn(torch, 7, 264, 1000, dtype=torch.bfloat16)
+    a, b = (
+        randn(torch, 7, 520, 264, dtype=torch.bfloat16),
+        randn(torch, 7, 264, 1000, dtype=torch.bfloat16),
+    )
     c = torch.full((7, 520, 1000), math.nan, device="cuda", dtype=a.dtype)
     kernels.batched_gemm(c, a, b, stream=stream)
     close(torch, c, torch.bmm(a.float(), b.float()))
@@ -189,7 +215,16 @@ def test_batches_and_groups(kernels, torch, stream):
     rows = randn(torch, 6 * 128, 264, dtype=torch.bfloat16)
     out = torch.full((6 * 128, 1000), math.nan, device="cuda", dtype=a.dtype)
     kernels.grouped_gemm(out, rows, b, group, stream=stream)
-    close(torch, out, torch.cat([rows[128 * i : 128 * i + 128].float() @ b[min(max(int(g), 0), 6)].float() for i, g in enumerate(group)]))
+    close(
+        torch,
+        out,
+        torch.cat(
+            [
+                rows[128 * i : 128 * i + 128].float() @ b[min(max(int(g), 0), 6)].float()
+                for i, g in enumerate(group)
+            ]
+        ),
+    )
 
 
 @pytest.mark.parametrize("length", [1, 300, 1024, 4096])
@@ -199,7 +234,9 @@ def test_attention(kernels, torch, stream, d, group, length):
     k, v = (randn(torch, 2, 8 // group, length, d, dtype=torch.bfloat16) for _ in range(2))
     o = torch.full_like(q, math.nan)
     kernels.attention(*(each.view(-1, length, d) for each in (o, q, k, v)), d**-0.5, stream=stream)
-    expected = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True, enable_gqa=group > 1)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        q.float(), k.float(), v.float(), is_causal=True, enable_gqa=group > 1
+    )
     close(torch, o, expected, 2e-2)
 
 
@@ -210,7 +247,10 @@ def test_lookups(kernels, torch, stream):
     kernels.embedding(y, table, ids, stream=stream)
     known = (ids >= 0) & (ids < 5000)
     assert torch.equal(y, torch.where(known[:, None], table[ids.clamp(0, 4999).long()], 0.0))
-    cache, new = randn(torch, 64, 128, 1024, dtype=torch.float16), randn(torch, 64, 2, 1024, dtype=torch.float16)
+    cache, new = (
+        randn(torch, 64, 128, 1024, dtype=torch.float16),
+        randn(torch, 64, 2, 1024, dtype=torch.float16),
+    )
     start = torch.randint(-3, 130, (64,), device="cuda", dtype=torch.int32)
     expected = cache.clone()
     for i, first in enumerate(start.tolist()):
@@ -225,7 +265,9 @@ def test_top_k(kernels, torch, stream):
     x = randn(torch, 17, 100_000, dtype=torch.float32)
     peaks = torch.empty(17, 100_000 // 32, device="cuda")
     kernels.group_peaks(peaks, x, stream=stream)
-    values, places = (torch.empty(17, 64, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.int32))
+    values, places = (
+        torch.empty(17, 64, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.int32)
+    )
     kernels.top_k(values, places, x, peaks, stream=stream)
     expected = torch.topk(x, 64, 1)
     assert torch.equal(values, expected.values)
@@ -234,9 +276,20 @@ def test_top_k(kernels, torch, stream):
 
 def test_every_case_agrees_with_its_reference(kernels):
     manifest = open_project(EXAMPLE / "tilec.toml", ToolSearch()).manifest
-    # A run of cases takes a loaded bundle, not a package's methods: that of the package, which lies beside its code.
-    module = load(next(Path(importlib.import_module("tilec_kernels").__path__[0]).glob("*.tilec")), 0)
-    cases = [case for kernel in manifest.kernels for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)]
-    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
-    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+    # A run of cases takes a loaded bundle, not a package's methods: that of the package, which lies
+    # beside its code.
+    module = load(
+        next(Path(importlib.import_module("tilec_kernels").__path__[0]).glob("*.tilec")), 0
+    )
+    cases = [
+        case
+        for kernel in manifest.kernels
+        for case in expand_cases(kernel, module.kernels[kernel.name].info, locate=manifest.locate)
+    ]
+    report = run_cases(
+        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
+    )
+    assert [
+        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
+    ] == []
     assert len(report.results) == 68

@@ -1,10 +1,19 @@
-"""Clusters, cooperative launches, much shared memory and early launches on a GPU: what is told to be possible is, and no more."""
+"""Clusters, cooperative launches, much shared memory and early launches on a GPU: what is told to
+be possible is, and no more.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, load_module_from_ptx
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    load_module_from_ptx,
+)
 from tilec_runtime.errors import LaunchLimitError, NoDeviceError
 
 pytestmark = pytest.mark.gpu
@@ -52,7 +61,10 @@ def test_clusters_as_wide_as_the_device_makes_them_and_no_wider(nothing: KernelF
     widest = nothing.residency(LaunchConfig(grid=16, block=128, cluster=16)).max_cluster_size
     assert widest >= 8
     launch(nothing, LaunchConfig(grid=widest * 4, block=128, cluster=widest))
-    with pytest.raises(LaunchLimitError, match=rf"the cluster has {2 * widest} blocks, and of 128 threads each {widest} can be one on"):
+    with pytest.raises(
+        LaunchLimitError,
+        match=rf"the cluster has {2 * widest} blocks, and of 128 threads each {widest} can be one on",
+    ):
         launch(nothing, LaunchConfig(grid=2 * widest, block=128, cluster=2 * widest))
     full = LaunchConfig(grid=16, block=1024, cluster=16, shared=200_000)
     held = nothing.residency(full)
@@ -61,19 +73,36 @@ def test_clusters_as_wide_as_the_device_makes_them_and_no_wider(nothing: KernelF
     if held.max_cluster_size == 16 and held.max_active_clusters:
         launch(nothing, full)
     else:
-        with pytest.raises(LaunchLimitError, match=r"the cluster has 16 blocks|no cluster of 16 blocks"):
+        with pytest.raises(
+            LaunchLimitError, match=r"the cluster has 16 blocks|no cluster of 16 blocks"
+        ):
             launch(nothing, full)
 
 
 @pytest.mark.parametrize("cluster", [(), 2, 4])
-def test_the_largest_cooperative_grid_with_clusters_and_without(nothing: KernelFunction, cluster: tuple[int, ...] | int) -> None:
+def test_the_largest_cooperative_grid_with_clusters_and_without(
+    nothing: KernelFunction, cluster: tuple[int, ...] | int
+) -> None:
     step = cluster or 1
     assert isinstance(step, int)
-    most = nothing.residency(LaunchConfig(grid=step, block=256, cluster=cluster, shared=100_000)).max_cooperative_grid
+    most = nothing.residency(
+        LaunchConfig(grid=step, block=256, cluster=cluster, shared=100_000)
+    ).max_cooperative_grid
     assert most >= nothing.device.info.multiprocessors // 2
-    launch(nothing, LaunchConfig(grid=most, block=256, cluster=cluster, shared=100_000, cooperative=True))
-    with pytest.raises(LaunchLimitError, match=rf"the cooperative grid has {most + step} blocks, and {most} can be resident"):
-        launch(nothing, LaunchConfig(grid=most + step, block=256, cluster=cluster, shared=100_000, cooperative=True))
+    launch(
+        nothing,
+        LaunchConfig(grid=most, block=256, cluster=cluster, shared=100_000, cooperative=True),
+    )
+    with pytest.raises(
+        LaunchLimitError,
+        match=rf"the cooperative grid has {most + step} blocks, and {most} can be resident",
+    ):
+        launch(
+            nothing,
+            LaunchConfig(
+                grid=most + step, block=256, cluster=cluster, shared=100_000, cooperative=True
+            ),
+        )
 
 
 def test_shared_memory_up_to_the_devices_limit(nothing: KernelFunction) -> None:
@@ -81,7 +110,10 @@ def test_shared_memory_up_to_the_devices_limit(nothing: KernelFunction) -> None:
     assert limit > 48 * 1024
     for size in (limit, 48 * 1024 + 1, limit):
         launch(nothing, LaunchConfig(block=32, shared=size))
-    with pytest.raises(LaunchLimitError, match=f"a block needs {limit + 1} bytes of shared memory, and device 0 .* allows {limit}"):
+    with pytest.raises(
+        LaunchLimitError,
+        match=f"a block needs {limit + 1} bytes of shared memory, and device 0 .* allows {limit}",
+    ):
         launch(nothing, LaunchConfig(block=32, shared=limit + 1))
 
 
@@ -95,7 +127,10 @@ def test_a_cluster_that_the_kernel_was_compiled_for(loaded: KernelModule) -> Non
     pairs = loaded.function("pairs", ())
     launch(pairs, LaunchConfig(grid=4, block=64, cluster=2))
     for config, what in (
-        (LaunchConfig(grid=4, block=64, cluster=4), r"the cluster is \(4, 1, 1\), and the kernel was compiled for \(2, 1, 1\)"),
+        (
+            LaunchConfig(grid=4, block=64, cluster=4),
+            r"the cluster is \(4, 1, 1\), and the kernel was compiled for \(2, 1, 1\)",
+        ),
         (LaunchConfig(grid=3, block=64), r"grid\.x is 3, and must be divisible by cluster\.x 2"),
     ):
         with pytest.raises(LaunchLimitError, match=what):

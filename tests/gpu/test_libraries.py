@@ -1,5 +1,6 @@
-"""torch, CuPy, JAX and Numba on a GPU, each both ways: every dtype without a copy, order in both directions, and processes that end while
-they hold tensors. Those that are not installed are skipped.
+"""torch, CuPy, JAX and Numba on a GPU, each both ways: every dtype without a copy, order in both
+directions, and processes that end while they hold tensors. Those that are not installed are
+skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tilec_runtime.errors import ArgumentError
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
 
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory
+os.environ.setdefault(
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+)  # JAX would take most of the GPU's memory
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 1 << 20
@@ -34,7 +37,8 @@ class Library(NamedTuple):
     """How a library is used.
 
     Attributes:
-        take: its array of a tensor. make: its array of a NumPy array's contents. address, host: of its arrays.
+        take: its array of a tensor. make: its array of a NumPy array's contents. address, host: of
+            its arrays.
         lacks: dtypes that some releases of it have no array of.
     """
 
@@ -59,7 +63,9 @@ def _torch() -> Library:
 
 def _cupy() -> Library:
     cupy = pytest.importorskip("cupy")
-    return Library(cupy.from_dlpack, cupy.asarray, lambda found: found.data.ptr, cupy.asnumpy, SMALL)
+    return Library(
+        cupy.from_dlpack, cupy.asarray, lambda found: found.data.ptr, cupy.asnumpy, SMALL
+    )
 
 
 def _jax() -> Library:
@@ -67,7 +73,13 @@ def _jax() -> Library:
     if jax.default_backend() != "gpu":
         pytest.skip("JAX sees no GPU")
     jax.config.update("jax_enable_x64", True)
-    return Library(jax.dlpack.from_dlpack, jax.numpy.asarray, lambda found: found.unsafe_buffer_pointer(), np.asarray, SMALL - {"bf16"})
+    return Library(
+        jax.dlpack.from_dlpack,
+        jax.numpy.asarray,
+        lambda found: found.unsafe_buffer_pointer(),
+        np.asarray,
+        SMALL - {"bf16"},
+    )
 
 
 def _numba() -> Library:
@@ -78,7 +90,9 @@ def _numba() -> Library:
     def address(found: Any) -> int:
         return int(found.__cuda_array_interface__["data"][0])
 
-    return Library(cuda.as_cuda_array, cuda.to_device, address, lambda found: found.copy_to_host(), SMALL)
+    return Library(
+        cuda.as_cuda_array, cuda.to_device, address, lambda found: found.copy_to_host(), SMALL
+    )
 
 
 LIBRARIES = {"torch": _torch, "cupy": _cupy, "jax": _jax, "numba": _numba}
@@ -195,11 +209,22 @@ print("end", len(held), len(back))
 
 def test_processes_end_while_tensors_and_what_others_have_of_them_are_in_use() -> None:
     """All at once, since each takes seconds to import its library."""
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment = {
+        **os.environ,
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
     started = {}
     for name, hold in HOLD.items():
         command = [sys.executable, "-W", "ignore", "-c", END.format(hold=hold)]
-        started[name] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+        started[name] = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+        )
     problems = []
     for name, process in started.items():
         try:

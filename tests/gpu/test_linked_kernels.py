@@ -1,4 +1,6 @@
-"""Linked kernels and tile kernels in C++ on a GPU: every case of examples/linking and examples/tile_cpp, and what is resident of them."""
+"""Linked kernels and tile kernels in C++ on a GPU: every case of examples/linking and
+examples/tile_cpp, and what is resident of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from tilec_runtime import Module, errors, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 KERNELS = (("linking", "bias_act"), ("tile_cpp", "axpy"), ("tile_cpp", "softmax"))
@@ -30,7 +37,9 @@ def opened(example: str) -> tuple[Manifest, Module]:
     manifest = open_project(EXAMPLES / example / "tilec.toml", ToolSearch()).manifest
     path = EXAMPLES / example / "dist" / f"{manifest.package.name}-{manifest.package.version}.tilec"
     if not path.is_file():
-        pytest.skip(f"{path} is not there: build it first, with `tilec build` in examples/{example}")
+        pytest.skip(
+            f"{path} is not there: build it first, with `tilec build` in examples/{example}"
+        )
     try:
         return manifest, load(Bundle.open(path), 0)
     except errors.DeviceError as error:
@@ -43,8 +52,12 @@ def test_every_case_agrees_with_its_reference(example: str, name: str) -> None:
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
-    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+    report = run_cases(
+        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
+    )
+    assert [
+        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
+    ] == []
 
 
 def test_what_is_resident_is_within_the_devices_limits(torch: Any) -> None:

@@ -1,4 +1,6 @@
-"""The occupancy that `inspect` tells from a table is the one that the driver calculates, for every image of the examples that it loads."""
+"""The occupancy that `inspect` tells from a table is the one that the driver calculates, for every
+image of the examples that it loads.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def bundles(dist: Path) -> list[Path]:
     """Those of the examples that were built."""
-    return [*sorted((dist / "tilec_examples").glob("*.tilec")), *sorted((ROOT / "examples").glob("*/dist/*.tilec"))]
+    return [
+        *sorted((dist / "tilec_examples").glob("*.tilec")),
+        *sorted((ROOT / "examples").glob("*/dist/*.tilec")),
+    ]
 
 
-def images(bundle: Bundle, cc: tuple[int, int]) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]:
+def images(
+    bundle: Bundle, cc: tuple[int, int]
+) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]:
     for kernel in bundle.info.kernels:
         for variant in kernel.variants:
             for image in variant.images:
@@ -34,7 +41,9 @@ def images(bundle: Bundle, cc: tuple[int, int]) -> Iterator[tuple[KernelInfo, Va
                     yield kernel, variant, image
 
 
-def told_by_the_driver(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo, data: bytes) -> int:
+def told_by_the_driver(
+    kernel: KernelInfo, variant: VariantInfo, image: ImageInfo, data: bytes
+) -> int:
     driver = _driver.driver()
     function = driver.function(driver.load_module(0, data), image.symbol)
     facts = driver.function_facts(function)
@@ -43,7 +52,9 @@ def told_by_the_driver(kernel: KernelInfo, variant: VariantInfo, image: ImageInf
         dynamic = max(0, (image.resources.shared or 0) - facts.static_shared)
     else:
         axes = dict(variant.axes)
-        block = image.required_block or tuple(int(parse(text).evaluate(axes)) for text in kernel.launch.block)
+        block = image.required_block or tuple(
+            int(parse(text).evaluate(axes)) for text in kernel.launch.block
+        )
         dynamic = int(parse(kernel.launch.shared).evaluate(axes))
     if dynamic:
         driver.allow_shared(function, dynamic)
@@ -62,6 +73,10 @@ def test_the_table_agrees_with_the_driver(dist: Path) -> None:
             driver = told_by_the_driver(kernel, variant, image, bundle.image(image.digest))
             compared += 1
             if driver != held.blocks_per_sm:
-                wrong[f"{path.stem}: {variant.id}-{image.target}"] = (held.blocks_per_sm, held.limiter, driver)
+                wrong[f"{path.stem}: {variant.id}-{image.target}"] = (
+                    held.blocks_per_sm,
+                    held.limiter,
+                    driver,
+                )
     assert wrong == {}
     assert compared >= 20

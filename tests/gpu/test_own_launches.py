@@ -1,4 +1,6 @@
-"""AsyncKernelLaunch on a GPU: grids and blocks of all dimensions, shared memory, clusters, cooperative launches and both; Triton's PTX."""
+"""AsyncKernelLaunch on a GPU: grids and blocks of all dimensions, shared memory, clusters,
+cooperative launches and both; Triton's PTX.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, LaunchConfig, api, load_module_from_ptx
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    LaunchConfig,
+    api,
+    load_module_from_ptx,
+)
 from tilec_runtime.errors import LaunchLimitError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
-# The first thread of each block writes down what it was launched as, in 8 words at the block's number.
+# The first thread of each block writes down what it was launched as, in 8 words at the block's
+# number.
 PTX = """
 .version 7.8
 .target sm_90
@@ -58,16 +68,26 @@ DONE:
     ret;
 }
 """
-# By what they are: a config, and (grid, block, shared memory, blocks of a cluster) as the device is to see them.
+# By what they are: a config, and (grid, block, shared memory, blocks of a cluster) as the device is
+# to see them.
 CONFIGS = {
     "elements": (LaunchConfig.for_num_elems(1000), ((4, 1, 1), (256, 1, 1), 0, 1)),
     "2-D": (LaunchConfig.for_2d(40, 20), ((3, 2, 1), (16, 16, 1), 0, 1)),
     "3-D": (LaunchConfig.for_3d(9, 8, 17), ((2, 1, 3), (8, 8, 8), 0, 1)),
     "shared": (LaunchConfig(grid=4, block=32, shared=2048), ((4, 1, 1), (32, 1, 1), 2048, 1)),
-    "much shared": (LaunchConfig(grid=2, block=32, shared=100_000), ((2, 1, 1), (32, 1, 1), 100_000, 1)),
+    "much shared": (
+        LaunchConfig(grid=2, block=32, shared=100_000),
+        ((2, 1, 1), (32, 1, 1), 100_000, 1),
+    ),
     "cluster": (LaunchConfig(grid=(8, 2), block=64, cluster=(4, 2)), ((8, 2, 1), (64, 1, 1), 0, 8)),
-    "cooperative": (LaunchConfig(grid=16, block=64, cooperative=True), ((16, 1, 1), (64, 1, 1), 0, 1)),
-    "both": (LaunchConfig(grid=16, block=64, shared=1024, cluster=4, cooperative=True), ((16, 1, 1), (64, 1, 1), 1024, 4)),
+    "cooperative": (
+        LaunchConfig(grid=16, block=64, cooperative=True),
+        ((16, 1, 1), (64, 1, 1), 0, 1),
+    ),
+    "both": (
+        LaunchConfig(grid=16, block=64, shared=1024, cluster=4, cooperative=True),
+        ((16, 1, 1), (64, 1, 1), 1024, 4),
+    ),
 }
 
 
@@ -105,19 +125,31 @@ def test_ptx_of_triton(torch: Any) -> None:
 
     source = triton.compiler.ASTSource(
         fn=triton_scale.scale,
-        signature={"x": "*fp32", "y": "*fp32", "count": "i32", "factor": "fp32", "block": "constexpr"},
+        signature={
+            "x": "*fp32",
+            "y": "*fp32",
+            "count": "i32",
+            "factor": "fp32",
+            "block": "constexpr",
+        },
         constexprs={(4,): 256},
     )
     compiled = triton.compile(source, target=triton.backends.compiler.GPUTarget("cuda", 90, 32))
     ptx = compiled.asm["ptx"]
     (entry,) = re.findall(r"\.visible \.entry scale\((.*?)\)", ptx, flags=re.DOTALL)
     hidden = entry.count(".param") - 4  # pointers to scratch memory, which this kernel does not use
-    function = load_module_from_ptx(ptx, 0).function("scale", ("ptr", "ptr", "i32", "f32", *["ptr"] * hidden))
+    function = load_module_from_ptx(ptx, 0).function(
+        "scale", ("ptr", "ptr", "i32", "f32", *["ptr"] * hidden)
+    )
     x, y = api.full(1000, 3).sync(), api.zeros(1000).sync()
-    launch = AsyncKernelLaunch(function).push_arg(x.share()).push_arg(y).push_arg(1000).push_arg(2.5)
+    launch = (
+        AsyncKernelLaunch(function).push_arg(x.share()).push_arg(y).push_arg(1000).push_arg(2.5)
+    )
     for _ in range(hidden):
         launch.push_device_ptr(0)
     blocks, threads = -(-1000 // 256), 32 * compiled.metadata.num_warps
-    launch.set_launch_config(LaunchConfig(grid=blocks, block=threads, shared=compiled.metadata.shared))
+    launch.set_launch_config(
+        LaunchConfig(grid=blocks, block=threads, shared=compiled.metadata.shared)
+    )
     _, y, *_ = launch.sync()
     assert set(y.to_host().tolist()) == {7.5}

@@ -1,4 +1,6 @@
-"""Functions of the generated package on a GPU: ops of tensors, torch arrays and partitions, and what a refusal gives back."""
+"""Functions of the generated package on a GPU: ops of tensors, torch arrays and partitions, and
+what a refusal gives back.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ import pytest
 from tilec_runtime import Device, Partition, Stream, Tensor, use_device, zip_ops
 from tilec_runtime.errors import LaunchLimitError, RequirementError, VariantError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 COUNT = 1 << 20
 
@@ -34,7 +41,11 @@ def back(torch: Any, tensor: Any) -> Any:
 
 @pytest.fixture
 def arrays(torch: Any) -> tuple[Any, Any, Any]:
-    made = torch.zeros(COUNT, device="cuda"), torch.randn(COUNT, device="cuda"), torch.randn(COUNT, device="cuda")
+    made = (
+        torch.zeros(COUNT, device="cuda"),
+        torch.randn(COUNT, device="cuda"),
+        torch.randn(COUNT, device="cuda"),
+    )
     torch.cuda.synchronize()
     return made
 
@@ -82,7 +93,10 @@ def test_partitions_give_the_grid(package: Any, torch: Any, arrays: Any) -> None
     assert type(part) is Partition
     torch.testing.assert_close(back(torch, part.unpartition()), x + y)
     cut = of(torch.zeros_like(z)).partition(COUNT // (2 * tile))
-    for launch in (package.vector_add(cut, x, y).sync, lambda: package.load(0).vector_add(cut, x, y)):
+    for launch in (
+        package.vector_add(cut, x, y).sync,
+        lambda: package.load(0).vector_add(cut, x, y),
+    ):
         with pytest.raises(LaunchLimitError, match=rf"the partition z gives \({2 * tile}, 1, 1\)"):
             launch()
     assert cut.unpartition().shape == (COUNT,)
@@ -94,7 +108,9 @@ def test_options_that_were_built(package: Any, torch: Any) -> None:
     torch.cuda.synchronize()
     out, _ = package.softmax(of(y), x).options(occupancy=4).sync()
     torch.testing.assert_close(back(torch, out), torch.softmax(x, 1), rtol=1e-4, atol=1e-6)
-    with pytest.raises(VariantError, match=r"softmax: no variant .*was built with the options occupancy=3"):
+    with pytest.raises(
+        VariantError, match=r"softmax: no variant .*was built with the options occupancy=3"
+    ):
         package.softmax(out, x).options(occupancy=3)
     package.load(0)["softmax"].options(occupancy=4)(out.partition(8, 1024), x)
 
@@ -116,7 +132,10 @@ def test_memory_is_where_it_was(package: Any, device: Device) -> None:
     driver = device.driver
 
     def tensors(count: int = COUNT) -> list[Tensor]:
-        return [Tensor.uninitialized((count,), "f32", driver=driver, ordinal=0, stream=0) for _ in range(3)]
+        return [
+            Tensor.uninitialized((count,), "f32", driver=driver, ordinal=0, stream=0)
+            for _ in range(3)
+        ]
 
     def once() -> None:
         package.vector_add(*tensors()).sync()

@@ -32,7 +32,9 @@ def test_a_program_passes(name: str) -> None:
         pytest.skip(error.what)
     dist = Path(os.environ.get("TILEC_PIPELINES_DIST", str(EXAMPLE / "dist"))).resolve()
     if not (dist / "pipelines" / "__init__.py").is_file():
-        pytest.skip(f"there is no package in {dist}: build it first, with `tilec build` in examples/pipelines, or set TILEC_PIPELINES_DIST")
+        pytest.skip(
+            f"there is no package in {dist}: build it first, with `tilec build` in examples/pipelines, or set TILEC_PIPELINES_DIST"
+        )
     path = os.pathsep.join((str(dist), str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
         [sys.executable, f"{name}.py"],

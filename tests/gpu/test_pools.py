@@ -1,4 +1,6 @@
-"""Memory on a GPU: tilec's own pool keeps what is freed, gives it back when asked, and before memory is refused."""
+"""Memory on a GPU: tilec's own pool keeps what is freed, gives it back when asked, and before
+memory is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Kernels that come compiled on a GPU: every form of one kernel gives the same numbers, machine code and PTX alike.
+"""Kernels that come compiled on a GPU: every form of one kernel gives the same numbers, machine
+code and PTX alike.
 
-The bundle is built elsewhere: `python -m tests.gpu.test_prebuilt build/prebuilt`, where the toolkit is, and there `tilec build`. The
-variable TILEC_PREBUILT_DIST names another place of its `dist`.
+The bundle is built elsewhere: `python -m tests.gpu.test_prebuilt build/prebuilt`, where the toolkit
+is, and there `tilec build`. The variable TILEC_PREBUILT_DIST names another place of its `dist`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ import pytest
 from tilec_runtime import errors, load
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 DIST = Path(__file__).resolve().parents[2] / "build" / "prebuilt" / "dist"
 TARGET = "sm_90"
@@ -38,7 +44,9 @@ params.box = {}
 
 
 def write(root: Path) -> None:
-    """The project: one kernel in every form that CUDA C++ gives, one in NVVM IR, and a tile kernel as bytecode and as machine code."""
+    """The project: one kernel in every form that CUDA C++ gives, one in NVVM IR, and a tile kernel
+    as bytecode and as machine code.
+    """
     from tests.toolchain.prebuilt_samples import FILL_LL, TILE_ARGS, fatbin, nvrtc_made, tile_made
     from tilec_runtime.model.digest import sha256
 
@@ -60,9 +68,7 @@ def write(root: Path) -> None:
     (root / "add.tileirbc").write_bytes(tile_made("tileir"))
     (root / "add.cubin").write_bytes(tile_made(TARGET))
     for kernel, file in (("tile_bytecode", "add.tileirbc"), ("tile_cubin", "add.cubin")):
-        text += (
-            f'[kernel.{kernel}]\nsource = "{file}:add_tile"\nsha256 = "{sha256((root / file).read_bytes())}"\nargs = {list(TILE_ARGS)}\n'
-        )
+        text += f'[kernel.{kernel}]\nsource = "{file}:add_tile"\nsha256 = "{sha256((root / file).read_bytes())}"\nargs = {list(TILE_ARGS)}\n'
         text += "params = { x = { rank = 1, dtype = 'f32', out = false }, y = { rank = 1, dtype = 'f32', out = false }"
         text += ", z = { rank = 1, dtype = 'f32' } }\n"
         text += 'launch = { grid = ["cdiv(z.size, 128)"] }\n'

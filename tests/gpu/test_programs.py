@@ -1,4 +1,6 @@
-"""Random programs over tensors, ops, streams, threads and tasks on a GPU, against the same programs one step at a time."""
+"""Random programs over tensors, ops, streams, threads and tasks on a GPU, against the same programs
+one step at a time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from tilec_runtime import Device, DeviceBuffer, Stream, Tensor
 from tilec_runtime.errors import NoDeviceError
 from tilec_runtime.tensors.lease import Holder
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 # Cycles of a busy loop on the device, before some launches: up to a millisecond.
 DELAYS = (0, 0, 0, 0, 100_000, 1_000_000)
 
@@ -68,6 +75,8 @@ def site(package: Any) -> GpuSite:
 
 
 @as_wanted(400)
-def test_programs_give_what_they_give_one_step_at_a_time(site: GpuSite, program: Program, pace: int) -> None:
+def test_programs_give_what_they_give_one_step_at_a_time(
+    site: GpuSite, program: Program, pace: int
+) -> None:
     site.delays.seed(pace)
     carry_out(program, site)

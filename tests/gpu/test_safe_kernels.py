@@ -1,4 +1,6 @@
-"""The examples in the safe tile language on a GPU: random extents, the same numbers as their twins in cuda.tile, and what is refused."""
+"""The examples in the safe tile language on a GPU: random extents, the same numbers as their twins
+in cuda.tile, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,16 @@ from hypothesis import strategies as st
 from tilec_runtime import Tensor, use_device
 from tilec_runtime.errors import AliasError, LaunchLimitError, LayoutError, RequirementError
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
-MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def randn(torch, *shape, dtype=None):
@@ -52,15 +61,22 @@ def test_gemm(kernels, torch, m, n, k):
 def test_any_number_of_blocks_shares_an_output(kernels, torch, blocks):
     a, b = randn(torch, 300, 100, dtype=torch.float16), randn(torch, 100, 500, dtype=torch.float16)
     with use_device(0):
-        c = Tensor.from_foreign(torch.full((300, 500), torch.nan, device="cuda", dtype=torch.float16))
+        c = Tensor.from_foreign(
+            torch.full((300, 500), torch.nan, device="cuda", dtype=torch.float16)
+        )
         out, *_ = kernels.lazy.safe_gemm(c, a, b).grid(blocks).sync()
-        torch.testing.assert_close(torch.from_dlpack(out).float(), a.float() @ b.float(), rtol=1e-2, atol=5e-2)
+        torch.testing.assert_close(
+            torch.from_dlpack(out).float(), a.float() @ b.float(), rtol=1e-2, atol=5e-2
+        )
 
 
 def test_what_was_proven_under_conditions_demands_them(kernels, torch):
     stream, x = torch.cuda.current_stream(), randn(torch, 5000)
     z = torch.zeros_like(x)
-    with pytest.raises(RequirementError, match=r"safe_add: requires y\.shape == z\.shape: left-hand side is \(100,\)"):
+    with pytest.raises(
+        RequirementError,
+        match=r"safe_add: requires y\.shape == z\.shape: left-hand side is \(100,\)",
+    ):
         kernels.safe_add(z, x, x[:100].clone(), stream=stream)
     with pytest.raises(AliasError):
         kernels.safe_add(x, x, z, stream=stream)
@@ -71,7 +87,14 @@ def test_regions_are_held_to_the_kernels_tiles(kernels, torch):
     with use_device(0):
         x = randn(torch, 5000)
         z = Tensor.from_foreign(torch.zeros_like(x))
-        with pytest.raises(LayoutError, match=r"is cut into tiles of \(512,\), and the kernel's blocks write tiles of \(1024,\)"):
+        with pytest.raises(
+            LayoutError,
+            match=r"is cut into tiles of \(512,\), and the kernel's blocks write tiles of \(1024,\)",
+        ):
             kernels.lazy.safe_add(z.partition(512), x, x.clone()).sync()
-        with pytest.raises(LaunchLimitError, match=r"safe_add: the grid \(5, 2, 1\) is not that of the tiles of z"):
-            kernels.lazy.safe_add(Tensor.from_foreign(torch.zeros_like(x)), x, x.clone()).grid(5, 2).sync()
+        with pytest.raises(
+            LaunchLimitError, match=r"safe_add: the grid \(5, 2, 1\) is not that of the tiles of z"
+        ):
+            kernels.lazy.safe_add(Tensor.from_foreign(torch.zeros_like(x)), x, x.clone()).grid(
+                5, 2
+            ).sync()

@@ -1,7 +1,9 @@
-"""SIMT Python on a GPU: every case of examples/simt, structs, checks of indices, and the chain of examples/inter_kernel.
+"""SIMT Python on a GPU: every case of examples/simt, structs, checks of indices, and the chain of
+examples/inter_kernel.
 
-The bundles are built elsewhere, with numba; where the tests run, the driver is enough. In examples/simt: `tilec build --profile debug`,
-`mv dist ../../build/simt-debug`, `tilec build`; in examples/inter_kernel: `tilec build`. The variables below name other places.
+The bundles are built elsewhere, with numba; where the tests run, the driver is enough. In
+examples/simt: `tilec build --profile debug`, `mv dist ../../build/simt-debug`, `tilec build`; in
+examples/inter_kernel: `tilec build`. The variables below name other places.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ from tilec_runtime import Module, errors, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -68,12 +75,18 @@ def failures(name: str, manifest: Manifest, module: Module) -> list[tuple[str, s
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
-    return [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"]
+    report = run_cases(
+        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
+    )
+    return [
+        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
+    ]
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_case_agrees_with_its_reference(name: str, manifest: Manifest, module: Module) -> None:
+def test_every_case_agrees_with_its_reference(
+    name: str, manifest: Manifest, module: Module
+) -> None:
     assert failures(name, manifest, module) == []
 
 
@@ -119,7 +132,12 @@ def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Modu
     """In a process of its own, whose context dies."""
     assert module.device is not None
     done = subprocess.run(
-        [sys.executable, "-c", OUTSIDE, str(debug)], cwd=ROOT, capture_output=True, encoding="utf-8", check=False, timeout=120
+        [sys.executable, "-c", OUTSIDE, str(debug)],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert "reduce.py:47" in done.stdout + done.stderr
@@ -128,7 +146,9 @@ def test_an_index_out_of_bounds_stops_a_checked_kernel(debug: Path, module: Modu
 
 def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
     """The example as it is run."""
-    dist = built("TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec").parent
+    dist = built(
+        "TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec"
+    ).parent
     assert module.device is not None
     path = os.pathsep.join((str(dist), str(ROOT), os.environ.get("PYTHONPATH", "")))
     example = EXAMPLES / "inter_kernel"
@@ -145,7 +165,9 @@ def test_a_tile_kernel_then_a_simt_kernel(module: Module) -> None:
 
 
 def test_the_chain_is_one_command(module: Module) -> None:
-    bundle = built("TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec").resolve()
+    bundle = built(
+        "TILEC_INTER_KERNEL_DIST", EXAMPLES / "inter_kernel" / "dist", "inter-kernel-0.1.0.tilec"
+    ).resolve()
     assert module.device is not None
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     done = subprocess.run(
@@ -158,4 +180,7 @@ def test_the_chain_is_one_command(module: Module) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS: row_softmax (tile) -> threshold_scale (simt): one stream, the same arrays" in done.stdout
+    assert (
+        "PASS: row_softmax (tile) -> threshold_scale (simt): one stream, the same arrays"
+        in done.stdout
+    )

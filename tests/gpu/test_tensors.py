@@ -1,4 +1,6 @@
-"""Tensors on a GPU: order of streams and frees while streams are held up, other libraries both ways, pools, and running out of memory."""
+"""Tensors on a GPU: order of streams and frees while streams are held up, other libraries both
+ways, pools, and running out of memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import driver
 from tilec_runtime.device.seam import CopyKind
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 SIZE = 1 << 20
 # Cycles of a busy loop on the device: some tens of milliseconds.
 LONG = 50_000_000
@@ -29,7 +36,9 @@ def streams(torch):
 def made(stream, value: float, size: int = SIZE, pool: MemPool | None = None) -> Tensor:
     """A tensor whose elements are `value`, written in the order of a stream."""
     handle = None if pool is None else pool.handle
-    t = Tensor.uninitialized(size, "f32", driver=driver(), ordinal=0, stream=stream.cuda_stream, pool=handle)
+    t = Tensor.uninitialized(
+        size, "f32", driver=driver(), ordinal=0, stream=stream.cuda_stream, pool=handle
+    )
     bits = int(np.float32(value).view(np.uint32))
     assert bits % 0x01010101 == 0, "a value of four equal bytes"
     driver().fill(0, t.ptr, bits & 0xFF, t.nbytes, stream.cuda_stream)
@@ -103,7 +112,9 @@ def test_memory_is_not_given_out_again_before_its_last_use(kernels, torch, strea
         hold(torch, two)
         kernels.vector_add(z, x, zero, stream=two)
         del x
-        greedy = [made(three, ZERO, pool=pool) for _ in range(4)]  # would get the memory if it were free
+        greedy = [
+            made(three, ZERO, pool=pool) for _ in range(4)
+        ]  # would get the memory if it were free
         three.synchronize()
         assert np.all(contents(z) == np.float32(SAME))
         del greedy
@@ -212,7 +223,10 @@ def test_copies_through_pinned_memory(torch):
     host, other = (driver().allocate_pinned(0, 4096) for _ in range(2))
     try:
         stream = driver().create_stream(0)
-        t, u = (Tensor.uninitialized(1024, "u32", driver=driver(), ordinal=0, stream=stream) for _ in range(2))
+        t, u = (
+            Tensor.uninitialized(1024, "u32", driver=driver(), ordinal=0, stream=stream)
+            for _ in range(2)
+        )
         ctypes.memset(host, 7, 4096)
         driver().copy_async(0, t.ptr, host, 4096, stream, CopyKind.TO_DEVICE)
         driver().copy_async(0, u.ptr, t.ptr, 4096, stream, CopyKind.ON_DEVICE)
@@ -228,7 +242,9 @@ def test_out_of_memory_says_how_much_and_all_goes_on(kernels, torch, streams):
     x, zero, z = made(streams[0], SAME), made(streams[0], ZERO), made(streams[0], ZERO)
     for _ in range(2):
         with pytest.raises(errors.OutOfMemoryError) as caught:
-            Tensor.uninitialized(1 << 43, "f32", driver=driver(), ordinal=0, stream=streams[0].cuda_stream)
+            Tensor.uninitialized(
+                1 << 43, "f32", driver=driver(), ordinal=0, stream=streams[0].cuda_stream
+            )
         assert caught.value.requested == 1 << 45
         assert caught.value.used >= x.nbytes
         assert 0 < caught.value.free < caught.value.total

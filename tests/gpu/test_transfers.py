@@ -1,4 +1,6 @@
-"""Transfers on a GPU: every dtype, strides of all kinds, what waits and what does not while streams are held up, graphs."""
+"""Transfers on a GPU: every dtype, strides of all kinds, what waits and what does not while streams
+are held up, graphs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.host import numpy_dtype
 from tilec_runtime.tensors.staging import CHUNK, CHUNKS
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 BIG = (CHUNK * (CHUNKS + 3) + 12_340) // 4
 # Cycles of a busy loop on the device: some tens of milliseconds.
 LONG = 100_000_000
@@ -29,7 +36,11 @@ def sample(name: str, count: int = 4096) -> np.ndarray[Any, Any]:
 
 
 def same(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
-    return found.shape == wanted.shape and found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
+    return (
+        found.shape == wanted.shape
+        and found.dtype == wanted.dtype
+        and found.tobytes() == wanted.tobytes()
+    )
 
 
 def hold(torch: Any, stream: Stream) -> Any:
@@ -52,7 +63,9 @@ def test_every_dtype(name: str) -> None:
     with t[3:9, 4:64] as part:
         assert same(part.to_host(), np.ascontiguousarray(source[3:9, 4:64]))
         assert same(part.dup().sync().to_host(), np.ascontiguousarray(source[3:9, 4:64]))
-        assert same(np.ascontiguousarray(api.to_host(part).sync()), np.ascontiguousarray(source[3:9, 4:64]))
+        assert same(
+            np.ascontiguousarray(api.to_host(part).sync()), np.ascontiguousarray(source[3:9, 4:64])
+        )
     assert same(api.to_host(t).sync(), source)
     if not DTYPES[name].packed:
         assert same(api.to_host(t, out=api.pinned((16, 256), name)).sync(), source)
@@ -85,7 +98,12 @@ def test_views_of_any_strides(dtype: str, index: Any) -> None:
 
 def test_transposed_and_expanded_tensors_of_torch(torch: Any) -> None:
     matrix = torch.arange(300 * 70, device="cuda", dtype=torch.float32).reshape(300, 70)
-    for theirs in (matrix.t(), matrix[::3, 1::2], matrix[:, :1].expand(300, 5), matrix.reshape(30, 10, 70).permute(2, 0, 1)):
+    for theirs in (
+        matrix.t(),
+        matrix[::3, 1::2],
+        matrix[:, :1].expand(300, 5),
+        matrix.reshape(30, 10, 70).permute(2, 0, 1),
+    ):
         t = Tensor.from_foreign(theirs)
         wanted = theirs.cpu().numpy()
         assert np.array_equal(t.dup().sync().to_host(), wanted)
@@ -98,7 +116,11 @@ def test_transposed_and_expanded_tensors_of_torch(torch: Any) -> None:
 
 
 def test_host_tensors_of_torch(torch: Any) -> None:
-    for theirs in (torch.ones(5, dtype=torch.bfloat16), torch.arange(12).reshape(3, 4).t(), torch.zeros(3, dtype=torch.float8_e5m2)):
+    for theirs in (
+        torch.ones(5, dtype=torch.bfloat16),
+        torch.arange(12).reshape(3, 4).t(),
+        torch.zeros(3, dtype=torch.float8_e5m2),
+    ):
         t = api.from_host(theirs).sync()
         assert t.to_host().astype(np.float64).tolist() == theirs.double().tolist()
 

@@ -1,4 +1,6 @@
-"""Triton kernels on a GPU: every case of examples/triton, and the same results and machine code as Triton's own JIT gives."""
+"""Triton kernels on a GPU: every case of examples/triton, and the same results and machine code as
+Triton's own JIT gives.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from tilec_runtime import Module, errors, load
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.driver import driver
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "triton"
 KERNELS = ("add", "softmax", "matmul", "matmul_descriptors", "double", "layer_norm")
@@ -42,7 +49,9 @@ def bundle(manifest: Manifest) -> Bundle:
     folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist")))
     path = folder / f"{manifest.package.name}-{manifest.package.version}.tilec"
     if not path.is_file():
-        pytest.skip(f"{path} is not there: build it first, with `tilec build` in examples/triton, or set TILEC_TRITON_DIST")
+        pytest.skip(
+            f"{path} is not there: build it first, with `tilec build` in examples/triton, or set TILEC_TRITON_DIST"
+        )
     return Bundle.open(path)
 
 
@@ -55,12 +64,18 @@ def module(bundle: Bundle) -> Module:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_case_agrees_with_its_reference(name: str, manifest: Manifest, module: Module) -> None:
+def test_every_case_agrees_with_its_reference(
+    name: str, manifest: Manifest, module: Module
+) -> None:
     kernel = next(kernel for kernel in manifest.kernels if kernel.name == name)
     cases = expand_cases(kernel, module.kernels[name].info, locate=manifest.locate)
     assert cases
-    report = run_cases(cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter)
-    assert [(r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"] == []
+    report = run_cases(
+        cases, ModuleDevice(module, driver()), References(manifest.root), clock=time.perf_counter
+    )
+    assert [
+        (r.case.name, str(r.error or r.outputs)) for r in report.results if r.status != "passed"
+    ] == []
 
 
 def source(name: str) -> Any:
@@ -98,10 +113,14 @@ def ptxas_versions(torch: Any, bundle: Bundle) -> tuple[str, str]:
     from triton.backends.nvidia.compiler import get_ptxas
 
     used = {tool.name: tool.version for tool in bundle.info.toolchain}["ptxas"]
-    return get_ptxas(torch.cuda.get_device_capability()[0] * 10).version, ".".join(used.split(".")[:2])
+    return get_ptxas(torch.cuda.get_device_capability()[0] * 10).version, ".".join(
+        used.split(".")[:2]
+    )
 
 
-def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(jit: Any, torch: Any, module: Module, bundle: Bundle) -> None:
+def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(
+    jit: Any, torch: Any, module: Module, bundle: Bundle
+) -> None:
     own, used = ptxas_versions(torch, bundle)
     kernel = source("softmax").softmax_kernel
     for shape in ((4096, 1024), (123, 777)):
@@ -109,13 +128,22 @@ def test_softmax_is_what_the_jit_gives_bit_for_bit_where_ptxas_is_the_same(jit: 
         ours, theirs = torch.empty_like(x), torch.empty_like(x)
         module.softmax(ours, x)
         rows = (min(shape[0], 1056),)
-        kernel[rows](theirs, x, *shape, x.stride(0), theirs.stride(0), COLS=1024, num_warps=8, num_stages=2)
+        kernel[rows](
+            theirs, x, *shape, x.stride(0), theirs.stride(0), COLS=1024, num_warps=8, num_stages=2
+        )
         torch.cuda.synchronize()
-        # Releases of ptxas expand divisions and exponentials into other steps: the last bits may differ then, and no more.
-        assert torch.equal(ours, theirs) if own == used else torch.allclose(ours, theirs, rtol=1e-6, atol=0)
+        # Releases of ptxas expand divisions and exponentials into other steps: the last bits may
+        # differ then, and no more.
+        assert (
+            torch.equal(ours, theirs)
+            if own == used
+            else torch.allclose(ours, theirs, rtol=1e-6, atol=0)
+        )
 
 
-def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, torch: Any, module: Module, bundle: Bundle) -> None:
+def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(
+    jit: Any, torch: Any, module: Module, bundle: Bundle
+) -> None:
     kernel = source("matmul").matmul_kernel
     tiles = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8}
     size = 2048
@@ -129,16 +157,23 @@ def test_matmul_is_bit_for_bit_what_the_jit_gives_and_the_same_code(jit: Any, to
     explained = module.matmul.explain(ours, a, b)
     image = explained.image
     assert image is not None
-    assert (explained.variant.id, image.dynamic_shared) == ("matmul-f16-BM128-BN128-BK64-GROUP8-div16", made.metadata.shared)
+    assert (explained.variant.id, image.dynamic_shared) == (
+        "matmul-f16-BM128-BN128-BK64-GROUP8-div16",
+        made.metadata.shared,
+    )
     assert image.block == (32 * made.metadata.num_warps, 1, 1)
     own, used = ptxas_versions(torch, bundle)
     if own != used:
-        pytest.skip(f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}")
+        pytest.skip(
+            f"the results are equal; the code is not compared: Triton has ptxas {own}, the bundle was built with {used}"
+        )
     code = _section(bundle.image(image.digest), f".text.{image.symbol}")
     assert code == _section(made.asm["cubin"], f".text.{image.symbol}")
 
 
-def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(torch: Any, module: Module) -> None:
+def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(
+    torch: Any, module: Module
+) -> None:
     """The map of a tensor is made anew where it lies elsewhere, and holds the strides of a view."""
     stream = torch.cuda.current_stream()
     whole = torch.randn(300, 512, device="cuda", dtype=torch.bfloat16)
@@ -150,16 +185,25 @@ def test_descriptors_follow_addresses_and_rows_of_a_larger_matrix(torch: Any, mo
         torch.testing.assert_close(c.float(), a.float() @ b.float(), rtol=2e-2, atol=0.2)
 
 
-def test_descriptors_that_the_copy_engine_cannot_read_are_refused(torch: Any, module: Module) -> None:
+def test_descriptors_that_the_copy_engine_cannot_read_are_refused(
+    torch: Any, module: Module
+) -> None:
     b, c = (torch.zeros(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
-    wide, flat = torch.zeros(64, 67, device="cuda", dtype=torch.float16), torch.zeros(65 * 64, device="cuda", dtype=torch.float16)
-    with pytest.raises(errors.LayoutError, match="argument 'a' has strides that are not multiples of 16 bytes"):
+    wide, flat = (
+        torch.zeros(64, 67, device="cuda", dtype=torch.float16),
+        torch.zeros(65 * 64, device="cuda", dtype=torch.float16),
+    )
+    with pytest.raises(
+        errors.LayoutError, match="argument 'a' has strides that are not multiples of 16 bytes"
+    ):
         module.matmul_descriptors(c, wide[:, :64], b)
     with pytest.raises(errors.LayoutError, match="argument 'a'"):
         module.matmul_descriptors(c, flat[1:4097].view(64, 64), b)
 
 
-def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(torch: Any, module: Module) -> None:
+def test_scratch_memory_comes_with_each_launch_and_is_refused_in_a_capture(
+    torch: Any, module: Module
+) -> None:
     stream = torch.cuda.Stream()
     x = torch.randn(500, 324, device="cuda")
     y = torch.zeros_like(x)
@@ -225,18 +269,33 @@ def test_kernels_are_as_fast_as_the_jits(jit: Any, torch: Any, module: Module, n
     into = torch.empty_like(rows)
     if name == "add":
         x, y, z = rows.view(-1)[: 1 << 26], rows.view(-1)[1 << 26 :], into.view(-1)[: 1 << 26]
-        pair = (lambda: module.add(z, x, y, stream=stream), lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024))
+        pair = (
+            lambda: module.add(z, x, y, stream=stream),
+            lambda: kernel[(jit.cdiv(z.numel(), 1024),)](x, y, z, z.numel(), BLOCK=1024),
+        )
     elif name == "softmax":
         facts = {"COLS": 1024, "num_warps": 8, "num_stages": 2}
-        pair = (lambda: module.softmax(into, rows, stream=stream), lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts))
+        pair = (
+            lambda: module.softmax(into, rows, stream=stream),
+            lambda: kernel[(1056,)](into, rows, *rows.shape, 1024, 1024, **facts),
+        )
     elif name == "matmul":
         a, b = (torch.randn((4096, 4096), device="cuda", dtype=torch.float16) for _ in range(2))
-        c, facts = torch.empty_like(a), {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3}
-        pair = (lambda: module.matmul(c, a, b, stream=stream), lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts))
+        c, facts = (
+            torch.empty_like(a),
+            {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8, "num_warps": 8, "num_stages": 3},
+        )
+        pair = (
+            lambda: module.matmul(c, a, b, stream=stream),
+            lambda: kernel[(1024,)](a, b, c, *(4096,) * 6, **facts),
+        )
     else:
         shift = torch.randn(1024, device="cuda")
         theirs = (into, rows, None, shift, 1024, 1e-5)
-        pair = (lambda: module.layer_norm(into, rows, bias=shift, stream=stream), lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024))
+        pair = (
+            lambda: module.layer_norm(into, rows, bias=shift, stream=stream),
+            lambda: kernel[(rows.shape[0],)](*theirs, COLS=1024),
+        )
     times: list[list[float]] = [[], []]
     for _ in range(ROUNDS + 2):
         for place, call in enumerate(pair):
@@ -250,9 +309,22 @@ def test_a_triton_kernel_and_a_tile_kernel_are_one_chain(module: Module) -> None
     folder = Path(os.environ.get("TILEC_TRITON_DIST", str(EXAMPLE / "dist"))).resolve()
     assert module.device is not None
     done = subprocess.run(
-        [sys.executable, "-m", "tilec", "run", "add_scale", "--bundle", str(folder / "tilec-triton-examples-0.1.0.tilec")],
+        [
+            sys.executable,
+            "-m",
+            "tilec",
+            "run",
+            "add_scale",
+            "--bundle",
+            str(folder / "tilec-triton-examples-0.1.0.tilec"),
+        ],
         cwd=EXAMPLE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", "")))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                (str(EXAMPLE.parents[1]), os.environ.get("PYTHONPATH", ""))
+            ),
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,

@@ -1,7 +1,8 @@
-"""Measuring and tuning on a GPU: what a sample is, that caches are cold, and a kit that was prepared where the compilers are.
+"""Measuring and tuning on a GPU: what a sample is, that caches are cold, and a kit that was
+prepared where the compilers are.
 
-The kit is that of `tests/samples/tuning`: there, `tilec tune --prepare softmax --target sm_90 -o ../../../dist/softmax.tune`. TILEC_GPU_KIT
-says where it lies, if not in dist/.
+The kit is that of `tests/samples/tuning`: there, `tilec tune --prepare softmax --target sm_90 -o
+../../../dist/softmax.tune`. TILEC_GPU_KIT says where it lies, if not in dist/.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def module(dist: Path):
 def kit() -> Path:
     path = Path(os.environ.get("TILEC_GPU_KIT", str(ROOT / "dist" / "softmax.tune"))).resolve()
     if not path.is_file():
-        pytest.skip(f"there is no kit {path}: prepare tests/samples/tuning first, or set TILEC_GPU_KIT")
+        pytest.skip(
+            f"there is no kit {path}: prepare tests/samples/tuning first, or set TILEC_GPU_KIT"
+        )
     return path
 
 
@@ -47,14 +50,21 @@ def adds(module, count: int) -> LaunchSubject:
     driver = _driver.driver()
 
     def make() -> dict[str, Any]:
-        return {name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver) for name in "zxy"}
+        return {
+            name: DeviceBuffer.from_host(np.ones(count, np.float32), 0, driver=driver)
+            for name in "zxy"
+        }
 
     return LaunchSubject(module, driver, "vector_add", {}, make, clocks=Clocks(uuid_of(0)))
 
 
-@pytest.mark.parametrize(("count", "cache"), [(1 << 12, "flushed"), (1 << 22, "rotated"), (1 << 26, "as it is")])
+@pytest.mark.parametrize(
+    ("count", "cache"), [(1 << 12, "flushed"), (1 << 22, "rotated"), (1 << 26, "as it is")]
+)
 def test_a_launch_in_a_graph_takes_no_longer_than_alone(module, count: int, cache: str) -> None:
-    """What it costs to launch is outside of a sample of many; so it is of one that waits behind a write over the cache."""
+    """What it costs to launch is outside of a sample of many; so it is of one that waits behind a
+    write over the cache.
+    """
     with adds(module, count) as subject:
         assert subject.cache == cache
         subject.seconds(1)
@@ -111,7 +121,9 @@ def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
         str(folder / "r.json"),
         "--json",
     ]
-    done = subprocess.run([*command, *more], capture_output=True, encoding="utf-8", timeout=300, cwd=ROOT, check=False)
+    done = subprocess.run(
+        [*command, *more], capture_output=True, encoding="utf-8", timeout=300, cwd=ROOT, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     (kernel,) = json.loads(done.stdout)["kernels"]
@@ -120,23 +132,32 @@ def tune(kit: Path, folder: Path, *more: str) -> dict[str, Any]:
 
 
 def test_a_kit_is_tuned_here_and_gone_on_with(kit: Path, tmp_path: Path) -> None:
-    """How many rows of 1024 a block takes at once, and how many blocks a multiprocessor, decides by a factor: tuning has to see that."""
+    """How many rows of 1024 a block takes at once, and how many blocks a multiprocessor, decides by
+    a factor: tuning has to see that.
+    """
     here = tmp_path / kit.name
     here.write_bytes(kit.read_bytes())
     kernel = tune(here, tmp_path, "--search", "grid", "--budget", "2m")
     assert kernel["device"]["kind"] == "cuda"
     large = next(case for case in kernel["cases"] if case["name"] == "softmax/32m")
     right = [c for c in large["candidates"] if c["status"] == "measured"]
-    times = {(c["point"]["ROWS"], c["point"]["occupancy"]): float(np.median(c["samples"])) for c in right}
+    times = {
+        (c["point"]["ROWS"], c["point"]["occupancy"]): float(np.median(c["samples"])) for c in right
+    }
     best = (large["best"]["ROWS"], large["best"]["occupancy"])
     assert times[best] <= 1.05 * min(times.values())
     assert max(times.values()) > 1.5 * times[best]
-    assert {c["status"] for case in kernel["cases"] for c in case["candidates"]} <= {"measured", "pruned"}
+    assert {c["status"] for case in kernel["cases"] for c in case["candidates"]} <= {
+        "measured",
+        "pruned",
+    }
     record = json.loads((tmp_path / "r.json").read_text())
     (device,) = record["devices"]
     assert device["target"] == "sm_90"
     assert device["clocks"] or kernel["clocks_missing"]
     again = tune(here, tmp_path, "--search", "grid", "--resume")
-    assert [case["best"] for case in again["cases"]] == [case["best"] for case in kernel["cases"]] or again["cases"][0]["runoff"]
+    assert [case["best"] for case in again["cases"]] == [
+        case["best"] for case in kernel["cases"]
+    ] or again["cases"][0]["runoff"]
     samples = [c.get("samples") for case in kernel["cases"] for c in case["candidates"]]
     assert [c.get("samples") for case in again["cases"] for c in case["candidates"]] == samples

@@ -1,6 +1,8 @@
-"""Kernels that read undetermined elements on a GPU: right ones give NumPy's results, whatever lies beyond the arrays.
+"""Kernels that read undetermined elements on a GPU: right ones give NumPy's results, whatever lies
+beyond the arrays.
 
-The bundle is built elsewhere: `cp -r tests/samples/planted build/planted`, and there `tilec build --targets sm_90`.
+The bundle is built elsewhere: `cp -r tests/samples/planted build/planted`, and there `tilec build
+--targets sm_90`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from tests.gpu.conftest import ROOT
 from tilec_runtime import load
 from tilec_runtime.bundle.read import Bundle
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+    ),
+]
 
 BUNDLE = ROOT / "build" / "planted" / "dist" / "planted-0.1.0.tilec"
 
@@ -46,7 +53,9 @@ KERNELS: dict[str, tuple[bool, Callable[..., Any], Sequence[tuple[int, ...]]]] =
 
 
 def surrounded(torch: Any, x: Any, beyond: float) -> Any:
-    """A copy of an array on the GPU between elements of one value: whole rows, so that it stays contiguous."""
+    """A copy of an array on the GPU between elements of one value: whole rows, so that it stays
+    contiguous.
+    """
     room = torch.full((x.size + 8192,), beyond, dtype=torch.float32, device="cuda")
     inner = room[4096 : 4096 + x.size].view(x.shape)
     inner.copy_(torch.from_numpy(x))
@@ -67,7 +76,9 @@ def test_kernels_that_are_right_are_right_there(torch: Any, record_property: Any
             module.kernels[name](y, *(surrounded(torch, x, beyond) for x in given), stream=stream)
             found = y.cpu().numpy()
             if right:
-                np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3, err_msg=f"{name} beside {beyond}")
+                np.testing.assert_allclose(
+                    found, wanted, rtol=2e-3, atol=2e-3, err_msg=f"{name} beside {beyond}"
+                )
             elif not np.allclose(found, wanted, rtol=2e-3, atol=2e-3):
                 wrong.setdefault(name, []).append(str(beyond))
     record_property("wrong_beside", json.dumps(wrong))

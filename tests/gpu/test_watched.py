@@ -1,4 +1,6 @@
-"""`tilec profile`, `tilec debug` and `tilec sanitize` with NVIDIA's own tools, on bundles that need no compiler here."""
+"""`tilec profile`, `tilec debug` and `tilec sanitize` with NVIDIA's own tools, on bundles that need
+no compiler here.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,17 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "tilec.toml").write_text(MANIFEST)
     (tmp_path / "twice.cu").write_text('extern "C" __global__ void twice(float* y, int n) {}\n')
     data = PTX.encode()
-    image = ImageInfo(target=Target.parse("compute_80"), digest=sha256(data), size=len(data), symbol="twice", ptx_isa=(7, 0))
-    slots = (AbiSlot(type="ptr", expr="y.ptr", size=8, align=8), AbiSlot(type="i32", expr="y.size", size=4, align=4))
+    image = ImageInfo(
+        target=Target.parse("compute_80"),
+        digest=sha256(data),
+        size=len(data),
+        symbol="twice",
+        ptx_isa=(7, 0),
+    )
+    slots = (
+        AbiSlot(type="ptr", expr="y.ptr", size=8, align=8),
+        AbiSlot(type="i32", expr="y.size", size=4, align=4),
+    )
     kernel = KernelInfo(
         name="twice",
         language="cuda",
@@ -84,7 +95,9 @@ def project(tmp_path: Path) -> Path:
         variants=(VariantInfo(id="twice", abi=slots, images=(image,)),),
         jit=JitFallback.ALLOW,
     )
-    info = BundleInfo(package=PackageInfo(name="watched", version="1.0", module="watched"), kernels=(kernel,))
+    info = BundleInfo(
+        package=PackageInfo(name="watched", version="1.0", module="watched"), kernels=(kernel,)
+    )
     write_bundle(tmp_path / "watched.tilec", info, lambda _digest: data)
     return tmp_path
 
@@ -92,12 +105,17 @@ def project(tmp_path: Path) -> Path:
 def tilec(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from tilec.cli.main import main; main()", *args]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=project, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def need(tool: str) -> None:
     try:
-        find_outside_tool(tool, ToolSearch(path=os.environ.get("PATH", ""), cuda_home=os.environ.get("CUDA_HOME", "")))
+        find_outside_tool(
+            tool,
+            ToolSearch(path=os.environ.get("PATH", ""), cuda_home=os.environ.get("CUDA_HOME", "")),
+        )
     except ToolchainError:
         pytest.skip(f"there is no {tool}")
 
@@ -133,20 +151,38 @@ DEFECTS = [
 
 
 def line_of(file: str, text: str) -> int:
-    return next(number for number, line in enumerate((WATCHED / file).read_text().splitlines(), 1) if text in line)
+    return next(
+        number
+        for number, line in enumerate((WATCHED / file).read_text().splitlines(), 1)
+        if text in line
+    )
 
 
 def sanitized(folder: Path, case: str, tool: str) -> subprocess.CompletedProcess[str]:
     need("compute-sanitizer")
     kernel, _, name = case.partition("/")
-    done = tilec(folder, "sanitize", kernel, "--case", name, "--device", "cuda", "--tool", tool, "--bundle", "watched.tilec")
+    done = tilec(
+        folder,
+        "sanitize",
+        kernel,
+        "--case",
+        name,
+        "--device",
+        "cuda",
+        "--tool",
+        tool,
+        "--bundle",
+        "watched.tilec",
+    )
     if "Device not supported" in done.stdout:
         pytest.skip("compute-sanitizer does not work on this machine")
     return done
 
 
 @pytest.mark.parametrize(("case", "tool", "line"), DEFECTS)
-def test_planted_defects_are_found_at_their_lines(watched: Path, case: str, tool: str, line: str) -> None:
+def test_planted_defects_are_found_at_their_lines(
+    watched: Path, case: str, tool: str, line: str
+) -> None:
     done = sanitized(watched, case, tool)
     assert done.returncode == 86, done.stdout + done.stderr
     assert f"planted.cu:{line_of('planted.cu', line)}" in done.stdout, done.stdout

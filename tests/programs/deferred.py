@@ -1,4 +1,6 @@
-"""Ops of programs, as they would run one after another: what each does to the model when its turn comes."""
+"""Ops of programs, as they would run one after another: what each does to the model when its turn
+comes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ from tests.programs.model import (
     unreadable,
     unwritable,
 )
-from tilec_runtime.errors import BorrowError, LaunchError, LaunchLimitError, UsageError, UseAfterMoveError
+from tilec_runtime.errors import (
+    BorrowError,
+    LaunchError,
+    LaunchLimitError,
+    UsageError,
+    UseAfterMoveError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +46,8 @@ class Deferred:
     """An op.
 
     Attributes:
-        real: it. body: what it does; gives its result, of handles, copies, numbers and tuples, or raises RefusedError.
+        real: it. body: what it does; gives its result, of handles, copies, numbers and tuples, or
+            raises RefusedError.
         parts: what it keeps alive until it runs: handles, claims, ops.
         alone: it looks, when it runs, at what others may use: it must not run beside others.
         used: what it went into.
@@ -89,7 +98,12 @@ class Launch:
                 raise RefusedError([Wrong(LaunchError, ())])
             z, x, y = self.arguments
             self.release()
-            wrong = unwritable(z, self.who) + unreadable(x, self.who) + unreadable(y, self.who) + misfit(z, x, y)
+            wrong = (
+                unwritable(z, self.who)
+                + unreadable(x, self.who)
+                + unreadable(y, self.who)
+                + misfit(z, x, y)
+            )
             if z.tile and z.tile != z.size:
                 wrong.append(Wrong(LaunchLimitError, ("the partition z gives",)))
             if wrong:
@@ -112,13 +126,19 @@ def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
     """Why an op of a launch cannot be built of these."""
     handles = [(place, h) for place, h in enumerate(arguments) if isinstance(h, Handle)]
     owned = [h for _, h in handles if h.kind in MOVABLE]
-    wrong = [Wrong(UseAfterMoveError, (who, "twice")) for place, h in enumerate(owned) if h in owned[:place]]
+    wrong = [
+        Wrong(UseAfterMoveError, (who, "twice"))
+        for place, h in enumerate(owned)
+        if h in owned[:place]
+    ]
     taken: list[Claim] = []
     for _, h in handles:  # before there are claims of this launch, which `settle` does not know
         if h.mem.loose:
             h.mem.settle()
     for place, h in handles:  # one after another: they may be in each other's way
-        found = (unreadable if place else unwritable)(h, who) + (unmovable(h, who) if h.kind in MOVABLE else [])
+        found = (unreadable if place else unwritable)(h, who) + (
+            unmovable(h, who) if h.kind in MOVABLE else []
+        )
         if not found:
             taken.append(_hold(h, who, place))
         wrong += found
@@ -129,7 +149,10 @@ def launch_wrong(arguments: list[Any], who: str) -> list[Wrong]:
 
 def launch(arguments: list[Any], who: str, extra: tuple[Any, ...]) -> Launch:
     """Take the arguments of a launch over."""
-    claims = [_hold(argument, who, place) if isinstance(argument, Handle) else None for place, argument in enumerate(arguments)]
+    claims = [
+        _hold(argument, who, place) if isinstance(argument, Handle) else None
+        for place, argument in enumerate(arguments)
+    ]
     return Launch(who, list(arguments), claims, extra)
 
 
@@ -171,7 +194,9 @@ class Once:
         """As a part of `unzip` gives it: elements move out."""
         result = self.run()
         if len(result) != count:
-            raise RefusedError([Wrong(UsageError, (f"unzip({count}) of a tuple of {len(result)}",))])
+            raise RefusedError(
+                [Wrong(UsageError, (f"unzip({count}) of a tuple of {len(result)}",))]
+            )
         element, self.result[place] = self.result[place], None
         return element
 

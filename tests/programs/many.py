@@ -1,4 +1,6 @@
-"""Thousands of random programs, drawn by a plain generator: Hypothesis remembers all that it tried, and programs collect garbage often."""
+"""Thousands of random programs, drawn by a plain generator: Hypothesis remembers all that it tried,
+and programs collect garbage often.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,12 @@ Try = Callable[[Program, int], object]
 _TELL, _SHRINK = 10.0, 60.0
 
 
-def carry_out_many(attempt: Try, names: list[str], count: int, seed: int, tell: Callable[[str], None]) -> None:
-    """Carry out so many programs of a seed; of the first that fails, what is left of it that still does."""
+def carry_out_many(
+    attempt: Try, names: list[str], count: int, seed: int, tell: Callable[[str], None]
+) -> None:
+    """Carry out so many programs of a seed; of the first that fails, what is left of it that still
+    does.
+    """
     began = told = time.monotonic()
     for number in range(count):
         program, pace = drawn(names, seed, number)
@@ -23,7 +29,9 @@ def carry_out_many(attempt: Try, names: list[str], count: int, seed: int, tell: 
             attempt(program, pace)
         except Exception as error:
             short = shorter(program, lambda part: _fails(attempt, part, pace))  # noqa: B023 - used at once
-            raise AssertionError(f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {error!r}") from error
+            raise AssertionError(
+                f"program {number} of seed {seed} fails at pace {pace}, and so does {short!r}: {error!r}"
+            ) from error
         if time.monotonic() > told + _TELL or number + 1 == count:
             told = time.monotonic()
             tell(f"{number + 1} of {count} programs, {told - began:.0f} s")
@@ -32,11 +40,15 @@ def carry_out_many(attempt: Try, names: list[str], count: int, seed: int, tell: 
 def drawn(names: list[str], seed: int, number: int) -> tuple[Program, int]:
     """A program of a seed, and the pace of its device: always the same, whatever others there are."""
     chance = random.Random(f"{seed} {number}")
-    return [(chance.choice(names), chance.randrange(8**4)) for _ in range(chance.randint(10, 70))], chance.randint(0, 1000)
+    return [
+        (chance.choice(names), chance.randrange(8**4)) for _ in range(chance.randint(10, 70))
+    ], chance.randint(0, 1000)
 
 
 def shorter(program: Program, fails: Callable[[Program], bool]) -> Program:
-    """What is left of a program that fails once steps are taken out, many at a time and then one by one, without which it fails still."""
+    """What is left of a program that fails once steps are taken out, many at a time and then one by
+    one, without which it fails still.
+    """
     end, size = time.monotonic() + _SHRINK, len(program) // 2
     while size:
         place = 0

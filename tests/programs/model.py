@@ -1,4 +1,6 @@
-"""What programs may do with tensors, one step at a time: contents, who claims what, and which step is refused with which words."""
+"""What programs may do with tensors, one step at a time: contents, who claims what, and which step
+is refused with which words.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilec_runtime.errors import AliasError, BorrowError, OwnershipError, RequirementError, UseAfterMoveError
+from tilec_runtime.errors import (
+    AliasError,
+    BorrowError,
+    OwnershipError,
+    RequirementError,
+    UseAfterMoveError,
+)
 
 
 class Wrong(NamedTuple):
@@ -46,10 +54,12 @@ MOVABLE, WRITABLE = (Kind.OWNED, Kind.PART), (Kind.OWNED, Kind.PART, Kind.MUT, K
 
 @dataclasses.dataclass(eq=False)
 class Claim:
-    """A claim, what holds it, and for which it is the parent; on the elements of `part`, or on all of the tensor.
+    """A claim, what holds it, and for which it is the parent; on the elements of `part`, or on all
+    of the tensor.
 
     Attributes:
-        open: whether it was not ended. kept: whether no op was done with it. moved: whether an op holds the tensor by it.
+        open: whether it was not ended. kept: whether no op was done with it. moved: whether an op
+            holds the tensor by it.
         moves: how often the tensor had moved when it was made. inner: what is claimed through it.
     """
 
@@ -116,14 +126,18 @@ class Claim:
 
 @dataclasses.dataclass(eq=False)
 class Scope:
-    """What one lease knows: claims on a tensor, or on what was made through a borrow of it; how often it moved, and into what last."""
+    """What one lease knows: claims on a tensor, or on what was made through a borrow of it; how
+    often it moved, and into what last.
+    """
 
     parent: Claim | None = None
     claims: list[Claim] = dataclasses.field(default_factory=list)
     moves: int = 0
     into: str = ""
 
-    def take(self, what: str, *, writes: bool, part: range | None = None, moved: bool = False) -> Claim:
+    def take(
+        self, what: str, *, writes: bool, part: range | None = None, moved: bool = False
+    ) -> Claim:
         if self.parent is not None:
             self.parent.wake()
         claim = Claim(self, what, writes, part, moved, moves=self.moves)
@@ -136,8 +150,8 @@ class Scope:
 
 @dataclasses.dataclass(eq=False)
 class Mem:
-    """A tensor's memory. It is loose while the device still has objects that nobody else has: `settle` waits for these.
-    Copies by address cannot reach foreign memory.
+    """A tensor's memory. It is loose while the device still has objects that nobody else has:
+    `settle` waits for these. Copies by address cannot reach foreign memory.
     """
 
     contents: np.ndarray
@@ -154,7 +168,8 @@ class Handle:
 
     Attributes:
         start, size: elements of the memory that it is. claim: that it holds.
-        gone: into what it was moved. tile: of a partition. real: the object; None until an op gives it.
+        gone: into what it was moved. tile: of a partition. real: the object; None until an op gives
+            it.
     """
 
     kind: Kind
@@ -180,7 +195,15 @@ class Handle:
         self.go(into)
         return dataclasses.replace(self, **{"gone": "", "real": None, **changes})
 
-    def claimed(self, kind: Kind, what: str, start: int = 0, size: int | None = None, tile: int = 0, part: range | None = None) -> Handle:
+    def claimed(
+        self,
+        kind: Kind,
+        what: str,
+        start: int = 0,
+        size: int | None = None,
+        tile: int = 0,
+        part: range | None = None,
+    ) -> Handle:
         """What a view or borrow of it is."""
         claim = self.scope.take(what, writes=kind in WRITABLE, part=part)
         size = self.size if size is None else size
@@ -214,7 +237,11 @@ def asleep(claim: Claim | None, who: str) -> list[Wrong]:
         return [Wrong(UseAfterMoveError, (who, claim.scope.into))]
     if found := asleep(claim.scope.parent, who):
         return found
-    return [_conflict(claim.what, other) for other in claim.scope.claims if (claim.writes or other.writes) and other.meets(claim.part)]
+    return [
+        _conflict(claim.what, other)
+        for other in claim.scope.claims
+        if (claim.writes or other.writes) and other.meets(claim.part)
+    ]
 
 
 def unreadable(h: Handle, who: str) -> list[Wrong]:
@@ -244,7 +271,11 @@ def not_single(h: Handle, who: str) -> list[Wrong]:
 
 def misfit(z: Handle, x: Handle, y: Handle) -> list[Wrong]:
     """Why the kernel does not take these, whoever owns them."""
-    wrong = [Wrong(RequirementError, (f"{name}.shape[0] == z.shape[0]",)) for name, t in (("x", x), ("y", y)) if t.size != z.size]
+    wrong = [
+        Wrong(RequirementError, (f"{name}.shape[0] == z.shape[0]",))
+        for name, t in (("x", x), ("y", y))
+        if t.size != z.size
+    ]
     for name, t in (("x", x), ("y", y)):
         if t.mem is z.mem and t.start < z.start + z.size and z.start < t.start + t.size:
             wrong.append(Wrong(AliasError, ("z", name)))
@@ -254,4 +285,6 @@ def misfit(z: Handle, x: Handle, y: Handle) -> list[Wrong]:
 def _conflict(who: str, claim: Claim) -> Wrong:
     if claim.moved:
         return Wrong(UseAfterMoveError, (who, claim.what))
-    return Wrong(BorrowError, (who, f"{claim.what} (", f"still {'writes' if claim.writes else 'reads'} it"))
+    return Wrong(
+        BorrowError, (who, f"{claim.what} (", f"still {'writes' if claim.writes else 'reads'} it")
+    )

@@ -7,11 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from tests.programs.deferred import Copy, Deferred, Once, element, first_handle, launch, launch_wrong, listed, unwrap
+from tests.programs.deferred import (
+    Copy,
+    Deferred,
+    Once,
+    element,
+    first_handle,
+    launch,
+    launch_wrong,
+    listed,
+    unwrap,
+)
 from tests.programs.model import Handle, Kind, RefusedError, Wrong, unreadable, unwritable
 from tests.programs.tensor_steps import BYTES, contents, slot
 from tests.programs.world import SIZES, Numbers, World
-from tilec_runtime import DeviceOp, ExecutionContext, SharedTensor, Tensor, TensorMut, TensorView, empty, value, with_context, zip_ops
+from tilec_runtime import (
+    DeviceOp,
+    ExecutionContext,
+    SharedTensor,
+    Tensor,
+    TensorMut,
+    TensorView,
+    empty,
+    value,
+    with_context,
+    zip_ops,
+)
 from tilec_runtime.errors import NestedExecutionError, UsageError, UsedOpError
 from tilec_runtime.tensors.partition import Partition
 
@@ -48,10 +69,14 @@ def lazy(w: World, n: Numbers) -> None:
 
 
 def picked(w: World, op: Deferred, *, written: bool) -> Deferred | None:
-    """An op that gives one tensor out of the result of another one, or the result where it has none."""
+    """An op that gives one tensor out of the result of another one, or the result where it has
+    none.
+    """
     if op.used:
         return None
-    real = op.real.map(lambda found: found if (first := real_first(found, written=written)) is None else first)
+    real = op.real.map(
+        lambda found: found if (first := real_first(found, written=written)) is None else first
+    )
 
     def run() -> Any:
         found = op.run()
@@ -81,7 +106,14 @@ def make_later(w: World, n: Numbers) -> None:
 
 def made(w: World, size: int, byte: int) -> DeviceOp[Any]:
     def make(ctx: ExecutionContext) -> Any:
-        found = Tensor.uninitialized(size, "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=w.pool.handle)
+        found = Tensor.uninitialized(
+            size,
+            "f32",
+            driver=ctx.driver,
+            ordinal=ctx.device,
+            stream=ctx.stream,
+            pool=w.pool.handle,
+        )
         ctx.driver.fill(ctx.device, found.ptr, byte, found.nbytes, ctx.stream)
         ctx.writes(found.storage)
         return found
@@ -115,7 +147,14 @@ def together(w: World, n: Numbers) -> None:
 
 
 def _combined(
-    w: World, ops: list[Deferred], where: str, real: Any, run: Callable[[], Any], *, alone: bool = False, parts: Any = ()
+    w: World,
+    ops: list[Deferred],
+    where: str,
+    real: Any,
+    run: Callable[[], Any],
+    *,
+    alone: bool = False,
+    parts: Any = (),
 ) -> None:
     alone = alone or any(op.alone for op in ops)
     for op in ops:
@@ -142,7 +181,9 @@ def chain(w: World, n: Numbers) -> None:
         "boxed": (lambda: op.real.boxed(), lambda found: found),
     }
     act, model = functions[verb]
-    wrong = [Wrong(UsedOpError, ("was used before", op.used))] if op.used and verb != "boxed" else []
+    wrong = (
+        [Wrong(UsedOpError, ("was used before", op.used))] if op.used and verb != "boxed" else []
+    )
     real = w.attempt(wrong, act)
     if wrong:
         return
@@ -163,7 +204,15 @@ def then(w: World, n: Numbers) -> None:
         kind = 2
     real_function, model = _THEN[kind](w, captured, n.d)
     parts = [captured] if kind in (0, 1) else []
-    _combined(w, [op], "then", op.real.then(real_function), lambda: model(op.run()), alone=kind in (0, 1), parts=parts)
+    _combined(
+        w,
+        [op],
+        "then",
+        op.real.then(real_function),
+        lambda: model(op.run()),
+        alone=kind in (0, 1),
+        parts=parts,
+    )
 
 
 Functions = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -213,7 +262,11 @@ def _then_new(w: World, _: Any, number: int) -> Functions:
         x = real_first(found, written=False)
         if x is None:
             return value(found)
-        return made(w, x.size, byte).then(lambda z: w.site.lazy(z, x.borrow(), x.borrow())).map(lambda all_of_it: (found, all_of_it[0]))
+        return (
+            made(w, x.size, byte)
+            .then(lambda z: w.site.lazy(z, x.borrow(), x.borrow()))
+            .map(lambda all_of_it: (found, all_of_it[0]))
+        )
 
     def model(found: Any) -> Any:
         x = first_handle(found, written=False)
@@ -232,7 +285,11 @@ def _then_copy(_w: World, _: Any, __: int) -> Functions:
 
     def real(found: Any) -> Any:
         x = real_first(found, written=False)
-        return value(found) if x is None or x.storage.owner is not None else with_context(lambda ctx: (found, _to_host(ctx, x)))
+        return (
+            value(found)
+            if x is None or x.storage.owner is not None
+            else with_context(lambda ctx: (found, _to_host(ctx, x)))
+        )
 
     def model(found: Any) -> Any:
         x = first_handle(found, written=False)
@@ -269,7 +326,9 @@ def _then_nested(w: World, _: Any, number: int) -> Functions:
         inner = value(number)
         return inner.future() if number % 2 else inner.sync_on(w.site.streams[0])
 
-    return real, _refuse(Wrong(NestedExecutionError, ("cannot be executed while this thread executes",)))
+    return real, _refuse(
+        Wrong(NestedExecutionError, ("cannot be executed while this thread executes",))
+    )
 
 
 def _refuse(wrong: Wrong) -> Callable[[Any], Any]:
@@ -279,11 +338,22 @@ def _refuse(wrong: Wrong) -> Callable[[Any], Any]:
     return model
 
 
-_THEN = (_then_read, _then_write, _then_new, _then_copy, _then_new, _then_raise, _then_nothing, _then_nested)
+_THEN = (
+    _then_read,
+    _then_write,
+    _then_new,
+    _then_copy,
+    _then_new,
+    _then_raise,
+    _then_nothing,
+    _then_nested,
+)
 
 
 def unchecked(w: World, n: Numbers) -> None:
-    """`then_unchecked` with a function that executes a launch itself, in one of the ways to do so, maybe on another stream."""
+    """`then_unchecked` with a function that executes a launch itself, in one of the ways to do so,
+    maybe on another stream.
+    """
     op = _op(w, n.a)
     if op is None or op.used:
         return
@@ -292,7 +362,9 @@ def unchecked(w: World, n: Numbers) -> None:
     real_function, model = _THEN[kind](w, captured, n.d)
     ways: tuple[Callable[[Any], Any], ...] = (
         lambda inner: inner.sync(),
-        lambda inner: inner.sync_on(w.site.streams[n.d % 3]),  # the one of then: streams are closed and replaced
+        lambda inner: inner.sync_on(
+            w.site.streams[n.d % 3]
+        ),  # the one of then: streams are closed and replaced
         lambda inner: inner.enqueue_on(w.site.streams[n.d % 3]),
         lambda inner: inner.future().result(30),
     )
@@ -304,7 +376,15 @@ def unchecked(w: World, n: Numbers) -> None:
         return model(op.run())
 
     parts = [captured] if kind in (0, 1) else []
-    _combined(w, [op], "then_unchecked", op.real.then_unchecked(nested), run, alone=kind in (0, 1), parts=parts)
+    _combined(
+        w,
+        [op],
+        "then_unchecked",
+        op.real.then_unchecked(nested),
+        run,
+        alone=kind in (0, 1),
+        parts=parts,
+    )
 
 
 def share_op(w: World, n: Numbers) -> None:
@@ -337,7 +417,11 @@ def unzip(w: World, n: Numbers) -> None:
     _forget(w, op)
     once = Once(Deferred(None, lambda: listed(op.run()), [op]))
     for place in range(count):
-        w.add_op(Deferred(reals[place], lambda place=place: once.pick(place, count), [once], alone=op.alone))  # type: ignore[misc]
+        w.add_op(
+            Deferred(
+                reals[place], lambda place=place: once.pick(place, count), [once], alone=op.alone
+            )
+        )  # type: ignore[misc]
 
 
 def _op(w: World, number: int) -> Deferred | None:
@@ -347,20 +431,44 @@ def _op(w: World, number: int) -> Deferred | None:
 def real_first(found: Any, *, written: bool) -> Any:
     """As `first_handle`, of what is really there."""
     if isinstance(found, tuple):
-        return next((first for part in found if (first := real_first(part, written=written)) is not None), None)
-    return found if isinstance(found, (Tensor, TensorMut, Partition) if written else (Tensor, SharedTensor, TensorView)) else None
+        return next(
+            (first for part in found if (first := real_first(part, written=written)) is not None),
+            None,
+        )
+    return (
+        found
+        if isinstance(
+            found, (Tensor, TensorMut, Partition) if written else (Tensor, SharedTensor, TensorView)
+        )
+        else None
+    )
 
 
 def broken(w: World, n: Numbers) -> None:
-    """A kernel fails: who waits is told, and everything else goes on, also what was borrowed for the launch."""
+    """A kernel fails: who waits is told, and everything else goes on, also what was borrowed for
+    the launch.
+    """
     x, t = slot(w, n.a), slot(w, n.b, Kind.OWNED)
-    if x is None or t is None or x.size != t.size or x.mem is t.mem or unreadable(x, "it") or unwritable(t, "it") or x.kind in _MOVES:
+    if (
+        x is None
+        or t is None
+        or x.size != t.size
+        or x.mem is t.mem
+        or unreadable(x, "it")
+        or unwritable(t, "it")
+        or x.kind in _MOVES
+    ):
         return
     with t.real.borrow_mut() as z:
         op = w.site.broken(z, x.real, x.real)
         if op is None:
             return
-        runs = (op.sync, lambda: op.sync_on(w.site.streams[n.c % 3]), lambda: op.future().result(), lambda: _raised(op.future()))
+        runs = (
+            op.sync,
+            lambda: op.sync_on(w.site.streams[n.c % 3]),
+            lambda: op.future().result(),
+            lambda: _raised(op.future()),
+        )
         w.attempt([Wrong(OSError, ("the kernel failed",))], runs[n.d % 4], settled=False)
         if x.claim is not None:
             x.claim.let_go()

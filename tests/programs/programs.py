@@ -1,4 +1,6 @@
-"""Random programs: what they are made of, how many there are, and how one is carried out under a watchdog."""
+"""Random programs: what they are made of, how many there are, and how one is carried out under a
+watchdog.
+"""
 
 from __future__ import annotations
 
@@ -65,25 +67,38 @@ WEIGHTS: dict[Step, int] = {
 }
 STEPS = {f"{step.__module__.rpartition('.')[2]}.{step.__name__}": step for step in WEIGHTS}
 NAMES = [name for name, step in STEPS.items() for _ in range(WEIGHTS[step])]
-PROGRAMS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 8**4 - 1)), min_size=10, max_size=70)
+PROGRAMS = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.integers(0, 8**4 - 1)), min_size=10, max_size=70
+)
 
 
 def as_wanted(default: int) -> Callable[[Any], Any]:
-    """Let a test of (site, program, pace) try so many programs, always the same ones. TILEC_PROGRAMS in the environment says how many
-    others it is to try instead, and TILEC_PROGRAMS_SEED which.
+    """Let a test of (site, program, pace) try so many programs, always the same ones.
+    TILEC_PROGRAMS in the environment says how many others it is to try instead, and
+    TILEC_PROGRAMS_SEED which.
     """
     wanted, chosen = os.environ.get("TILEC_PROGRAMS"), int(os.environ.get("TILEC_PROGRAMS_SEED", 0))
     if wanted is None:
-        how = settings(max_examples=default, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        how = settings(
+            max_examples=default,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
         return lambda test: how(given(PROGRAMS, st.integers(0, 1000))(test))
 
-    def many(test: Callable[[Site, Program, int], None]) -> Callable[[Site, pytest.CaptureFixture[str]], None]:
+    def many(
+        test: Callable[[Site, Program, int], None],
+    ) -> Callable[[Site, pytest.CaptureFixture[str]], None]:
         def tries(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
             def tell(words: str) -> None:
                 with capfd.disabled():
                     sys.stderr.write(f"{words}\n")
 
-            carry_out_many(lambda program, pace: test(site, program, pace), NAMES, int(wanted), chosen, tell)
+            carry_out_many(
+                lambda program, pace: test(site, program, pace), NAMES, int(wanted), chosen, tell
+            )
 
         tries.__name__, tries.__doc__ = test.__name__, test.__doc__
         return tries
@@ -111,7 +126,9 @@ def watched(work: Callable[[], T]) -> T:
     thread.join(PATIENCE)
     if thread.is_alive():
         faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr, all_threads=True)
-        raise AssertionError(f"a program hangs after {PATIENCE} s: all threads are on standard error")
+        raise AssertionError(
+            f"a program hangs after {PATIENCE} s: all threads are on standard error"
+        )
     if isinstance(box[0], BaseException):
         raise box[0]
     return box[0]  # type: ignore[no-any-return]

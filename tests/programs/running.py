@@ -1,4 +1,6 @@
-"""Steps of programs that run ops: on a stream or a policy's, waiting or not, in threads and in loops that tasks are cancelled in."""
+"""Steps of programs that run ops: on a stream or a policy's, waiting or not, in threads and in
+loops that tasks are cancelled in.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,12 @@ def _fresh(w: World, number: int) -> Deferred | None:
     op = w.ops[number % len(w.ops)]
     if not op.used:
         return op
-    for way in (op.real.sync, lambda: op.real.sync_on(w.site.streams[0]), op.real.future, lambda: op.real.enqueue_on(w.site.streams[0])):
+    for way in (
+        op.real.sync,
+        lambda: op.real.sync_on(w.site.streams[0]),
+        op.real.future,
+        lambda: op.real.enqueue_on(w.site.streams[0]),
+    ):
         w.attempt([Wrong(UsedOpError, ("was used before", op.used, "created at"))], way)
     w.ops.remove(op)
     return None
@@ -86,7 +93,9 @@ def enqueue(w: World, n: Numbers) -> None:
 
 
 def _copies(result: Any) -> bool:
-    return any(map(_copies, result)) if isinstance(result, tuple) else type(result).__name__ == "Copy"
+    return (
+        any(map(_copies, result)) if isinstance(result, tuple) else type(result).__name__ == "Copy"
+    )
 
 
 def future(w: World, n: Numbers) -> None:
@@ -125,7 +134,11 @@ def together(w: World, n: Numbers) -> None:
     cancelled = [place for place in range(len(ops)) if n.b % 3 and n.d >> place & 1]
     models = [w.run_model(op) for op in ops]
     reals = [op.real for op in ops]
-    found = in_loops(reals, n.c, cancelled, alone=False) if n.b % 3 else in_threads(w, reals, raising=False)
+    found = (
+        in_loops(reals, n.c, cancelled, alone=False)
+        if n.b % 3
+        else in_threads(w, reals, raising=False)
+    )
     for place, ((result, wrong), real) in enumerate(zip(models, found, strict=True)):
         if place in cancelled:
             w.lose(result)
@@ -169,14 +182,20 @@ def in_threads(w: World, reals: list[Any], *, raising: bool = True) -> list[Any]
     return found
 
 
-def in_loops(reals: list[Any], number: int, cancelled: list[int], *, alone: bool = True) -> list[Any]:
-    """Results of ops that are awaited, or their errors where there are several; tasks are cancelled once they have begun."""
+def in_loops(
+    reals: list[Any], number: int, cancelled: list[int], *, alone: bool = True
+) -> list[Any]:
+    """Results of ops that are awaited, or their errors where there are several; tasks are cancelled
+    once they have begun.
+    """
     if number % 4 == 0:
         return trio.run(_in_scopes, trio, trio.open_nursery, reals, cancelled, alone)
     backend = ("trio", "asyncio")[number % 2]
     if number % 4 == 1:
         return asyncio.run(_in_asyncio(reals, cancelled, alone))
-    return anyio.run(_in_scopes, anyio, anyio.create_task_group, reals, cancelled, alone, backend=backend)
+    return anyio.run(
+        _in_scopes, anyio, anyio.create_task_group, reals, cancelled, alone, backend=backend
+    )
 
 
 async def _awaited(op: Any) -> Any:
@@ -191,7 +210,9 @@ async def _in_asyncio(reals: list[Any], cancelled: list[int], alone: bool) -> li
     return list(await asyncio.gather(*tasks, return_exceptions=not alone))
 
 
-async def _in_scopes(library: Any, group: Callable[[], Any], reals: list[Any], cancelled: list[int], alone: bool) -> list[Any]:
+async def _in_scopes(
+    library: Any, group: Callable[[], Any], reals: list[Any], cancelled: list[int], alone: bool
+) -> list[Any]:
     """Under trio or anyio, which call a group of tasks by other names and all else alike."""
     found: list[Any] = [None] * len(reals)
     scopes = [library.CancelScope() for _ in reals]
@@ -231,14 +252,20 @@ def closed(w: World, n: Numbers) -> None:
     stream.close()
     policy = SingleStream(w.site.device)
     policy.close()
-    calls = (lambda: op.real.sync_on(stream), lambda: op.real.enqueue_on(stream), lambda: op.real.schedule(policy).result())
+    calls = (
+        lambda: op.real.sync_on(stream),
+        lambda: op.real.enqueue_on(stream),
+        lambda: op.real.schedule(policy).result(),
+    )
     w.attempt([Wrong(SchedulingError, ("is closed",))], calls[n.b % 3], settled=False)
 
 
 def policy(w: World, n: Numbers) -> None:
     """The rest of the program is run with another policy."""
     device = w.site.device
-    made = (None, SingleStream(device), StreamPoolRoundRobin(2, device), OwnPolicy(w.site.streams))[n.a % 4]
+    made = (None, SingleStream(device), StreamPoolRoundRobin(2, device), OwnPolicy(w.site.streams))[
+        n.a % 4
+    ]
     old, w.policy = w.policy, made
     with contextlib.suppress(AttributeError):
         old.close()

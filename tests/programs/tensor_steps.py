@@ -1,4 +1,6 @@
-"""Steps of programs that use tensors at once: make, move, view, borrow, share, cut, launch, read, drop."""
+"""Steps of programs that use tensors at once: make, move, view, borrow, share, cut, launch, read,
+drop.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,18 @@ from typing import Any
 import numpy as np
 
 from tests.programs.deferred import reached
-from tests.programs.model import MOVABLE, Handle, Kind, Wrong, dead, misfit, not_single, unmovable, unreadable, unwritable
+from tests.programs.model import (
+    MOVABLE,
+    Handle,
+    Kind,
+    Wrong,
+    dead,
+    misfit,
+    not_single,
+    unmovable,
+    unreadable,
+    unwritable,
+)
 from tests.programs.world import SIZES, Numbers, World
 from tests.waiting import joined
 from tilec_runtime import Stream, Tensor
@@ -24,7 +37,14 @@ def contents(byte: int, size: int) -> np.ndarray:
 
 def uninitialized(w: World, stream: int, size: int) -> Any:
     site = w.site
-    return Tensor.uninitialized(size, "f32", driver=site.driver, ordinal=site.device.ordinal, stream=stream, pool=w.pool.handle)
+    return Tensor.uninitialized(
+        size,
+        "f32",
+        driver=site.driver,
+        ordinal=site.device.ordinal,
+        stream=stream,
+        pool=w.pool.handle,
+    )
 
 
 def make(w: World, n: Numbers) -> None:
@@ -72,13 +92,23 @@ def view(w: World, n: Numbers) -> None:
     if h is None:
         return
     what = ("the view", "the slice", "the borrow")[n.b % 3]
-    start, size = (n.c % (h.size - min(h.size, 8) + 1), min(h.size, 8)) if what == "the slice" else (0, h.size)
+    start, size = (
+        (n.c % (h.size - min(h.size, 8) + 1), min(h.size, 8))
+        if what == "the slice"
+        else (0, h.size)
+    )
     calls = (lambda: h.real.view(h.size), lambda: h.real[start : start + size], h.real.borrow)
-    part = range(h.start + start, h.start + start + size) if h.kind is Kind.MUT and what != "the borrow" else None
+    part = (
+        range(h.start + start, h.start + start + size)
+        if h.kind is Kind.MUT and what != "the borrow"
+        else None
+    )
     wrong = unreadable(h, what) if part is None else unwritable(h, what, part)
     real = w.attempt(wrong, calls[n.b % 3])
     if not wrong:
-        w.add(h.claimed(Kind.VIEW if part is None else Kind.MUT, what, start, size, part=part), real)
+        w.add(
+            h.claimed(Kind.VIEW if part is None else Kind.MUT, what, start, size, part=part), real
+        )
 
 
 def part(w: World, n: Numbers) -> None:
@@ -113,7 +143,9 @@ def partition(w: World, n: Numbers) -> None:
     if in_place:
         what = "the partition in place"
         wrong = unwritable(h, what)
-        real = w.attempt(wrong, lambda: (h.real.partition if h.kind is Kind.MUT else h.real.partition_mut)(tile))
+        real = w.attempt(
+            wrong, lambda: (h.real.partition if h.kind is Kind.MUT else h.real.partition_mut)(tile)
+        )
         if not wrong:
             w.add(h.claimed(Kind.PLACE, what, tile=tile), real)
         return
@@ -160,7 +192,11 @@ def clone(w: World, n: Numbers) -> None:
     h = slot(w, n.a, Kind.SHARED)
     if h is not None:
         who = ("clone", "reshape", "reinterpret")[n.b % 3]
-        calls = (h.real.clone, lambda: h.real.reshape(h.size), lambda: h.real.reinterpret("f32", h.size))
+        calls = (
+            h.real.clone,
+            lambda: h.real.reshape(h.size),
+            lambda: h.real.reinterpret("f32", h.size),
+        )
         wrong = dead(h, who)
         real = w.attempt(wrong, calls[n.b % 3])
         if not wrong:
@@ -188,7 +224,12 @@ def reshape(w: World, n: Numbers) -> None:
         return
     who = ("reshape", "reinterpret")[n.b % 2]
     wrong = unmovable(h, who)
-    real = w.attempt(wrong, (lambda: h.real.reshape(4, -1).reshape(h.size), lambda: h.real.reinterpret("f32", h.size))[n.b % 2])
+    real = w.attempt(
+        wrong,
+        (lambda: h.real.reshape(4, -1).reshape(h.size), lambda: h.real.reinterpret("f32", h.size))[
+            n.b % 2
+        ],
+    )
     if not wrong:
         w.add(h.moved(who), real)
 
@@ -253,7 +294,10 @@ def close_stream(w: World, n: Numbers) -> None:
     w.site.streams[place] = Stream(w.site.device, driver=w.site.driver)
     old.close()
     if h is not None:
-        w.attempt([Wrong(ArgumentError, (w.site.kernel, "the stream is closed"))], lambda: w.site.launch(old, h.real, h.real, h.real))
+        w.attempt(
+            [Wrong(ArgumentError, (w.site.kernel, "the stream is closed"))],
+            lambda: w.site.launch(old, h.real, h.real, h.real),
+        )
 
 
 def nothing(_w: World, _n: Numbers) -> None:

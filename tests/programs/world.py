@@ -1,4 +1,6 @@
-"""A program's tensors, ops and futures beside what the model says of them: carries out a step on both, and compares."""
+"""A program's tensors, ops and futures beside what the model says of them: carries out a step on
+both, and compares.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Site(Protocol):
     """A device, and a kernel z = x + y on it.
 
     Attributes:
-        kernel: its name. streams: of the program; those that are closed are replaced. extra: what ops give back behind z, x and y.
+        kernel: its name. streams: of the program; those that are closed are replaced. extra: what
+            ops give back behind z, x and y.
     """
 
     kernel: str
@@ -85,7 +88,9 @@ class World:
 
     # What steps do
 
-    def attempt(self, wrong: list[Wrong], action: Callable[[], Any], *, settled: bool = True) -> Any:
+    def attempt(
+        self, wrong: list[Wrong], action: Callable[[], Any], *, settled: bool = True
+    ) -> Any:
         """Do something that is refused exactly where something is wrong with it."""
         if not wrong and not settled:
             return action()
@@ -101,7 +106,9 @@ class World:
             self.refusals += 1
             if not any(reason.fits(error) for reason in wrong):
                 raise AssertionError(f"refused with other words than {wrong}") from error
-            if settled:  # also while somebody looks at the error, nothing that was refused has a claim
+            if (
+                settled
+            ):  # also while somebody looks at the error, nothing that was refused has a claim
                 self.sweep()
                 self.compare_claims(launches_only=True)
             return None
@@ -129,7 +136,9 @@ class World:
             for part, real_part in zip(result, real, strict=True):
                 self.give(part, real_part, keep=keep)
         elif isinstance(result, Handle):
-            assert type(real).__name__.removeprefix("Mapped") == result.kind.value.strip(), f"{real!r} for {result.kind}"
+            assert type(real).__name__.removeprefix("Mapped") == result.kind.value.strip(), (
+                f"{real!r} for {result.kind}"
+            )
             assert real.shape == (result.size,)
             assert result.real in (None, real)
             result.real = real
@@ -200,10 +209,15 @@ class World:
                 if handle.kind is Kind.SHARED and not handle.gone and not launches_only:
                     assert handle.real.owners == len(handle.mem.owners)
 
-    def claims(self, handle: Handle, *, launches_only: bool = False) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    def claims(
+        self, handle: Handle, *, launches_only: bool = False
+    ) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
         model = [(claim.what, claim.writes) for claim in handle.scope.claims]
         real = [(claim.who.what, claim.writes) for claim in handle.real.lease.claims]
-        found = [sorted(part for part in side if part[0] == self.who or not launches_only) for side in (model, real)]
+        found = [
+            sorted(part for part in side if part[0] == self.who or not launches_only)
+            for side in (model, real)
+        ]
         return found[0], found[1]
 
     def settle(self) -> None:
@@ -216,7 +230,9 @@ class World:
         def settled() -> bool:
             even = all(model == real for model, real in map(self.claims, loose))
             return even and all(
-                handle.real.owners == len(handle.mem.owners) for handle in loose if handle.kind is Kind.SHARED and not handle.gone
+                handle.real.owners == len(handle.mem.owners)
+                for handle in loose
+                if handle.kind is Kind.SHARED and not handle.gone
             )
 
         end = time.monotonic() + PATIENCE

@@ -13,25 +13,38 @@ from tilec_runtime.model.arch import ARCHS, Target
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.image import ImageInfo, Resources
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, ToolInfo, VariantInfo
+from tilec_runtime.model.kernel import (
+    BundleInfo,
+    KernelInfo,
+    LaunchInfo,
+    PackageInfo,
+    ToolInfo,
+    VariantInfo,
+)
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 
 NAMES = st.text(string.ascii_letters + "_äλ", min_size=1, max_size=8)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
-LINES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Zl", "Zp")), max_size=20)
+LINES = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Zl", "Zp")), max_size=20
+)
 COUNT = st.integers(0, 2**40)
 SMALL = st.integers(0, 2**31 - 1)
 ALIGNMENTS = st.sampled_from((1, 2, 16, 256))
-FILES = st.lists(st.text(string.ascii_letters + ".-_ <>", min_size=1, max_size=8).filter(lambda s: s != ".."), min_size=1, max_size=3).map(
-    "/".join
-)
+FILES = st.lists(
+    st.text(string.ascii_letters + ".-_ <>", min_size=1, max_size=8).filter(lambda s: s != ".."),
+    min_size=1,
+    max_size=3,
+).map("/".join)
 DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
 FACTS = st.lists(st.integers(1, 64), max_size=3).map(tuple)
 DIMS = st.lists(st.integers(1, 1024), max_size=3).map(tuple)
 EXPRESSIONS = st.sampled_from(("cdiv(n, 4)", "x.shape[0]", "1", "256 * 4"))
-LITERALS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), LINES)
+LITERALS = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), LINES
+)
 NUMBERS = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 TARGETS = st.sampled_from(
     [Target.parse("tileir")]
@@ -45,7 +58,14 @@ TARGETS = st.sampled_from(
 )
 MAYBE = st.none() | COUNT
 RESOURCES = st.builds(
-    Resources, registers=st.none() | SMALL, spill_stores=MAYBE, spill_loads=MAYBE, stack=MAYBE, shared=MAYBE, constant=MAYBE, code=MAYBE
+    Resources,
+    registers=st.none() | SMALL,
+    spill_stores=MAYBE,
+    spill_loads=MAYBE,
+    stack=MAYBE,
+    shared=MAYBE,
+    constant=MAYBE,
+    code=MAYBE,
 )
 
 
@@ -67,12 +87,20 @@ def images(draw: st.DrawFn) -> ImageInfo:
     )
 
 
-HINTS = st.dictionaries(NAMES, st.integers(0, 16), min_size=1, max_size=2).map(lambda found: tuple(found.items()))
+HINTS = st.dictionaries(NAMES, st.integers(0, 16), min_size=1, max_size=2).map(
+    lambda found: tuple(found.items())
+)
 
 
 def safeties(tensors: list[str]) -> st.SearchStrategy[Safety]:
     places = st.none() | st.builds(Location, file=FILES, line=COUNT, column=COUNT)
-    facts = st.builds(Fact, guarantee=st.sampled_from(Guarantee), what=TEXT, location=places, in_helper=st.booleans())
+    facts = st.builds(
+        Fact,
+        guarantee=st.sampled_from(Guarantee),
+        what=TEXT,
+        location=places,
+        in_helper=st.booleans(),
+    )
     tiles = st.lists(EXPRESSIONS, max_size=3).map(tuple)
     regions = st.builds(Region, param=st.sampled_from(tensors), tile=tiles, mapped=st.booleans())
     return st.builds(
@@ -85,15 +113,33 @@ def safeties(tensors: list[str]) -> st.SearchStrategy[Safety]:
 
 @st.composite
 def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
-    kinds = {**draw(st.dictionaries(NAMES, st.sampled_from(ParamKind), max_size=2)), draw(NAMES): ParamKind.TENSOR}
+    kinds = {
+        **draw(st.dictionaries(NAMES, st.sampled_from(ParamKind), max_size=2)),
+        draw(NAMES): ParamKind.TENSOR,
+    }
     tensors = [param for param, kind in kinds.items() if kind is ParamKind.TENSOR]
-    structs = {param: draw(st.integers(1, 1000)) for param, kind in kinds.items() if kind is ParamKind.STRUCT}
-    axes = draw(st.dictionaries(NAMES, st.lists(LITERALS, min_size=1, max_size=2).map(tuple), max_size=2))
+    structs = {
+        param: draw(st.integers(1, 1000))
+        for param, kind in kinds.items()
+        if kind is ParamKind.STRUCT
+    }
+    axes = draw(
+        st.dictionaries(NAMES, st.lists(LITERALS, min_size=1, max_size=2).map(tuple), max_size=2)
+    )
     axes["T"] = draw(st.lists(st.sampled_from(sorted(DTYPES)), min_size=1, max_size=2).map(tuple))
-    assumptions = st.builds(Assumption, param=st.sampled_from(tensors), shape=FACTS, stride=FACTS, align=ALIGNMENTS)
+    assumptions = st.builds(
+        Assumption, param=st.sampled_from(tensors), shape=FACTS, stride=FACTS, align=ALIGNMENTS
+    )
     sizes = {"ptr": 8, **{name: dtype.bytes for name, dtype in DTYPES.items()}}
-    plain = [st.builds(AbiSlot, type=st.just(name), expr=EXPRESSIONS, size=st.just(size), align=ALIGNMENTS) for name, size in sizes.items()]
-    by_value = [AbiSlot(type="struct", expr=name, size=size, align=8) for name, size in structs.items()]
+    plain = [
+        st.builds(
+            AbiSlot, type=st.just(name), expr=EXPRESSIONS, size=st.just(size), align=ALIGNMENTS
+        )
+        for name, size in sizes.items()
+    ]
+    by_value = [
+        AbiSlot(type="struct", expr=name, size=size, align=8) for name, size in structs.items()
+    ]
     slots = st.one_of(*plain, *map(st.just, by_value))
     points = st.lists(st.tuples(st.sampled_from(sorted(axes)), LITERALS), max_size=2).map(tuple)
     variants = [
@@ -103,7 +149,11 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
             assume=draw(st.lists(assumptions, max_size=2).map(tuple)),
             abi=draw(st.lists(slots, max_size=3).map(tuple)),
             images=made,
-            hints=tuple((target, draw(HINTS)) for target in dict.fromkeys(str(image.target) for image in made) if draw(st.booleans())),
+            hints=tuple(
+                (target, draw(HINTS))
+                for target in dict.fromkeys(str(image.target) for image in made)
+                if draw(st.booleans())
+            ),
         )
         for identity in draw(st.lists(LINES, unique=True, max_size=2))
         for made in (draw(st.lists(images(), max_size=2).map(tuple)),)
@@ -117,10 +167,18 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
             Param(
                 name=param,
                 kind=kind,
-                dtype=draw(st.sampled_from(["T", *DTYPES] if kind in (ParamKind.TENSOR, ParamKind.SCALAR) else ["", "T", *DTYPES])),
+                dtype=draw(
+                    st.sampled_from(
+                        ["T", *DTYPES]
+                        if kind in (ParamKind.TENSOR, ParamKind.SCALAR)
+                        else ["", "T", *DTYPES]
+                    )
+                ),
                 rank=draw(st.integers(-1, 8)),
                 out=draw(st.booleans()),
-                stride=draw(st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3).map(tuple)),
+                stride=draw(
+                    st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3).map(tuple)
+                ),
                 shape_divisible=draw(FACTS),
                 stride_divisible=draw(FACTS),
                 align=draw(ALIGNMENTS),
@@ -154,9 +212,21 @@ def kernels(draw: st.DrawFn, name: str) -> KernelInfo:
 @st.composite
 def bundles(draw: st.DrawFn) -> BundleInfo:
     return BundleInfo(
-        package=PackageInfo(name="acme-kernels", version="1.0", module="acme", description=draw(TEXT), license=draw(TEXT)),
-        kernels=tuple(draw(kernels(name)) for name in draw(st.lists(NAMES, unique=True, max_size=2))),
-        toolchain=draw(st.lists(st.builds(ToolInfo, name=LINES, version=LINES, digest=DIGESTS), max_size=2).map(tuple)),
+        package=PackageInfo(
+            name="acme-kernels",
+            version="1.0",
+            module="acme",
+            description=draw(TEXT),
+            license=draw(TEXT),
+        ),
+        kernels=tuple(
+            draw(kernels(name)) for name in draw(st.lists(NAMES, unique=True, max_size=2))
+        ),
+        toolchain=draw(
+            st.lists(
+                st.builds(ToolInfo, name=LINES, version=LINES, digest=DIGESTS), max_size=2
+            ).map(tuple)
+        ),
         sources=draw(st.dictionaries(FILES, DIGESTS, max_size=2).map(lambda d: tuple(d.items()))),
         profile=draw(NAMES),
         min_driver=draw(st.integers(0, 999)),

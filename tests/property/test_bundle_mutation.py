@@ -1,4 +1,6 @@
-"""A changed bundle raises BundleError or gives the right bytes: never another error, never wrong bytes."""
+"""A changed bundle raises BundleError or gives the right bytes: never another error, never wrong
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def use(data: bytes) -> None:
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=4
+    )
+)
 def test_flipped_bytes(flips: list[tuple[float, int]]) -> None:
     data = bytearray(good()[0])
     for place, mask in flips:
@@ -75,8 +81,14 @@ def test_noise(data: bytes) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -88,7 +100,9 @@ def test_changed_indexes(data: st.DataObject) -> None:
     plain: Any = plain_index(Sample().info())
     place = plain
     while True:
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        key = data.draw(
+            st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place)))
+        )
         inner = place[key]
         if not isinstance(inner, dict | list) or not inner or data.draw(st.integers(0, 3)) == 0:
             break

@@ -1,4 +1,6 @@
-"""The cache against a dictionary, and keys against every pair of different jobs that can be thought of."""
+"""The cache against a dictionary, and keys against every pair of different jobs that can be thought
+of.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,74 @@ from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 NAMES = st.sampled_from(["a", "b", "a b", "", "1:a", "é"])
 VALUES = st.one_of(
-    st.integers(-2, 2), st.booleans(), st.sampled_from(["", "a", "1", "true"]), st.sampled_from([0.0, -0.0, 1.0, float("inf")])
+    st.integers(-2, 2),
+    st.booleans(),
+    st.sampled_from(["", "a", "1", "true"]),
+    st.sampled_from([0.0, -0.0, 1.0, float("inf")]),
 )
 PAIRS = st.lists(st.tuples(NAMES, VALUES), max_size=3).map(tuple)
 OPTIONS = st.lists(
-    st.tuples(NAMES, st.one_of(VALUES, st.lists(NAMES, max_size=2).map(tuple), st.lists(st.tuples(NAMES, NAMES), max_size=2).map(tuple))),
+    st.tuples(
+        NAMES,
+        st.one_of(
+            VALUES,
+            st.lists(NAMES, max_size=2).map(tuple),
+            st.lists(st.tuples(NAMES, NAMES), max_size=2).map(tuple),
+        ),
+    ),
     max_size=2,
 ).map(tuple)
-INPUTS = st.lists(st.builds(lambda n, d: InputFile(name=n, digest=d), NAMES, NAMES), max_size=3).map(tuple)
-TOOLS = st.lists(st.builds(lambda n, v, d: ToolInfo(name=n, version=v, digest=d), NAMES, NAMES, NAMES), max_size=2).map(tuple)
+INPUTS = st.lists(
+    st.builds(lambda n, d: InputFile(name=n, digest=d), NAMES, NAMES), max_size=3
+).map(tuple)
+TOOLS = st.lists(
+    st.builds(lambda n, v, d: ToolInfo(name=n, version=v, digest=d), NAMES, NAMES, NAMES),
+    max_size=2,
+).map(tuple)
 
 
 @st.composite
 def walks(draw: st.DrawFn) -> tuple[KeyMaker, Job, str]:
     """A key maker, a job, and all that the key has to tell apart, as text."""
-    source = Source(root=draw(st.sampled_from(["/a", "/b"])), path=draw(NAMES), options=draw(OPTIONS))
-    decl = KernelDecl(name=draw(NAMES), location=Location(file="f"), template=draw(st.lists(NAMES, max_size=2).map(tuple)))
-    spec = KernelSpec(name="k", language="l", source=source, decl=decl, symbol=draw(NAMES), params=(), opt=draw(st.integers(0, 3)))
+    source = Source(
+        root=draw(st.sampled_from(["/a", "/b"])), path=draw(NAMES), options=draw(OPTIONS)
+    )
+    decl = KernelDecl(
+        name=draw(NAMES),
+        location=Location(file="f"),
+        template=draw(st.lists(NAMES, max_size=2).map(tuple)),
+    )
+    spec = KernelSpec(
+        name="k",
+        language="l",
+        source=source,
+        decl=decl,
+        symbol=draw(NAMES),
+        params=(),
+        opt=draw(st.integers(0, 3)),
+    )
     hints = tuple((name, value) for name, value in draw(PAIRS) if isinstance(value, int))
-    job = Job(spec=spec, variant=Variant(kernel="k", id="v", axes=draw(PAIRS)), target=Target.parse("sm_90"), hints=hints)
+    job = Job(
+        spec=spec,
+        variant=Variant(kernel="k", id="v", axes=draw(PAIRS)),
+        target=Target.parse("sm_90"),
+        hints=hints,
+    )
     tools, inputs = draw(TOOLS), draw(INPUTS)
     maker = KeyMaker(tools={"l": tools}, inputs={"k": inputs}, recipe=1)
-    told = repr((source.path, source.options, decl, spec.symbol, spec.opt, job.variant, job.hints, tools, inputs))
+    told = repr(
+        (
+            source.path,
+            source.options,
+            decl,
+            spec.symbol,
+            spec.opt,
+            job.variant,
+            job.hints,
+            tools,
+            inputs,
+        )
+    )
     return maker, job, told
 
 
@@ -63,12 +111,22 @@ def test_keys_and_explanations_are_reproducible(walk) -> None:
 
 KEYS = [hashlib.sha256(str(i).encode()).hexdigest() for i in range(4)]
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "get", "break", "drop", "clear", "record"]), st.integers(0, 3), st.binary(max_size=300)), max_size=25
+    st.tuples(
+        st.sampled_from(["put", "get", "break", "drop", "clear", "record"]),
+        st.integers(0, 3),
+        st.binary(max_size=300),
+    ),
+    max_size=25,
 )
 
 
 def image_of(data: bytes) -> Image:
-    info = ImageInfo(target=Target.parse("sm_80"), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="s")
+    info = ImageInfo(
+        target=Target.parse("sm_80"),
+        digest=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        symbol="s",
+    )
     return Image(info=info, data=data, abi=())
 
 

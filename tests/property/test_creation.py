@@ -1,4 +1,6 @@
-"""Counting, even steps and conversions of any arguments on the cpu device: NumPy's numbers, or a typed error when the op is built."""
+"""Counting, even steps and conversions of any arguments on the cpu device: NumPy's numbers, or a
+typed error when the op is built.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from tilec_runtime.errors import TensorError, UsageError
 from tilec_runtime.model.dtype import DTYPES
 
 MOST = 5000
-REAL = st.one_of(st.integers(-(2**70), 2**70), st.integers(-300, 300), st.floats(allow_nan=True, allow_infinity=True), st.floats(-100, 100))
+REAL = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.integers(-300, 300),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(-100, 100),
+)
 DTYPE = st.sampled_from(CONVERTED)
 
 
@@ -62,8 +69,12 @@ def test_linspace_is_numpys_or_says_why_not(start, stop, num, dtype):
     if dtype in ("f32", "f64") and num:
         with np.errstate(all="ignore"):
             step = (float(stop) - float(start)) / max(num - 1, 1)
-            assume(step != 0 or start == stop)  # NumPy goes another way where the step is below all numbers
-            assert np.array_equal(found, np.linspace(float(start), float(stop), num).astype(found.dtype))
+            assume(
+                step != 0 or start == stop
+            )  # NumPy goes another way where the step is below all numbers
+            assert np.array_equal(
+                found, np.linspace(float(start), float(stop), num).astype(found.dtype)
+            )
     if num and DTYPES[dtype].kind == "float":
         assert found[0] == numpy_dtype(dtype).type(float(start))
 
@@ -86,8 +97,15 @@ def test_full_holds_the_value_or_says_why_not(value, dtype, size):
 @given(data=st.data(), source=DTYPE, target=DTYPE)
 def test_a_conversion_does_not_depend_on_where_an_element_is(data, source, target):
     row = DTYPES[source]
-    bits = data.draw(st.lists(st.integers(0, 1 if source == "bool" else 2**row.bits - 1), min_size=1, max_size=30))
+    bits = data.draw(
+        st.lists(
+            st.integers(0, 1 if source == "bool" else 2**row.bits - 1), min_size=1, max_size=30
+        )
+    )
     array = np.array(bits, f"u{row.bytes}").view(numpy_dtype(source))
     whole = contents(api.convert(array, target)).view(f"u{DTYPES[target].bytes}")
-    each = [contents(api.convert(array[i : i + 1], target)).view(f"u{DTYPES[target].bytes}")[0] for i in range(len(array))]
+    each = [
+        contents(api.convert(array[i : i + 1], target)).view(f"u{DTYPES[target].bytes}")[0]
+        for i in range(len(array))
+    ]
     assert whole.tolist() == each

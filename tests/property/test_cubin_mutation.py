@@ -24,7 +24,9 @@ def test_a_cut_cubin_is_refused(length: int) -> None:
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6))
+@given(
+    st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6)
+)
 def test_a_changed_cubin_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for place, value in changes:

@@ -1,4 +1,6 @@
-"""Reading CUDA C++ text never fails on what it does not understand, and never misses a plain include."""
+"""Reading CUDA C++ text never fails on what it does not understand, and never misses a plain
+include.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,28 @@ PIECES = st.sampled_from(
             '"',
             "'",
         ),
-        *('R"(', ')"', "\\\n", "\n", " ", "1'000", "using X =", "typedef", "extern", '"C"', "#include", "<a.h>", "__has_include("),
+        *(
+            'R"(',
+            ')"',
+            "\\\n",
+            "\n",
+            " ",
+            "1'000",
+            "using X =",
+            "typedef",
+            "extern",
+            '"C"',
+            "#include",
+            "<a.h>",
+            "__has_include(",
+        ),
     ]
 )
-TEXTS = st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=40).map(" ".join), st.lists(PIECES, max_size=40).map("".join))
+TEXTS = st.one_of(
+    st.text(max_size=80),
+    st.lists(PIECES, max_size=40).map(" ".join),
+    st.lists(PIECES, max_size=40).map("".join),
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -83,7 +103,16 @@ def test_places_of_tokens_are_right(text: str) -> None:
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_/]{0,8}\.h", fullmatch=True)
 FILLERS = st.sampled_from(
-    ["\n", "int a;\n", "// c\n", "/* c\n c */\n", '#define S "x"\n', "#if X\n", "#endif\n", 'auto r = R"d(\n#include "no"\n)d";\n']
+    [
+        "\n",
+        "int a;\n",
+        "// c\n",
+        "/* c\n c */\n",
+        '#define S "x"\n',
+        "#if X\n",
+        "#endif\n",
+        'auto r = R"d(\n#include "no"\n)d";\n',
+    ]
 )
 
 
@@ -91,7 +120,16 @@ FILLERS = st.sampled_from(
 @given(
     st.lists(
         st.tuples(
-            FILLERS, NAMES, st.sampled_from(['#include "{}"\n', "#include <{}>\n", "  # include <{}> // why\n", '#include \\\n "{}"\n'])
+            FILLERS,
+            NAMES,
+            st.sampled_from(
+                [
+                    '#include "{}"\n',
+                    "#include <{}>\n",
+                    "  # include <{}> // why\n",
+                    '#include \\\n "{}"\n',
+                ]
+            ),
         )
     )
 )
@@ -104,10 +142,23 @@ def test_no_plain_include_is_missed(parts: list[tuple[str, str, str]]) -> None:
 @given(
     st.one_of(
         st.text(max_size=200),
-        st.lists(st.sampled_from(["k.cu(3): error: x\n", "  a\n", "  ^\n", "\n", "ptxas fatal : y\n", "a:1:2: error: z\n"])).map("".join),
+        st.lists(
+            st.sampled_from(
+                [
+                    "k.cu(3): error: x\n",
+                    "  a\n",
+                    "  ^\n",
+                    "\n",
+                    "ptxas fatal : y\n",
+                    "a:1:2: error: z\n",
+                ]
+            )
+        ).map("".join),
     )
 )
 def test_any_log_is_read(log: str) -> None:
-    for diagnostic in read_log(log, "/nowhere", toolkit="/cuda", fallback=Location(file="k.cu", line=1, column=1)).diagnostics:
+    for diagnostic in read_log(
+        log, "/nowhere", toolkit="/cuda", fallback=Location(file="k.cu", line=1, column=1)
+    ).diagnostics:
         assert diagnostic.location is not None
         diagnostic.render()

@@ -1,4 +1,6 @@
-"""Whatever shapes, strides and offsets arguments have: the variant that is taken fits them, and the answer is right."""
+"""Whatever shapes, strides and offsets arguments have: the variant that is taken fits them, and the
+answer is right.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ FORCED = st.sampled_from([{}, {}, {"BM": 4}, {"BM": 16, "BN": 16}, {"BN": 32}])
 def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
     root = tmp_path_factory.mktemp("blends") / "project"
     shutil.copytree(SAMPLE, root, ignore=shutil.ignore_patterns("dist", ".tilec", "__pycache__"))
-    build(BuildRequest(manifest_path=root / "tilec.toml", workers=2, targets=("tileir",)), SilentObserver())
+    build(
+        BuildRequest(manifest_path=root / "tilec.toml", workers=2, targets=("tileir",)),
+        SilentObserver(),
+    )
     return load(root / "dist" / "blends-1.0.tilec", "cpu")
 
 
@@ -41,13 +46,19 @@ def view(base: Array, how: Cut, place: tuple[int, int, int, int]) -> Array:
 
 
 def facts(tensor: Array) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    return tensor.shape, tuple(step // tensor.itemsize for step in tensor.strides), tensor.ctypes.data if tensor.size else 0
+    return (
+        tensor.shape,
+        tuple(step // tensor.itemsize for step in tensor.strides),
+        tensor.ctypes.data if tensor.size else 0,
+    )
 
 
 @settings(deadline=None, max_examples=120)
 @given(arguments(), FORCED)
 def test_any_arguments_get_the_right_answer(
-    module: Module, given_: tuple[tuple[int, int], tuple[Cut, Cut, Cut], int, int], forced: dict[str, Any]
+    module: Module,
+    given_: tuple[tuple[int, int], tuple[Cut, Cut, Cut], int, int],
+    forced: dict[str, Any],
 ) -> None:
     shape, cuts, more, seed = given_
     bases = [cut(shape, how, more, seed + number) for number, how in enumerate(cuts)]
@@ -95,7 +106,10 @@ def test_strides_that_the_compiler_was_told_not_to_expect_are_refused(module: Mo
     """Tile kernels are compiled for strides that are not negative."""
     x, z = np.arange(64, dtype=np.float32).reshape(4, 16), np.zeros((4, 16), np.float32)
     for view in (x[::-1], x[:, ::-1]):
-        with pytest.raises(LayoutError, match=r"blend: argument 'x' has strides \(.*\), and tile kernels take none that is negative"):
+        with pytest.raises(
+            LayoutError,
+            match=r"blend: argument 'x' has strides \(.*\), and tile kernels take none that is negative",
+        ):
             module.blend(z, view, x)
     module.blend(z[:1], x[3:4][::-1], x[:1])  # the stride of one row is used by no access
     Device("cpu").sync()

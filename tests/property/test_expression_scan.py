@@ -1,4 +1,6 @@
-"""Expressions that are read without the pattern of tokens are ones that it passes; names and digests are those of their patterns."""
+"""Expressions that are read without the pattern of tokens are ones that it passes; names and
+digests are those of their patterns.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,21 @@ from tilec_runtime.bundle.codec import is_digest, is_name
 from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr_tree import _plain_words, _scan
 
-PIECES = (*"x_019. ()[],+-*/%<>=!&|'\"\t\n", "x.shape", ".size", ".ptr", "0x", "1_0", "1e", "and", "//", "==", "<=", "**", "é")
+PIECES = (
+    *"x_019. ()[],+-*/%<>=!&|'\"\t\n",
+    "x.shape",
+    ".size",
+    ".ptr",
+    "0x",
+    "1_0",
+    "1e",
+    "and",
+    "//",
+    "==",
+    "<=",
+    "**",
+    "é",
+)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
@@ -22,7 +38,14 @@ def test_what_is_plain_passes_the_scan(text: str) -> None:
 
 
 def test_what_kernels_say_is_plain() -> None:
-    for text in ("cdiv(x.shape[0], BM) * 2", "x.shape == y.shape", "x.stride[-1] % 16 == 0", "n <= 1024 and m > 0", "eps", "x.size // 4"):
+    for text in (
+        "cdiv(x.shape[0], BM) * 2",
+        "x.shape == y.shape",
+        "x.stride[-1] % 16 == 0",
+        "n <= 1024 and m > 0",
+        "eps",
+        "x.size // 4",
+    ):
         assert _plain_words(text), text
     for text in ("1.5", "0x10", "x ** 2", "x = 1", "'f32'", "x & y", "1_000", "01"):
         assert not _plain_words(text), text

@@ -1,4 +1,6 @@
-"""The expression language over generated expressions: where Python gives a number, so does tilec, and the same one."""
+"""The expression language over generated expressions: where Python gives a number, so does tilec,
+and the same one.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,25 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model.expr import INT_BOUND, parse
 
 ENV: dict[str, Any] = {"a": 7, "b": -3, "zero": 0, "half": 0.5}
-LEAVES = st.one_of(st.sampled_from(list(ENV)), st.integers(0, 2**33).map(str), st.sampled_from(["0.25", "1e3", "True"]))
+LEAVES = st.one_of(
+    st.sampled_from(list(ENV)),
+    st.integers(0, 2**33).map(str),
+    st.sampled_from(["0.25", "1e3", "True"]),
+)
 
 
 def joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "//", "%"]), inner),
         st.builds("{} {} {}".format, inner, st.sampled_from(["+", "-", "*", "//", "%"]), inner),
-        st.builds("({} {} {} {} {})".format, inner, st.sampled_from(["<", "<=", "=="]), inner, st.sampled_from([">", "!=", ">="]), inner),
+        st.builds(
+            "({} {} {} {} {})".format,
+            inner,
+            st.sampled_from(["<", "<=", "=="]),
+            inner,
+            st.sampled_from([">", "!=", ">="]),
+            inner,
+        ),
         st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner),
         st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "cdiv"]), inner, inner),
         st.builds("(-{})".format, inner),
@@ -54,7 +67,10 @@ def test_same_value_as_python(text: str) -> None:
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.text(max_size=40) | st.text("ax.[]()'\"+-*/%<>=!,0123456789 \n\t\\_nbytesshapeandornot", max_size=60))
+@given(
+    st.text(max_size=40)
+    | st.text("ax.[]()'\"+-*/%<>=!,0123456789 \n\t\\_nbytesshapeandornot", max_size=60)
+)
 def test_any_text_is_read_or_refused_at_a_column(text: str) -> None:
     refusal = None
     try:

@@ -1,4 +1,6 @@
-"""Random programs of graphs, ops and launches on streams that are held up: the results are those of one work after another."""
+"""Random programs of graphs, ops and launches on streams that are held up: the results are those of
+one work after another.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from tilec_runtime.cpu.launch import CpuOptions
 
 COUNT, TENSORS, STREAMS, GRAPHS = 16, 4, 3, 3
 PLACES = st.tuples(*[st.integers(0, TENSORS - 1)] * 3)
-# (target, two sources) of one work; a target that is a source too makes it a copy of the first source.
+# (target, two sources) of one work; a target that is a source too makes it a copy of the first
+# source.
 WORKS = st.lists(PLACES, min_size=1, max_size=4)
 STEPS = st.one_of(
     st.tuples(st.just("launch"), PLACES, st.integers(0, STREAMS - 1)),
@@ -31,16 +34,23 @@ STEPS = st.one_of(
 
 
 class Program:
-    """A device, tensors, graphs, and what the tensors' elements have to be. Nothing waits for a stream before the end."""
+    """A device, tensors, graphs, and what the tensors' elements have to be. Nothing waits for a
+    stream before the end.
+    """
 
     def __init__(self, graphs: list[list[tuple[int, int, int]]]) -> None:
         self.delays = random.Random(0)
-        driver = PythonKernels(CpuOptions(run=add), poison=True, pace=lambda: time.sleep(self.delays.random() / 5000))
+        driver = PythonKernels(
+            CpuOptions(run=add), poison=True, pace=lambda: time.sleep(self.delays.random() / 5000)
+        )
         self.driver = driver
         device = Device("cpu", driver=driver)
         self.module = load(bundle_of(ADD), device)
         self.streams = [Stream("cpu", driver=driver) for _ in range(STREAMS)]
-        self.tensors = [Tensor.uninitialized((COUNT,), "f32", driver=driver, ordinal=-1, stream=0) for _ in range(TENSORS)]
+        self.tensors = [
+            Tensor.uninitialized((COUNT,), "f32", driver=driver, ordinal=-1, stream=0)
+            for _ in range(TENSORS)
+        ]
         self.expected = [float(number) for number in range(TENSORS)]
         for tensor, value in zip(self.tensors, self.expected, strict=True):
             np.asarray(tensor)[...] = value
@@ -61,7 +71,9 @@ class Program:
 
     def play(self, work: tuple[int, int, int]) -> None:
         target, first, second = work
-        self.expected[target] = self.expected[first] + (0 if target in work[1:] else self.expected[second])
+        self.expected[target] = self.expected[first] + (
+            0 if target in work[1:] else self.expected[second]
+        )
 
     def step(self, kind: str, what: Any, more: Any) -> None:
         match kind:
@@ -69,7 +81,9 @@ class Program:
                 if kind == "op" or what[0] in what[1:]:
                     self.op(what).enqueue_on(self.streams[more])
                 else:
-                    self.module.add(*(self.tensors[place] for place in what), stream=self.streams[more])
+                    self.module.add(
+                        *(self.tensors[place] for place in what), stream=self.streams[more]
+                    )
                 self.play(what)
             case "replay" | "replay op":
                 graph, stream = self.graphs[what], self.streams[more]
@@ -80,7 +94,9 @@ class Program:
                 for work in self.works[what]:
                     self.play(work)
             case "recapture":
-                op = self.op(more[0]).map(lambda _: None)  # borrows among the arguments end before the next op is built
+                op = self.op(more[0]).map(
+                    lambda _: None
+                )  # borrows among the arguments end before the next op is built
                 for work in more[1:]:
                     op = op.then(lambda _, work=work: self.op(work)).map(lambda _: None)  # type: ignore[misc]
                 self.graphs[what].recapture(op)
@@ -98,7 +114,9 @@ def test_graphs_do_what_the_same_works_do_one_after_another(graphs: Any, steps: 
         program.step(*step)
         if max(program.expected) > 1 << 18:  # stay where floats are exact
             break
-    assert [contents(tensor) for tensor in program.tensors] == [{value} for value in program.expected]
+    assert [contents(tensor) for tensor in program.tensors] == [
+        {value} for value in program.expected
+    ]
     for stream in program.streams:
         stream.close()
     program.driver.synchronize_device(-1)

@@ -1,4 +1,6 @@
-"""Whatever functions a kernel calls with what: an access that has lost its check stays in its array, in every launch that is accepted."""
+"""Whatever functions a kernel calls with what: an access that has lost its check stays in its
+array, in every launch that is accepted.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def k(z: tl.Mut[tl.float32, (4, 4)], a: tl.Ref[tl.float32, 2], b: tl.Ref[tl.floa
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """An array of the kernel while its functions run as plain Python: every access that has no check any more is looked at."""
+    """An array of the kernel while its functions run as plain Python: every access that has no
+    check any more is looked at.
+    """
 
     shape: tuple[int, int]
     index: tuple[int, int]
@@ -51,7 +55,10 @@ class Array:
     def load_tile(self, index: tuple[int, int], shape: tuple[int, int]) -> int:
         caller: FrameType = sys._getframe(1)
         if (id(caller.f_globals), caller.f_lineno) in self.unchecked:
-            inside = all(0 <= k < self.num_tiles(axis, size) for axis, (k, size) in enumerate(zip(index, shape, strict=True)))
+            inside = all(
+                0 <= k < self.num_tiles(axis, size)
+                for axis, (k, size) in enumerate(zip(index, shape, strict=True))
+            )
             assert inside, f"line {caller.f_lineno}: tile {index} of an array of {self.shape}"
             self.seen.append(True)
         return 0
@@ -78,7 +85,11 @@ def actions(functions: int, *names: str) -> Any:
     """An access, or a call: by name, with a default, or of a function that was passed on."""
     array, number = st.sampled_from(ARRAYS), numbers((*NAMES, *names))
     access = st.builds("{}.load_tile(({}, {}), (SIDE, SIDE))".format, array, number, number)
-    ways = ["f{}(z, n, {}, {}, {}, {})", "f{}(z, n, {}, {}, {}, {}, p=0)", "(lambda g: g{0:.0}(z, n, {1}, {2}, {3}, {4}))(f{0})"]
+    ways = [
+        "f{}(z, n, {}, {}, {}, {})",
+        "f{}(z, n, {}, {}, {}, {}, p=0)",
+        "(lambda g: g{0:.0}(z, n, {1}, {2}, {3}, {4}))(f{0})",
+    ]
     call = st.builds(
         str.format,
         st.sampled_from([*ways[:2] * 4, ways[2]]),
@@ -94,15 +105,24 @@ def actions(functions: int, *names: str) -> Any:
 def body(functions: int) -> Any:
     """Lines of a function; R and K stand for names that a line binds itself."""
     loop = st.builds(
-        "for K in range({}.num_tiles({}, SIDE)): {}".format, st.sampled_from(ARRAYS), st.sampled_from("01"), actions(functions, "K", "K")
+        "for K in range({}.num_tiles({}, SIDE)): {}".format,
+        st.sampled_from(ARRAYS),
+        st.sampled_from("01"),
+        actions(functions, "K", "K"),
     )
     bind = st.builds("R = {}\n    {}".format, numbers(), actions(functions, "R", "R"))
     rebind = st.builds(
-        "{1}\n    i = {0}\n    {2}".format, st.sampled_from(["n", "i + 1", "j", "0"]), actions(functions), actions(functions, "i", "i")
+        "{1}\n    i = {0}\n    {2}".format,
+        st.sampled_from(["n", "i + 1", "j", "0"]),
+        actions(functions),
+        actions(functions, "i", "i"),
     )
     line = st.one_of(*[actions(functions)] * 6, *[loop] * 2, bind, rebind)
     return st.lists(line, min_size=2, max_size=4).map(
-        lambda found: "".join(f"    {text.replace('K', f'k{n}').replace('R', f'r{n}')}\n" for n, text in enumerate(found))
+        lambda found: "".join(
+            f"    {text.replace('K', f'k{n}').replace('R', f'r{n}')}\n"
+            for n, text in enumerate(found)
+        )
     )
 
 
@@ -136,14 +156,24 @@ LEAKS = (
 
 @st.composite
 def programs_with_objects(draw: Any) -> str:
-    """A class whose first method reads and whose second calls the first; an object that is mostly kept, and lets go in some programs."""
+    """A class whose first method reads and whose second calls the first; an object that is mostly
+    kept, and lets go in some programs.
+    """
     number = numbers()
 
     def lines(*kinds: Any) -> str:
-        return "".join(f"    {line}\n" for line in draw(st.lists(st.one_of(*kinds), min_size=1, max_size=3)))
+        return "".join(
+            f"    {line}\n" for line in draw(st.lists(st.one_of(*kinds), min_size=1, max_size=3))
+        )
 
     inner = st.builds("self.m0(z, n, {}, {})".format, number, number)
-    used = st.builds("{}.m{}(z, n, {}, {})".format, st.sampled_from(["o", "o", "o", "O(b, a)"]), st.sampled_from("01"), number, number)
+    used = st.builds(
+        "{}.m{}(z, n, {}, {})".format,
+        st.sampled_from(["o", "o", "o", "O(b, a)"]),
+        st.sampled_from("01"),
+        number,
+        number,
+    )
     first, second = lines(actions(0)), lines(inner, inner, actions(0))
     out = (
         "    def out(self, z, n):\n        keep(self, z, n)\n"
@@ -153,7 +183,11 @@ def programs_with_objects(draw: Any) -> str:
     text = "import dataclasses\nimport tilec.lang as tl\nSIDE = 4\ndef half(i):\n    return i // 2\ndef pair(i, j):\n    return (j, i)\n"
     text += "def keep(t, z, n):\n    t.m0(z, n, n, n)\n"
     text += CLASS + textwrap.indent(first, "    ")
-    text += "    def m1(self, z, n, i, j, p=1):\n        a, b = self.a, self.b\n" + textwrap.indent(second, "    ") + out
+    text += (
+        "    def m1(self, z, n, i, j, p=1):\n        a, b = self.a, self.b\n"
+        + textwrap.indent(second, "    ")
+        + out
+    )
     leaks = st.sampled_from(LEAKS) if draw(st.integers(0, 3)) == 0 else used
     return f"{text}{KERNEL}    o = O(a, b)\n{lines(used, used, actions(0))}{lines(used, leaks)}"
 
@@ -162,10 +196,22 @@ OUTPUTS, INPUTS = ((4, 4), (9, 4), (4, 9)), ((4, 20), (9, 9), (20, 20))
 
 
 HARD = {
-    "bound anew": ("b.load_tile((i, j), (SIDE, SIDE))\n    i = n\n    b.load_tile((i, j), (SIDE, SIDE))", "f0(z, n, a, b, i, j)"),
-    "called twice": ("b.load_tile((i, j), (SIDE, SIDE))", "f0(z, n, a, b, i, j)\n    f0(z, n, a, b, n, j)"),
-    "called and passed on": ("b.load_tile((i, j), (SIDE, SIDE))", "f0(z, n, a, b, i, j)\n    (lambda g: g(z, n, a, b, n, j))(f0)"),
-    "a default": ("b.load_tile((p, j), (SIDE, SIDE))", "f0(z, n, a, b, i, j, p=0)\n    f0(z, n, a, b, i, j)"),
+    "bound anew": (
+        "b.load_tile((i, j), (SIDE, SIDE))\n    i = n\n    b.load_tile((i, j), (SIDE, SIDE))",
+        "f0(z, n, a, b, i, j)",
+    ),
+    "called twice": (
+        "b.load_tile((i, j), (SIDE, SIDE))",
+        "f0(z, n, a, b, i, j)\n    f0(z, n, a, b, n, j)",
+    ),
+    "called and passed on": (
+        "b.load_tile((i, j), (SIDE, SIDE))",
+        "f0(z, n, a, b, i, j)\n    (lambda g: g(z, n, a, b, n, j))(f0)",
+    ),
+    "a default": (
+        "b.load_tile((p, j), (SIDE, SIDE))",
+        "f0(z, n, a, b, i, j, p=0)\n    f0(z, n, a, b, i, j)",
+    ),
 }
 
 
@@ -180,7 +226,9 @@ def test_what_is_easily_missed(tmp_path: Path, case: str) -> None:
 def test_what_has_no_check_stays_inside(tmp_path_factory: pytest.TempPathFactory) -> None:
     seen: list[bool] = []
 
-    @settings(deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate))  # they are small as they are
+    @settings(
+        deadline=None, max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate)
+    )  # they are small as they are
     @given(programs(), st.sampled_from([-1, 9]))
     def holds(text: str, n: int) -> None:
         _hold(tmp_path_factory.mktemp("proofs"), text, n, seen)
@@ -221,7 +269,8 @@ def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:
         for site in item.sites
         if site.proven
     )
-    # Several accesses on one line are told apart by nobody: those lines count where all of theirs are proven.
+    # Several accesses on one line are told apart by nobody: those lines count where all of theirs
+    # are proven.
     checked = {
         (id(copies[item.function].__globals__), site.line)
         for item in (found.safe.own, *found.safe.helpers)
@@ -231,7 +280,10 @@ def _hold(root: Path, text: str, n: int, seen: list[bool]) -> None:
     requires = [parse(condition) for condition in found.decl.requires]
     for z, a, b in itertools.product(OUTPUTS, INPUTS, INPUTS):
         arrays = {"z": z, "a": a, "b": b}
-        values = {name: SimpleNamespace(shape=shape, size=shape[0] * shape[1]) for name, shape in arrays.items()}
+        values = {
+            name: SimpleNamespace(shape=shape, size=shape[0] * shape[1])
+            for name, shape in arrays.items()
+        }
         if not all(condition.evaluate(values) for condition in requires):
             continue
         for index in itertools.product(range(-(-z[0] // SIDE)), range(-(-z[1] // SIDE))):

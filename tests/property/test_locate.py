@@ -1,4 +1,6 @@
-"""Places of keys and values, over generated TOML documents: every path that the parser finds is located, and what stands there is right."""
+"""Places of keys and values, over generated TOML documents: every path that the parser finds is
+located, and what stands there is right.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def basic(text: str) -> str:
 @st.composite
 def strings(draw: st.DrawFn) -> str:
     text = draw(TEXT)
-    form = draw(st.sampled_from(["basic", "literal", "long", "long literal", "escaped", "folded", "quotes"]))
+    form = draw(
+        st.sampled_from(["basic", "literal", "long", "long literal", "escaped", "folded", "quotes"])
+    )
     if form == "literal" and "'" not in text:
         return f"'{text}'"
     if form == "long":
@@ -37,7 +41,15 @@ def strings(draw: st.DrawFn) -> str:
     if form == "long literal" and "'" not in text:
         return f"'''\n{text}\n'' ]]'''"
     if form == "escaped":
-        return '"' + "".join(f"\\U{ord(c):08x}" if i % 2 else f"\\u{ord(c):04x}" for i, c in enumerate(text) if ord(c) < 0x10000) + '"'
+        return (
+            '"'
+            + "".join(
+                f"\\U{ord(c):08x}" if i % 2 else f"\\u{ord(c):04x}"
+                for i, c in enumerate(text)
+                if ord(c) < 0x10000
+            )
+            + '"'
+        )
     if form == "folded":
         return '"""a\\\n   ' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
     if form == "quotes":
@@ -58,7 +70,18 @@ SCALARS = st.one_of(
     strings(),
     st.integers(-(2**40), 2**40).map(str),
     st.sampled_from(
-        ["true", "false", "1.5", "inf", "1979-05-27", "1979-05-27 07:32:00", "1979-05-27T07:32:00Z", "07:32:00", "0xff", "1_0"]
+        [
+            "true",
+            "false",
+            "1.5",
+            "inf",
+            "1979-05-27",
+            "1979-05-27 07:32:00",
+            "1979-05-27T07:32:00Z",
+            "07:32:00",
+            "0xff",
+            "1_0",
+        ]
     ),
 )
 
@@ -74,7 +97,9 @@ def arrays(draw: st.DrawFn, items: st.SearchStrategy[str]) -> str:
 @st.composite
 def inlines(draw: st.DrawFn, items: st.SearchStrategy[str]) -> str:
     names = draw(st.lists(keys(), max_size=3))
-    return "{ " + ", ".join(f"{name}{draw(BLANK)}={draw(BLANK)}{draw(items)}" for name in names) + " }"
+    return (
+        "{ " + ", ".join(f"{name}{draw(BLANK)}={draw(BLANK)}{draw(items)}" for name in names) + " }"
+    )
 
 
 VALUES = st.recursive(SCALARS, lambda inner: st.one_of(arrays(inner), inlines(inner)), max_leaves=6)
@@ -87,7 +112,9 @@ def documents(draw: st.DrawFn) -> str:
         kind = draw(st.sampled_from(["pair", "pair", "pair", "header", "array", "comment"]))
         dotted = f"{draw(BLANK)}.{draw(BLANK)}".join(draw(st.lists(keys(), min_size=1, max_size=3)))
         if kind == "pair":
-            lines.append(f"{draw(BLANK)}{dotted}{draw(BLANK)}={draw(BLANK)}{draw(VALUES)}{draw(BLANK)}")
+            lines.append(
+                f"{draw(BLANK)}{dotted}{draw(BLANK)}={draw(BLANK)}{draw(VALUES)}{draw(BLANK)}"
+            )
         elif kind == "header":
             lines.append(f"[{draw(BLANK)}{dotted}{draw(BLANK)}] # [x]")
         elif kind == "array":
@@ -114,7 +141,8 @@ def test_every_path_is_located(text: str) -> None:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        # Generated keys collide at times. The scan must come to an end, and name a key that is given twice if it finds one.
+        # Generated keys collide at times. The scan must come to an end, and name a key that is
+        # given twice if it finds one.
         Locator(text, "t").twice()
         return
     locator = Locator(text, "t")
@@ -127,7 +155,11 @@ def test_every_path_is_located(text: str) -> None:
         name = path[-1]
         if isinstance(name, str):
             offset = locator._scan.places[path][0]
-            written = "".join(c for c, _ in decode(text, offset)) if rest[:1] in ("'", '"') else rest[: len(name)]
+            written = (
+                "".join(c for c, _ in decode(text, offset))
+                if rest[:1] in ("'", '"')
+                else rest[: len(name)]
+            )
             assert written == name
         if isinstance(value, str):
             offset = locator._scan.places[path][1]
@@ -137,4 +169,9 @@ def test_every_path_is_located(text: str) -> None:
                 assert locator.value(path, index) == locator.location(at)
         elif isinstance(value, bool | int) and isinstance(name, str):
             written = lines[place.line - 1][place.column - 1 :]
-            assert tomllib.loads("v = " + written.split("#")[0].split(",")[0].split("}")[0].split("]")[0])["v"] == value
+            assert (
+                tomllib.loads(
+                    "v = " + written.split("#")[0].split(",")[0].split("}")[0].split("]")[0]
+                )["v"]
+                == value
+            )

@@ -1,4 +1,6 @@
-"""Manifests with damage: whatever is cut out of one or put into it, it loads or is refused with places, and never ends in a traceback."""
+"""Manifests with damage: whatever is cut out of one or put into it, it loads or is refused with
+places, and never ends in a traceback.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,15 @@ def damaged(draw: st.DrawFn) -> str:
             lines[at], lines[other] = lines[other], line
         elif kind == "insert":
             column = draw(st.integers(0, len(line)))
-            lines[at] = line[:column] + draw(st.sampled_from(PIECES)) + line[column + draw(st.integers(0, 2)) :]
+            lines[at] = (
+                line[:column]
+                + draw(st.sampled_from(PIECES))
+                + line[column + draw(st.integers(0, 2)) :]
+            )
         elif kind == "value" and "=" in line:
-            lines[at] = line.split("=")[0] + "= " + draw(st.sampled_from(LINES)).split("=")[-1].strip()
+            lines[at] = (
+                line.split("=")[0] + "= " + draw(st.sampled_from(LINES)).split("=")[-1].strip()
+            )
     return "\n".join(lines)
 
 
@@ -65,7 +73,12 @@ def damaged(draw: st.DrawFn) -> str:
 def test_damage_is_refused_with_places(text: str) -> None:
     problems = ()
     try:
-        manifest = load_text(text, Path("/project/tilec.toml"), languages={"tile": (".py",), "cuda": (".cu",)}, shown="tilec.toml")
+        manifest = load_text(
+            text,
+            Path("/project/tilec.toml"),
+            languages={"tile": (".py",), "cuda": (".cu",)},
+            shown="tilec.toml",
+        )
         assert manifest.kernels
     except ManifestError as error:
         problems = error.problems

@@ -1,4 +1,6 @@
-"""Random programs on a driver that, as CUDA's, holds no arguments: there, launches of tensors that move take the shortest way."""
+"""Random programs on a driver that, as CUDA's, holds no arguments: there, launches of tensors that
+move take the shortest way.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,18 @@ class FakeSite:
 
     def __init__(self) -> None:
         kernel = FakeKernel(abi=ADD_ABI, run=self._add)
-        self.driver = FakeDriver(kernels={image.symbol: kernel for variant in ADD.variants for image in variant.images})
+        self.driver = FakeDriver(
+            kernels={image.symbol: kernel for variant in ADD.variants for image in variant.images}
+        )
         self.module = load(bundle_of(ADD), 0, driver=self.driver)
         self.device = Device(0, driver=self.driver)
         self.streams = [Stream(0, driver=self.driver) for _ in range(3)]
 
     def _add(self, z: int, x: int, y: int, count: int, alpha: float) -> None:
-        out, one, two = (np.ctypeslib.as_array((ctypes.c_float * count).from_address(address)) for address in (z, x, y))
+        out, one, two = (
+            np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
+            for address in (z, x, y)
+        )
         np.add(one * np.float32(alpha), two, out=out)
 
     def launch(self, stream: Any, z: Any, x: Any, y: Any) -> None:
@@ -49,7 +56,9 @@ class FakeSite:
         return out
 
     def adopt(self, array: np.ndarray) -> Tensor:
-        return Tensor.borrow_raw(array.ctypes.data, array.shape, "f32", owner=array, driver=self.driver)
+        return Tensor.borrow_raw(
+            array.ctypes.data, array.shape, "f32", owner=array, driver=self.driver
+        )
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +66,17 @@ def site() -> FakeSite:
     return FakeSite()
 
 
-@settings(max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(PROGRAMS)
-def test_programs_give_what_they_give_one_step_at_a_time(site: FakeSite, program: list[tuple[str, int]]) -> None:
+def test_programs_give_what_they_give_one_step_at_a_time(
+    site: FakeSite, program: list[tuple[str, int]]
+) -> None:
     before = len(site.driver._memory)
     carry_out(program, site)
     assert len(site.driver._memory) == before

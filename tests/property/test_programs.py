@@ -1,4 +1,6 @@
-"""Random programs over tensors, ops, streams, threads and tasks on a cpu device whose streams are held up, against one step at a time."""
+"""Random programs over tensors, ops, streams, threads and tasks on a cpu device whose streams are
+held up, against one step at a time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def add(run: CpuRun) -> None:
 
 
 class CpuSite:
-    """A cpu device whose streams take their time, and whose freed memory is overwritten and given out again."""
+    """A cpu device whose streams take their time, and whose freed memory is overwritten and given
+    out again.
+    """
 
     kernel = "add"
     extra = (1.0,)
@@ -62,7 +66,9 @@ def site() -> CpuSite:
 
 
 @as_wanted(500)
-def test_programs_give_what_they_give_one_step_at_a_time(site: CpuSite, program: Program, pace: int) -> None:
+def test_programs_give_what_they_give_one_step_at_a_time(
+    site: CpuSite, program: Program, pace: int
+) -> None:
     site.delays.seed(pace)
     before = len(site.driver._owners)
     carry_out(program, site)

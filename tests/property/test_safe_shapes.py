@@ -1,4 +1,6 @@
-"""Kernels in the safe tile language give right answers at any extents on the cpu device: tiles that hang over, single elements, strides."""
+"""Kernels in the safe tile language give right answers at any extents on the cpu device: tiles that
+hang over, single elements, strides.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Module:
         f'[kernel.{name}]\nsource = "k.py"\n{AXES if name != "cube" else "matrix = {{ T = [{}] }}".format(chr(34) + "f32" + chr(34))}\n'
         for name in ("add", "cube", "gemm", "strips", "around", "grouped", "rows", "loose")
     ]
-    tables.append('launch.requires = ["min(x.size, z.size) > 0"]\n')  # of `loose`: says something of both shapes
+    tables.append(
+        'launch.requires = ["min(x.size, z.size) > 0"]\n'
+    )  # of `loose`: says something of both shapes
     (root / "k.py").write_text(KERNELS)
     (root / "tilec.toml").write_text(MANIFEST + "".join(tables))
     build(BuildRequest(manifest_path=root / "tilec.toml", workers=2), SilentObserver())
@@ -146,24 +150,35 @@ def test_products(module: Module, m: int, n: int, k: int, blocks: int, seed: int
 
 @settings(deadline=None, max_examples=40)
 @given(EXTENT, EXTENT, EXTENT, EXTENT, st.integers(-4, 4), st.integers(-4, 4), SEED)
-def test_tiles_of_any_index(module: Module, m: int, n: int, p: int, q: int, down: int, right: int, seed: int) -> None:
-    """The array and the output have extents of their own, and tiles wherever: what has no element in the array is padding."""
+def test_tiles_of_any_index(
+    module: Module, m: int, n: int, p: int, q: int, down: int, right: int, seed: int
+) -> None:
+    """The array and the output have extents of their own, and tiles wherever: what has no element
+    in the array is padding.
+    """
     x, z = numbers(seed, p, q), np.full((m, n), np.nan, np.float32)
     run(module, "around", z, x, down, right)
     wanted = np.full((m, n), -np.inf, np.float32)
     rows, columns = np.arange(m) + 8 * down, np.arange(n) + 16 * right
     inside = np.ix_((rows >= 0) & (rows < p), (columns >= 0) & (columns < q))
-    wanted[inside] = x[np.ix_(rows[(rows >= 0) & (rows < p)], columns[(columns >= 0) & (columns < q)])]
+    wanted[inside] = x[
+        np.ix_(rows[(rows >= 0) & (rows < p)], columns[(columns >= 0) & (columns < q)])
+    ]
     np.testing.assert_array_equal(z, wanted)
 
 
 @settings(deadline=None, max_examples=20)
 @given(EXTENT, EXTENT, st.integers(-1, 1), st.integers(-1, 1), SEED)
-def test_operands_of_an_elementwise_kernel_have_equal_shapes(module: Module, m: int, n: int, down: int, right: int, seed: int) -> None:
+def test_operands_of_an_elementwise_kernel_have_equal_shapes(
+    module: Module, m: int, n: int, down: int, right: int, seed: int
+) -> None:
     shape = (max(m + down, 1), max(n + right, 1))
     x, y, z = numbers(seed, *shape), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
     if shape != (m, n):
-        with pytest.raises(RequirementError, match=r"add: requires x\.shape == z\.shape: left-hand side is .*, right-hand side is"):
+        with pytest.raises(
+            RequirementError,
+            match=r"add: requires x\.shape == z\.shape: left-hand side is .*, right-hand side is",
+        ):
             run(module, "add", z, x, y)
         assert np.isnan(z).all()
         return
@@ -173,10 +188,18 @@ def test_operands_of_an_elementwise_kernel_have_equal_shapes(module: Module, m: 
 
 @settings(deadline=None, max_examples=20)
 @given(EXTENT, EXTENT, st.integers(1, 2), st.integers(-1, 1), SEED)
-def test_a_kernel_says_along_which_axes_it_broadcasts(module: Module, m: int, n: int, p: int, right: int, seed: int) -> None:
-    x, y, z = numbers(seed, p, max(n + right, 1)), numbers(seed + 1, 1, 1), np.full((m, n), np.nan, np.float32)
+def test_a_kernel_says_along_which_axes_it_broadcasts(
+    module: Module, m: int, n: int, p: int, right: int, seed: int
+) -> None:
+    x, y, z = (
+        numbers(seed, p, max(n + right, 1)),
+        numbers(seed + 1, 1, 1),
+        np.full((m, n), np.nan, np.float32),
+    )
     if x.shape != (1, n):
-        with pytest.raises(RequirementError, match=r"rows: requires x\.shape\[(0\] == 1|1\] == z\.shape\[1\])"):
+        with pytest.raises(
+            RequirementError, match=r"rows: requires x\.shape\[(0\] == 1|1\] == z\.shape\[1\])"
+        ):
             run(module, "rows", z, x, y)
         assert np.isnan(z).all()
         return
@@ -186,8 +209,12 @@ def test_a_kernel_says_along_which_axes_it_broadcasts(module: Module, m: int, n:
 
 @settings(deadline=None, max_examples=40)
 @given(EXTENT, EXTENT, EXTENT, EXTENT, SEED)
-def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
-    """Never read outside, whatever the author requires: a launch is refused where a whole tile lies there, and a part is padding."""
+def test_inputs_of_other_extents_are_padded_or_refused(
+    module: Module, m: int, n: int, p: int, q: int, seed: int
+) -> None:
+    """Never read outside, whatever the author requires: a launch is refused where a whole tile lies
+    there, and a part is padding.
+    """
     x, y, z = numbers(seed, p, q), numbers(seed + 1, m, n), np.full((m, n), np.nan, np.float32)
     if -(-p // 8) < -(-m // 8) or -(-q // 16) < -(-n // 16):
         with pytest.raises(RequirementError):
@@ -202,7 +229,9 @@ def test_inputs_of_other_extents_are_padded_or_refused(module: Module, m: int, n
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 80), st.integers(1, 120), st.integers(1, 40), st.integers(1, 70), SEED)
-def test_quotients_and_remainders_of_indices(module: Module, m: int, n: int, p: int, q: int, seed: int) -> None:
+def test_quotients_and_remainders_of_indices(
+    module: Module, m: int, n: int, p: int, q: int, seed: int
+) -> None:
     x, z = numbers(seed, p, q), np.full((m, n), np.nan, np.float32)
     if -(-p // 8) < -(-m // 8 // 3) or -(-q // 16) < 3:
         with pytest.raises(RequirementError):
@@ -213,4 +242,6 @@ def test_quotients_and_remainders_of_indices(module: Module, m: int, n: int, p: 
     padded = np.zeros((8 * (m // 24 + 1) + 8, 16 * 4), np.float32)
     padded[:p, :q] = x[: padded.shape[0], : padded.shape[1]]
     rows, columns = np.arange(m), np.arange(n)
-    np.testing.assert_array_equal(z, padded[np.ix_(rows // 8 // 3 * 8 + rows % 8, columns // 16 % 3 * 16 + columns % 16)])
+    np.testing.assert_array_equal(
+        z, padded[np.ix_(rows // 8 // 3 * 8 + rows % 8, columns // 16 % 3 * 16 + columns % 16)]
+    )

@@ -1,6 +1,8 @@
-"""The random programs of test_programs.py as a state machine of Hypothesis: a rule for each step, the model as what is compared.
+"""The random programs of test_programs.py as a state machine of Hypothesis: a rule for each step,
+the model as what is compared.
 
-A failure is told as the steps that lead to it, in order, with the numbers that they chose by. TILEC_PROGRAMS says how many programs to try.
+A failure is told as the steps that lead to it, in order, with the numbers that they chose by.
+TILEC_PROGRAMS says how many programs to try.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Programs(RuleBasedStateMachine):
                     end(world)
 
             watched(ended)
-            assert len(self.site.driver._owners) == self.owners, "memory that nobody has was not given back"
+            assert len(self.site.driver._owners) == self.owners, (
+                "memory that nobody has was not given back"
+            )
 
 
 def _as_rule(step: Step) -> Any:
@@ -82,7 +86,9 @@ def _as_rule(step: Step) -> Any:
 
 def _machine(steps: Iterable[Step]) -> type[Programs]:
     """The machine of these steps, with a device of its own."""
-    rules = {f"{step.__module__.rpartition('.')[2]}_{step.__name__}": _as_rule(step) for step in steps}
+    rules = {
+        f"{step.__module__.rpartition('.')[2]}_{step.__name__}": _as_rule(step) for step in steps
+    }
     return type("Programs", (Programs,), {"site": CpuSite(), **rules})
 
 
@@ -98,7 +104,9 @@ def _settings(programs: int) -> settings:
 
 
 def test_programs_give_what_they_give_one_step_at_a_time() -> None:
-    run_state_machine_as_test(_machine(WEIGHTS), settings=_settings(int(os.environ.get("TILEC_PROGRAMS", "50"))))
+    run_state_machine_as_test(
+        _machine(WEIGHTS), settings=_settings(int(os.environ.get("TILEC_PROGRAMS", "50")))
+    )
 
 
 def test_the_machine_sees_what_is_wrong() -> None:
@@ -107,4 +115,6 @@ def test_the_machine_sees_what_is_wrong() -> None:
     launch = machine.site.launch
     machine.site.launch = lambda stream, z, x, _: launch(stream, z, x, x)  # type: ignore[method-assign]
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(machine, settings=settings(_settings(20), phases=[Phase.generate]))
+        run_state_machine_as_test(
+            machine, settings=settings(_settings(20), phases=[Phase.generate])
+        )

@@ -1,4 +1,6 @@
-"""Random structured programs: a batch of blocks does what each block alone does, and what plain Python does."""
+"""Random structured programs: a batch of blocks does what each block alone does, and what plain
+Python does.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Statement = tuple[Any, ...]
 
 
 def statements(loops: int, ifs: int) -> st.SearchStrategy[list[Statement]]:
-    """Bodies of at most three statements. A body may end in a jump: a bare one leaves the code behind it out."""
+    """Bodies of at most three statements. A body may end in a jump: a bare one leaves the code
+    behind it out.
+    """
     name, small = st.sampled_from(NAMES), st.integers(0, 4)
     options: list[st.SearchStrategy[Statement]] = [
         st.tuples(st.just("add"), name, name, small),
@@ -57,7 +61,9 @@ JUMPS = {"break": Break, "continue": Continue, "return": Return}
 
 
 def usable(jump: str | None, loop: str) -> str | None:
-    """A jump where it is allowed: `for` cannot be broken, and outside of loops there is only `return`."""
+    """A jump where it is allowed: `for` cannot be broken, and outside of loops there is only
+    `return`.
+    """
     if (jump == "break" and loop != "loop") or (jump == "continue" and not loop):
         return "return"
     return jump
@@ -107,12 +113,16 @@ class Emitter:
         return self.b.constant(number)
 
     def binary(self, name: str, lhs: Value, rhs: Value) -> Value:
-        more = {"addi": {"overflow": Overflow.NONE}, "muli": {"overflow": Overflow.NONE}}.get(name, {})
+        more = {"addi": {"overflow": Overflow.NONE}, "muli": {"overflow": Overflow.NONE}}.get(
+            name, {}
+        )
         value: Value = self.b.op(name, {"lhs": lhs, "rhs": rhs}, I32, more)
         return value
 
     def remainder(self, value: Value, by: int) -> Value:
-        found: Value = self.b.op("remi", {"lhs": value, "rhs": self.const(by)}, I32, {"signedness": Signedness.SIGNED})
+        found: Value = self.b.op(
+            "remi", {"lhs": value, "rhs": self.const(by)}, I32, {"signedness": Signedness.SIGNED}
+        )
         return found
 
     def less(self, lhs: Value, rhs: Value) -> Value:
@@ -124,13 +134,17 @@ class Emitter:
         )
         return found
 
-    def body(self, body: list[Statement], env: list[Value], loop: str = "", left: tuple[Value, ...] = ()) -> list[Value]:
+    def body(
+        self, body: list[Statement], env: list[Value], loop: str = "", left: tuple[Value, ...] = ()
+    ) -> list[Value]:
         for kind, *rest in body:
             at = NAMES.index
             if kind == "add":
                 into, source, by = rest
                 scaled = self.binary("muli", env[at(source)], self.const(by))
-                total = self.binary("addi", self.binary("addi", env[at(into)], scaled), self.const(1))
+                total = self.binary(
+                    "addi", self.binary("addi", env[at(into)], scaled), self.const(1)
+                )
                 env[at(into)] = self.remainder(total, 64)
             elif kind == "print":
                 self.b.op("print_tko", {"args": [env[at(rest[0])]]}, TOKEN, {"text": "%d;"})
@@ -146,11 +160,18 @@ class Emitter:
         given = {"return": [], "continue": [*env, *left], "break": env, None: env}[jump]
         self.b.op(jump or "yield", {"values": given})
 
-    def branch(self, rest: list[Any], env: list[Value], loop: str, left: tuple[Value, ...]) -> list[Value]:
+    def branch(
+        self, rest: list[Any], env: list[Value], loop: str, left: tuple[Value, ...]
+    ) -> list[Value]:
         name, bound, then, then_jump, other, other_jump = rest
         condition = self.less(self.remainder(env[NAMES.index(name)], 5), self.const(bound))
         regions = [
-            self.b.region((), lambda part=part, jump=jump: self.jump(usable(jump, loop), self.body(part, list(env), loop, left), left))
+            self.b.region(
+                (),
+                lambda part=part, jump=jump: self.jump(
+                    usable(jump, loop), self.body(part, list(env), loop, left), left
+                ),
+            )
             for part, jump in ((then, then_jump), (other, other_jump))
         ]
         return list(self.b.op("if", {"condition": condition}, [I32] * 3, {}, regions))
@@ -158,7 +179,10 @@ class Emitter:
     def counted(self, rest: list[Any], env: list[Value]) -> list[Value]:
         name, bound, part = rest
         upper = self.binary("addi", self.remainder(env[NAMES.index(name)], 4), self.const(bound))
-        region = self.b.region([I32] * 4, lambda _, *args: self.jump("continue", self.body(part, list(args), "for"), ()))
+        region = self.b.region(
+            [I32] * 4,
+            lambda _, *args: self.jump("continue", self.body(part, list(args), "for"), ()),
+        )
         ends = {"lower": self.const(1), "upper": upper, "step": self.const(2), "init": env}
         return list(self.b.op("for", ends, [I32] * 3, {}, [region]))
 
@@ -182,7 +206,8 @@ class Emitter:
             fewer = self.binary("addi", left, self.const(-1))
             self.jump("continue", self.body(part, list(inner), "loop", (fewer,)), (fewer,))
 
-        # The count is carried too, but only `continue` passes it on: `break` gives what the loop gives.
+        # The count is carried too, but only `continue` passes it on: `break` gives what the loop
+        # gives.
         region = self.b.region([I32] * 4, fill)
         padded = [*env, count]
         results = self.b.op("loop", {"init": padded}, [I32] * 3, {}, [region])
@@ -227,8 +252,14 @@ def test_a_batch_does_what_each_block_does(body: list[Statement]) -> None:
 
 
 def test_the_programs_reach_every_way_to_leave() -> None:
-    jumps: list[Statement] = [("if", "a", 2, [("print", "a")], jump, [], None) for jump in ("break", "continue", "return")]
-    body: list[Statement] = [("loop", "a", 3, [*jumps[:1], ("add", "a", "b", 2)]), ("for", "a", 4, jumps[1:]), ("print", "c")]
+    jumps: list[Statement] = [
+        ("if", "a", 2, [("print", "a")], jump, [], None) for jump in ("break", "continue", "return")
+    ]
+    body: list[Statement] = [
+        ("loop", "a", 3, [*jumps[:1], ("add", "a", "b", 2)]),
+        ("for", "a", 4, jumps[1:]),
+        ("print", "c"),
+    ]
     texts: list[str] = []
     execute(compiled(body), [], (BLOCKS, 1, 1), Memory(), Options(output=texts.append))
     assert "".join(texts) == "".join(expected(body, block) for block in range(BLOCKS))

@@ -1,4 +1,6 @@
-"""The reader of Tile IR takes any bytes: a module or one kind of error comes out, in bounded time and memory."""
+"""The reader of Tile IR takes any bytes: a module or one kind of error comes out, in bounded time
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def test_no_cut_file_is_taken(name: str) -> None:
 
 
 @settings(max_examples=400)
-@given(st.sampled_from(NAMES), st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=8))
+@given(
+    st.sampled_from(NAMES),
+    st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=8),
+)
 def test_changed_bytes(name: str, changes: list[tuple[int, int]]) -> None:
     data = bytearray(FILES[name])
     for place, value in changes:
@@ -70,7 +75,9 @@ def test_one_bit(name: str, place: int, bit: int) -> None:
 @given(st.sampled_from(NAMES), st.data())
 def test_parts_that_are_moved_left_out_or_put_in(name: str, data: st.DataObject) -> None:
     whole = FILES[name]
-    first, second, third = sorted(data.draw(st.tuples(*[st.integers(len(MAGIC), len(whole))] * 3), label="places"))
+    first, second, third = sorted(
+        data.draw(st.tuples(*[st.integers(len(MAGIC), len(whole))] * 3), label="places")
+    )
     put = data.draw(st.binary(max_size=6), label="bytes")
     taken(data.draw(st.sampled_from([
         whole[:first] + whole[second:third] + whole[first:second] + whole[third:],
@@ -88,7 +95,11 @@ def test_any_bytes_behind_a_header(major: int, minor: int, tail: bytes) -> None:
 
 
 @settings(max_examples=60)
-@given(st.sampled_from(NAMES), st.integers(0, 2**32), st.sampled_from([b"\xff" * 9 + b"\1", b"\xff\xff\xff\x7f", b"\xff\xff\x03"]))
+@given(
+    st.sampled_from(NAMES),
+    st.integers(0, 2**32),
+    st.sampled_from([b"\xff" * 9 + b"\1", b"\xff\xff\xff\x7f", b"\xff\xff\x03"]),
+)
 def test_huge_numbers_take_no_memory(name: str, place: int, number: bytes) -> None:
     whole = FILES[name]
     at = 12 + place % (len(whole) - 12)
@@ -165,12 +176,16 @@ def test_too_many_operations() -> None:
 
 def test_too_many_operands() -> None:
     join = b"\x3c\1\1" + varint(600_000) + b"\0" * 600_000
-    assert "more than 500000" in refused(assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + join + RETURN), 100 << 20)
+    assert "more than 500000" in refused(
+        assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + join + RETURN), 100 << 20
+    )
 
 
 def test_regions_in_regions() -> None:
     # A loop without values whose only block has the next loop, and so on.
-    nested = functools.reduce(lambda inner, _: b"\x41\0\0\1\1\0\1" + inner, range(5000), b"\x0a\0\0")
+    nested = functools.reduce(
+        lambda inner, _: b"\x41\0\0\1\1\0\1" + inner, range(5000), b"\x0a\0\0"
+    )
     assert "regions are nested too deeply" in refused(assembled([SIGNATURE], nested), 100 << 20)
 
 
@@ -187,7 +202,9 @@ def places(records: list[bytes], index: int) -> bytes:
     numbers += bytes(-len(numbers) % 8) + index.to_bytes(8, "little") * 3
     count = varint(len(records))
     head = count + bytes(-(len(numbers) + len(count)) % 4)
-    offsets = b"".join(sum(map(len, records[:n])).to_bytes(4, "little") for n in range(len(records)))
+    offsets = b"".join(
+        sum(map(len, records[:n])).to_bytes(4, "little") for n in range(len(records))
+    )
     return numbers + head + offsets + b"".join(records)
 
 
@@ -196,7 +213,9 @@ def test_call_sites_that_double() -> None:
     records = [b"\x04\0\0\1\1"] + [b"\x06" + varint(n) * 2 for n in range(1, 40)]
     data = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places(records, 40), records=1)
     assert "debug locations are nested too deeply" in refused(data, 10 << 20)
-    loop = assembled([SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places([b"\x06\1\1"], 1), records=1)
+    loop = assembled(
+        [SIGNATURE, TOKEN_TYPE], MAKE_TOKEN + RETURN, places([b"\x06\1\1"], 1), records=1
+    )
     assert "debug locations are nested too deeply" in refused(loop, 10 << 20)
 
 

@@ -1,6 +1,8 @@
-"""Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in docs/interop.md: what builds and imports them.
+"""Programs of the documents about cuTile Rust and cuda-oxide, translated by the table in
+docs/interop.md: what builds and imports them.
 
-Tests marked `gpu` need what was built where the compilers are: TILEC_SEEDS_DIST names a folder that one run fills, and another one uses.
+Tests marked `gpu` need what was built where the compilers are: TILEC_SEEDS_DIST names a folder that
+one run fills, and another one uses.
 """
 
 from __future__ import annotations

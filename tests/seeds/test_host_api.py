@@ -1,4 +1,6 @@
-"""cuTile Rust, "Host API": tensors, transfers, streams, launches, combinators, ownership, errors and graphs, on the cpu device."""
+"""cuTile Rust, "Host API": tensors, transfers, streams, launches, combinators, ownership, errors
+and graphs, on the cpu device.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ def stream() -> Iterator[Stream]:
         yield device.new_stream()
 
 
-# --- tensors -----------------------------------------------------------------------------------------------------------------------
+# --- tensors
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_constructors(stream: Stream) -> None:
@@ -100,7 +103,9 @@ def test_constructors(stream: Stream) -> None:
         "randn_f16": (api.randn((8,), mean=0.0, std=1.0, seed=7, dtype="f16"), (8,)),
     }
     tensors = {name: op.sync_on(stream) for name, (op, _) in made.items()}
-    assert {name: t.shape for name, t in tensors.items()} == {name: shape for name, (_, shape) in made.items()}
+    assert {name: t.shape for name, t in tensors.items()} == {
+        name: shape for name, (_, shape) in made.items()
+    }
     assert tensors["arange"].to_host()[:3].tolist() == [0, 1, 2]
     assert tensors["eye_rect"].to_host().tolist() == [[1, 0, 0], [0, 1, 0]]
     assert tensors["randn_f16"].dtype == "f16"
@@ -111,7 +116,14 @@ def test_constructors(stream: Stream) -> None:
 
 def test_shapes_partitions_and_metadata(stream: Stream) -> None:
     x = api.arange(32).reshape((4, 8)).sync_on(stream)
-    assert (x.shape, x.strides, x.size, x.num_bytes, x.is_contiguous, x.device_id) == ((4, 8), (8, 1), 32, 128, True, -1)
+    assert (x.shape, x.strides, x.size, x.num_bytes, x.is_contiguous, x.device_id) == (
+        (4, 8),
+        (8, 1),
+        32,
+        128,
+        True,
+        -1,
+    )
     assert x.device_pointer == x.ptr
     z = api.zeros(32).partition(4).sync_on(stream)
     assert z.unpartition().shape == (32,)
@@ -127,14 +139,20 @@ def test_shapes_partitions_and_metadata(stream: Stream) -> None:
 
 def test_views_and_slices(stream: Stream) -> None:
     tensor = api.arange(1024).sync_on(stream)
-    with tensor.view((32, 32)) as matrix, tensor[0:512] as half, matrix[1:3] as rows, matrix[1:3, 2:6] as block:
+    with (
+        tensor.view((32, 32)) as matrix,
+        tensor[0:512] as half,
+        matrix[1:3] as rows,
+        matrix[1:3, 2:6] as block,
+    ):
         assert (half.shape, rows.shape, block.shape) == ((512,), (2, 32), (2, 4))
         assert block.to_host()[0].tolist() == [34, 35, 36, 37]
     with tensor[100:200] as outer, outer[10:20] as inner:
         assert inner.to_host().tolist() == list(range(110, 120))
 
 
-# --- transfers ---------------------------------------------------------------------------------------------------------------------
+# --- transfers
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_transfers(stream: Stream) -> None:
@@ -151,11 +169,18 @@ def test_transfers(stream: Stream) -> None:
 
 def test_a_kernels_output_on_the_host(host_api: ModuleType, stream: Stream) -> None:
     x = api.ones(1024).sync_on(stream).share()
-    host = host_api.double(api.zeros(1024).partition(128), x).first().unpartition().to_host().sync_on(stream)
+    host = (
+        host_api.double(api.zeros(1024).partition(128), x)
+        .first()
+        .unpartition()
+        .to_host()
+        .sync_on(stream)
+    )
     assert host.tolist() == [2.0] * 1024
 
 
-# --- devices, streams, launches ----------------------------------------------------------------------------------------------------
+# --- devices, streams, launches
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_devices_and_streams(stream: Stream) -> None:
@@ -168,7 +193,13 @@ def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream)
     def launch(blocks: int = 128) -> DeviceOp[object]:
         return host_api.double(api.zeros(1024).partition(blocks), api.ones(1024))  # type: ignore[no-any-return]
 
-    for op in (launch().options(occupancy=4), launch().grid(8), launch().grid((8, 1, 1)), launch().const_grid(8), launch().variant(B=128)):  # type: ignore[attr-defined]
+    for op in (
+        launch().options(occupancy=4),
+        launch().grid(8),
+        launch().grid((8, 1, 1)),
+        launch().const_grid(8),
+        launch().variant(B=128),
+    ):  # type: ignore[attr-defined]
         assert op.sync_on(stream)[0].unpartition().to_host().sum() == 2048
     with pytest.raises(VariantError, match="options that were built: occupancy=1; occupancy=4"):
         launch().options(occupancy=2)  # type: ignore[attr-defined]
@@ -177,11 +208,14 @@ def test_compile_options_grid_and_generics(host_api: ModuleType, stream: Stream)
     assert launch().options(max_divisibility=16).sync_on(stream)  # type: ignore[attr-defined]
     with pytest.raises(VariantError, match="B = 32 was not built; built are 64, 128"):
         launch().variant(B=32)  # type: ignore[attr-defined]
-    half = host_api.double(api.zeros(64, dtype="f16").partition(64), api.ones(64, dtype="f16")).sync_on(stream)[0]
+    half = host_api.double(
+        api.zeros(64, dtype="f16").partition(64), api.ones(64, dtype="f16")
+    ).sync_on(stream)[0]
     assert half.unpartition().dtype == "f16"  # dtypes follow from the tensors
 
 
-# --- combinators -------------------------------------------------------------------------------------------------------------------
+# --- combinators
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def test_combinators(stream: Stream) -> None:
@@ -218,7 +252,9 @@ def test_errors_are_repeated_to_every_clone(stream: Stream) -> None:
 
 def test_awaits_futures_and_policies(host_api: ModuleType, stream: Stream) -> None:
     async def main() -> tuple[float, float]:
-        first, second = await asyncio.gather(api.ones(4).to_host(), asyncio.ensure_future(api.full(4, 2).to_host()))
+        first, second = await asyncio.gather(
+            api.ones(4).to_host(), asyncio.ensure_future(api.full(4, 2).to_host())
+        )
         return float(first.sum()), float(second.sum())
 
     with use_device("cpu"):
@@ -238,7 +274,8 @@ def test_nested_execution_is_an_error(stream: Stream) -> None:
     assert value(1).then_unchecked(lambda x: value(value(x + 1).sync())).sync_on(stream) == 2
 
 
-# --- errors and graphs -------------------------------------------------------------------------------------------------------------
+# --- errors and graphs
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_errors_by_kind(host_api: ModuleType, stream: Stream) -> None:

@@ -1,4 +1,6 @@
-"""cutile-rs inter-kernel interop: a tile softmax, then a SIMT threshold, on one stream over the same arrays, built by one command."""
+"""cutile-rs inter-kernel interop: a tile softmax, then a SIMT threshold, on one stream over the
+same arrays, built by one command.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "inter_kernel"
 
 @pytest.fixture(scope="module")
 def inter_kernel(built: Built) -> ModuleType:
-    files = {path.name.replace(".", "__"): path.read_text() for path in EXAMPLE.iterdir() if path.suffix in (".py", ".toml")}
+    files = {
+        path.name.replace(".", "__"): path.read_text()
+        for path in EXAMPLE.iterdir()
+        if path.suffix in (".py", ".toml")
+    }
     return built("inter_kernel", **files)
 
 
@@ -38,11 +44,15 @@ def program(inter_kernel: ModuleType) -> Iterator[ModuleType]:
                 sys.modules.pop(name, None)
 
 
-def test_the_tile_half_runs_on_the_cpu_device(inter_kernel: ModuleType, program: ModuleType) -> None:
+def test_the_tile_half_runs_on_the_cpu_device(
+    inter_kernel: ModuleType, program: ModuleType
+) -> None:
     logits = np.random.default_rng(0).normal(size=(33, 77)).astype(np.float32)
     with use_device(Device("cpu")):
         softmax, _ = inter_kernel.row_softmax(api.zeros(logits.shape), api.from_host(logits)).sync()
-        np.testing.assert_allclose(softmax.to_host(), program.reference.row_softmax(logits), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            softmax.to_host(), program.reference.row_softmax(logits), rtol=1e-4, atol=1e-6
+        )
         with pytest.raises(NoImageError, match="threshold_scale"):  # of threads: a GPU runs it
             program.gated(logits).sync()
 

@@ -1,6 +1,8 @@
-"""cuTile Rust, "Interoperability": kernels of one's own, their launches, ops of one's own, contexts, and Triton's PTX.
+"""cuTile Rust, "Interoperability": kernels of one's own, their launches, ops of one's own,
+contexts, and Triton's PTX.
 
-Kernels are compiled here. Programs run on a GPU, and on a pretended one for what a launch passes; contexts run on the cpu device.
+Kernels are compiled here. Programs run on a GPU, and on a pretended one for what a launch passes;
+contexts run on the cpu device.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ from tilec_runtime import (
     with_context,
 )
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchLimitError, NoDeviceError
+from tilec_runtime.errors import (
+    ArgumentError,
+    CallError,
+    DTypeError,
+    LaunchLimitError,
+    NoDeviceError,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.toolchain]
 
@@ -111,8 +119,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> Path:
         return folder
     (folder / "my_kernel.cu").write_text(SCALE)
     nvcc = find_tool("nvcc", ToolSearch()).path
-    for arguments in (("-ptx", "-arch=compute_80", "-o", "my_kernel.ptx"), ("-cubin", "-arch=sm_90", "-o", "my_kernel.cubin")):
-        subprocess.run([nvcc, *arguments, "my_kernel.cu"], cwd=folder, env=dict(cli.env), check=True, timeout=240)
+    for arguments in (
+        ("-ptx", "-arch=compute_80", "-o", "my_kernel.ptx"),
+        ("-cubin", "-arch=sm_90", "-o", "my_kernel.cubin"),
+    ):
+        subprocess.run(
+            [nvcc, *arguments, "my_kernel.cu"],
+            cwd=folder,
+            env=dict(cli.env),
+            check=True,
+            timeout=240,
+        )
     (folder / "my_kernel.ptx").write_text(lowered((folder / "my_kernel.ptx").read_text()))
     return folder
 
@@ -157,22 +174,44 @@ def test_a_launch_of_a_loaded_function(compiled: Path, pretended: FakeDriver, fi
     launcher.set_launch_config(LaunchConfig(grid=(N + 255) // 256, block=256, shared=0)).sync()
     assert pretended.launches[-1].arguments == (N, 2.5, *addresses)
     kept, made = ScaleKernel(function, N, 2.5, source, target).sync()
-    assert (type(kept), type(made), pretended.launches[-1].arguments[2:]) == (SharedTensor, Tensor, addresses)
+    assert (type(kept), type(made), pretended.launches[-1].arguments[2:]) == (
+        SharedTensor,
+        Tensor,
+        addresses,
+    )
 
 
 @pytest.mark.parametrize("file", ["my_kernel.ptx", "my_kernel.cubin"])
-def test_what_the_code_says_of_itself_is_checked(compiled: Path, pretended: FakeDriver, file: str) -> None:
+def test_what_the_code_says_of_itself_is_checked(
+    compiled: Path, pretended: FakeDriver, file: str
+) -> None:
     module = load_module_from_file(compiled / file)
-    with pytest.raises(CallError, match=r"the parameters \(ptr, u32\) have 8, 4 bytes, those of the kernel 4, 4, 8, 8"):
+    with pytest.raises(
+        CallError,
+        match=r"the parameters \(ptr, u32\) have 8, 4 bytes, those of the kernel 4, 4, 8, 8",
+    ):
         module.function("my_kernel_entry", ("ptr", "u32"))
     function = module.function("my_kernel_entry")
     with pytest.raises(DTypeError, match="my_kernel_entry: argument 0 has 4 bytes, got one of 8"):
         AsyncKernelLaunch(function).push_device_ptr(4096)
-    launch = AsyncKernelLaunch(function).push_arg(N, "u32").set_launch_config(LaunchConfig.for_num_elems(N))
+    launch = (
+        AsyncKernelLaunch(function)
+        .push_arg(N, "u32")
+        .set_launch_config(LaunchConfig.for_num_elems(N))
+    )
     with pytest.raises(ArgumentError, match="my_kernel_entry: takes 4 arguments, got 1"):
         launch.sync()
-    launch = AsyncKernelLaunch(function).push_arg(N, "u32").push_arg(1.0, "f32").push_device_ptr(256).push_device_ptr(512)
-    with pytest.raises(LaunchLimitError, match="the block has 512 threads, and the kernel was compiled for 256 at most"):
+    launch = (
+        AsyncKernelLaunch(function)
+        .push_arg(N, "u32")
+        .push_arg(1.0, "f32")
+        .push_device_ptr(256)
+        .push_device_ptr(512)
+    )
+    with pytest.raises(
+        LaunchLimitError,
+        match="the block has 512 threads, and the kernel was compiled for 256 at most",
+    ):
         launch.set_launch_config(LaunchConfig.for_num_elems(N, 512)).sync()
     assert pretended.launches == []
 
@@ -182,7 +221,11 @@ def triton_ptx(interop: ModuleType) -> tuple[str, str]:
     """PTX that Triton generated, and its entry point."""
     (bundle,) = Path(interop.__file__ or "").parent.parent.glob("*.tilec")
     opened = Bundle.open(bundle)
-    (image,) = [each for each in opened.kernel("triton_add").variants[0].images if str(each.target) == "compute_80"]
+    (image,) = [
+        each
+        for each in opened.kernel("triton_add").variants[0].images
+        if str(each.target) == "compute_80"
+    ]
     return lowered(opened.image(image.digest).decode()), image.symbol
 
 
@@ -195,7 +238,13 @@ def triton_launch(ptx: str, symbol: str, *arguments: Any) -> AsyncKernelLaunch:
 
 def test_tritons_hidden_parameters_are_asked_for(triton_ptx: tuple[str, str]) -> None:
     ptx, symbol = triton_ptx
-    abi = (slot("ptr", "x.ptr"), slot("ptr", "y.ptr"), slot("i32", "n"), slot("ptr", "0"), slot("ptr", "0"))
+    abi = (
+        slot("ptr", "x.ptr"),
+        slot("ptr", "y.ptr"),
+        slot("i32", "n"),
+        slot("ptr", "0"),
+        slot("ptr", "0"),
+    )
     driver = FakeDriver(kernels={symbol: FakeKernel(abi=abi)})
     with use_device(Device(0, driver=driver)):
         x, y = api.ones(N).sync(), api.zeros(N).sync()
@@ -204,7 +253,9 @@ def test_tritons_hidden_parameters_are_asked_for(triton_ptx: tuple[str, str]) ->
         assert "scratch memory that Triton added: push_device_ptr(0)" in caught.value.fix
         x, y = api.ones(N).sync(), api.zeros(N).sync()
         triton_launch(ptx, symbol, x, y, N).push_device_ptr(0).push_device_ptr(0).sync()
-    assert [launch.arguments[2:] for launch in driver.launches if launch.symbol == symbol] == [(N, 0, 0)]
+    assert [launch.arguments[2:] for launch in driver.launches if launch.symbol == symbol] == [
+        (N, 0, 0)
+    ]
 
 
 def test_a_context_gives_the_drivers_own_calls() -> None:
@@ -226,7 +277,8 @@ def test_a_context_gives_the_drivers_own_calls() -> None:
         np.testing.assert_array_equal(with_context(download).sync(), host_data)
 
 
-# --- on a GPU ----------------------------------------------------------------------------------------------------------------------
+# --- on a GPU
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -239,7 +291,9 @@ def gpu() -> Device:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("file", ["my_kernel.ptx", "my_kernel.cubin"])
-def test_a_tile_kernel_and_then_one_of_our_own(interop: ModuleType, compiled: Path, gpu: Device, file: str) -> None:
+def test_a_tile_kernel_and_then_one_of_our_own(
+    interop: ModuleType, compiled: Path, gpu: Device, file: str
+) -> None:
     function = load_module_from_file(compiled / file).function("my_kernel_entry", PARAMS)
     z, _x, _y = interop.tile_add(api.zeros(N).partition(128), api.ones(N), api.ones(N)).sync()
     _z, w = ScaleKernel(function, N, 2.5, z.unpartition().share(), api.zeros(N).sync()).sync()

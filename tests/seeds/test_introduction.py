@@ -98,7 +98,9 @@ def test_shared_and_owned_inputs(my_module: ModuleType, stream: Stream) -> None:
 
 def test_the_partition_says_which_tile(my_module: ModuleType, stream: Stream) -> None:
     for rows in (4, 8):
-        z, *_ = my_module.add(api.zeros((32, 32)).partition(rows, 4), api.ones((32, 32)), api.ones((32, 32))).sync_on(stream)
+        z, *_ = my_module.add(
+            api.zeros((32, 32)).partition(rows, 4), api.ones((32, 32)), api.ones((32, 32))
+        ).sync_on(stream)
         assert z.grid == (32 // rows, 8)
         assert whole(z.unpartition())
 
@@ -108,7 +110,11 @@ def test_a_chain(my_module: ModuleType, stream: Stream) -> None:
         return api.fill(buffer, 1.0)
 
     def process(buffer: Tensor) -> DeviceOp[Tensor]:
-        return my_module.add(api.zeros((32, 32)).partition(4, 4), buffer, api.ones((32, 32))).first().unpartition()  # type: ignore[no-any-return]
+        return (
+            my_module.add(api.zeros((32, 32)).partition(4, 4), buffer, api.ones((32, 32)))
+            .first()
+            .unpartition()
+        )  # type: ignore[no-any-return]
 
     assert whole(api.empty((32, 32)).then(fill).then(process).sync())
 
@@ -116,11 +122,19 @@ def test_a_chain(my_module: ModuleType, stream: Stream) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("z.store(x + y)", "k.py:9:13: error: Unsupported operand types for +: tl.Ref[float32] and tl.Ref[float32]"),
-        ("x.store(tl.load_tile_like(y, z))", "k.py:9:5: error: x is only read (tl.Ref[tl.float32, 2]): it cannot be stored to"),
+        (
+            "z.store(x + y)",
+            "k.py:9:13: error: Unsupported operand types for +: tl.Ref[float32] and tl.Ref[float32]",
+        ),
+        (
+            "x.store(tl.load_tile_like(y, z))",
+            "k.py:9:5: error: x is only read (tl.Ref[tl.float32, 2]): it cannot be stored to",
+        ),
     ],
 )
-def test_what_tensors_do_not_do_is_refused_with_its_line(cli: Cli, tmp_path: Any, body: str, message: str) -> None:
+def test_what_tensors_do_not_do_is_refused_with_its_line(
+    cli: Cli, tmp_path: Any, body: str, message: str
+) -> None:
     text = KERNEL[: KERNEL.index("    tile_x")] + f"    {body}\n"
     (tmp_path / "k.py").write_text(text)
     (tmp_path / "tilec.toml").write_text(MANIFEST.replace("kernels.py", "k.py"))
@@ -131,6 +145,10 @@ def test_what_tensors_do_not_do_is_refused_with_its_line(cli: Cli, tmp_path: Any
 
 def test_tiles_are_numpys_numbers(my_module: ModuleType, stream: Stream) -> None:
     rng = np.random.default_rng(0)
-    x, y = (rng.normal(size=(30, 18)).astype(np.float32) for _ in range(2))  # the last tiles hang over
-    z, *_ = my_module.add(api.zeros((30, 18)).partition(8, 4), api.from_host(x), api.from_host(y)).sync_on(stream)
+    x, y = (
+        rng.normal(size=(30, 18)).astype(np.float32) for _ in range(2)
+    )  # the last tiles hang over
+    z, *_ = my_module.add(
+        api.zeros((30, 18)).partition(8, 4), api.from_host(x), api.from_host(y)
+    ).sync_on(stream)
     np.testing.assert_array_equal(z.unpartition().to_host(), x + y)

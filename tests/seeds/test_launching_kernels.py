@@ -1,6 +1,8 @@
-"""cuda-oxide, "Launching Kernels": typed launches, configurations, ops, clusters and cooperative launches.
+"""cuda-oxide, "Launching Kernels": typed launches, configurations, ops, clusters and cooperative
+launches.
 
-Machine code is compiled here; programs run on a GPU, and on a pretended one for what a launch passes.
+Machine code is compiled here; programs run on a GPU, and on a pretended one for what a launch
+passes.
 """
 
 from __future__ import annotations
@@ -131,15 +133,22 @@ def test_what_does_not_fit_is_refused_before_the_driver_is_asked(pretended: Pret
     a, b, c = (api.zeros(N).sync() for _ in range(3))
     short = api.zeros(N - 1).sync()
     before = len(driver.launches)
-    with pytest.raises(ArgumentError, match="vecadd: the manifest leaves grid, block to the caller, and the launch says no config"):
+    with pytest.raises(
+        ArgumentError,
+        match="vecadd: the manifest leaves grid, block to the caller, and the launch says no config",
+    ):
         module.vecadd(a, b, c)
     with pytest.raises(RequirementError, match=r"vecadd: requires b.size == c.size"):
         module.vecadd(a, short, c, config=LaunchConfig.for_num_elems(N))
     with pytest.raises(LaunchLimitError, match="vecadd: the block has 2048 threads"):
         module.vecadd(a, b, c, config=LaunchConfig(grid=1, block=(1024, 2)))
-    with pytest.raises(LaunchLimitError, match=r"ranks: grid.x is 6, and must be divisible by cluster.x 4"):
+    with pytest.raises(
+        LaunchLimitError, match=r"ranks: grid.x is 6, and must be divisible by cluster.x 4"
+    ):
         module.ranks(api.zeros(6, dtype="u32").sync(), config=LaunchConfig(grid=6, block=32))
-    module.vecadd(*(api.zeros(0).sync() for _ in range(3)), config=LaunchConfig.for_num_elems(0))  # launches nothing
+    module.vecadd(
+        *(api.zeros(0).sync() for _ in range(3)), config=LaunchConfig.for_num_elems(0)
+    )  # launches nothing
     assert len(driver.launches) == before
 
 
@@ -149,12 +158,17 @@ def test_structs_and_configurations_of_two_dimensions(pretended: Pretended) -> N
     affine = np.array([(2.0, 1.0)], dtype=[("scale", "f4"), ("shift", "f4")])
     module.affine(y, affine, config=LaunchConfig(grid=(2, 2), block=(16, 16), shared=64))
     launch = driver.launches[-1]
-    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == ((2, 2, 1), (16, 16, 1), 64)
+    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == (
+        (2, 2, 1),
+        (16, 16, 1),
+        64,
+    )
     module.grid_sync(api.zeros(8).sync(), api.zeros(8).sync())
     assert (driver.launches[-1].shape.grid[0], driver.launches[-1].shape.cooperative) == (8, True)
 
 
-# --- on a GPU ----------------------------------------------------------------------------------------------------------------------
+# --- on a GPU
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -174,7 +188,11 @@ def test_kernels_run(module: Any) -> None:
     a, b, c = ones(), api.full(N, 2).sync(), api.zeros(N).sync()
     module.vecadd(a, b, c, config=LaunchConfig.for_num_elems(N))
     assert (c.to_host() == 3).all()
-    module.affine(c, np.array([(2.0, 1.0)], dtype=[("scale", "f4"), ("shift", "f4")]), config=LaunchConfig.for_num_elems(N))
+    module.affine(
+        c,
+        np.array([(2.0, 1.0)], dtype=[("scale", "f4"), ("shift", "f4")]),
+        config=LaunchConfig.for_num_elems(N),
+    )
     assert (c.to_host() == 7).all()
     out = api.zeros(16, dtype="u32").sync()
     module.ranks(out, config=LaunchConfig(grid=16, block=32))
@@ -191,10 +209,14 @@ def test_ops_of_borrowed_and_of_owned_tensors(oxide: ModuleType, module: Any) ->
     oxide.vecadd(a, b, c, config=config).sync()
 
     async def main() -> Tensor:
-        found = await asyncio.ensure_future(oxide.vecadd(ones(), ones(), api.zeros(N), config=config))
+        found = await asyncio.ensure_future(
+            oxide.vecadd(ones(), ones(), api.zeros(N), config=config)
+        )
         return found[2]  # type: ignore[no-any-return]
 
     assert (asyncio.run(main()).to_host() == 2).all()
-    twice = oxide.vecadd(ones(), ones(), api.zeros(N), config=config).then(lambda abc: oxide.vecadd(abc[0], abc[2], abc[1], config=config))
+    twice = oxide.vecadd(ones(), ones(), api.zeros(N), config=config).then(
+        lambda abc: oxide.vecadd(abc[0], abc[2], abc[1], config=config)
+    )
     first, second = zip_ops(twice, oxide.vecadd(ones(), ones(), api.zeros(N), config=config)).sync()
     assert (first[2].to_host().max(), second[2].to_host().max()) == (3, 2)

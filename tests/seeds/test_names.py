@@ -46,4 +46,6 @@ def test_a_name_leads_to_ours(name: str) -> None:
     section = PAGE.read_text(encoding="utf-8").split("## Coming from cuTile Rust or cuda-oxide")[1]
     there = " ".join(line.split(" | ")[0] for line in section.split("\n") if line.startswith("| "))
     same = any(hasattr(kind, name) for kind in HERE) or name in ("DeviceError", "next_stream")
-    assert same or re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", there), f"{name} is not in {PAGE.name}"
+    assert same or re.search(rf"(?<![A-Za-z_]){re.escape(name)}(?![A-Za-z_])", there), (
+        f"{name} is not in {PAGE.name}"
+    )

@@ -44,11 +44,15 @@ def job(
     if decl is None:
         decl = next(d for d in frontend().declare(source) if d.name == name)
     return Job(
-        spec=KernelSpec(name=name, language="cuda", source=source, decl=decl, symbol=symbol, params=(), **spec),
+        spec=KernelSpec(
+            name=name, language="cuda", source=source, decl=decl, symbol=symbol, params=(), **spec
+        ),
         variant=Variant(kernel=name, id=name, axes=tuple((axes or {}).items())),
         target=Target.parse(target),
     )
 
 
-def compile_text(tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs) -> Image:
+def compile_text(
+    tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs
+) -> Image:
     return frontend().compile(job(write(tmp_path, {"k/a.cu": text}), symbol, target, **kwargs))

@@ -56,7 +56,11 @@ declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 !1 = !{i32 2, i32 0}
 """
 # What cuTile Python makes of one array: its address, extents and strides.
-TILE_ARGS = tuple(text for name in "xyz" for text in (f"{name}.ptr", f"i32({name}.shape[0])", f"i32({name}.stride[0])"))
+TILE_ARGS = tuple(
+    text
+    for name in "xyz"
+    for text in (f"{name}.ptr", f"i32({name}.shape[0])", f"i32({name}.stride[0])")
+)
 
 
 @functools.cache
@@ -84,10 +88,14 @@ def tile_made(target: str) -> bytes:
         root = tile_jobs.write(Path(folder), {"t.py": text})
         tile = tile_jobs.frontend()
         params = tile_jobs.vectors("x", "y", "z")
-        return tile.compile(tile_jobs.job(tile, root, "t.py", "add", params, target=target, axes={"n": 128})).data
+        return tile.compile(
+            tile_jobs.job(tile, root, "t.py", "add", params, target=target, axes={"n": 128})
+        ).data
 
 
-def fatbin(*, cubin: bool = True, ptx: bool = True, ltoir: bool = True, tileir: bool = True) -> bytes:
+def fatbin(
+    *, cubin: bool = True, ptx: bool = True, ltoir: bool = True, tileir: bool = True
+) -> bytes:
     """A compressed fatbin of such members."""
     handle = nvfatbin.create(["-compress=true", "-host=linux"], 2)
     if cubin:
@@ -109,13 +117,17 @@ def fatbin(*, cubin: bool = True, ptx: bool = True, ltoir: bool = True, tileir: 
 
 
 def source(root: Path, files: Mapping[str, bytes], **stated: str) -> Source:
-    """A source of files, the first of which is the kernel's `source`; their digests are stated as they are, or as `stated` says."""
+    """A source of files, the first of which is the kernel's `source`; their digests are stated as
+    they are, or as `stated` says.
+    """
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
     digests = {name: sha256(data) for name, data in files.items()}
     first, *others = files
-    options: list[tuple[str, str | tuple[tuple[str, str], ...]]] = [("sha256", stated.get("sha256", digests[first]))]
+    options: list[tuple[str, str | tuple[tuple[str, str], ...]]] = [
+        ("sha256", stated.get("sha256", digests[first]))
+    ]
     if others:
         options.insert(0, ("files", tuple((name, digests[name]) for name in others)))
     return Source(root=str(root), path=first, options=tuple(options))
@@ -134,8 +146,23 @@ SCALE_PARAMS = (
 )
 
 
-def job(where: Source, kernel: str = "scale", target: str = "sm_90", *, params: tuple[Param, ...] = SCALE_PARAMS, **spec: object) -> Job:
+def job(
+    where: Source,
+    kernel: str = "scale",
+    target: str = "sm_90",
+    *,
+    params: tuple[Param, ...] = SCALE_PARAMS,
+    **spec: object,
+) -> Job:
     """A job for one of a source's kernels."""
     decl = next(d for d in frontend().declare(where) if d.name == kernel)
-    made = KernelSpec(name=kernel, language="prebuilt", source=where, decl=decl, symbol=kernel, params=params, **spec)  # type: ignore[arg-type]
+    made = KernelSpec(
+        name=kernel,
+        language="prebuilt",
+        source=where,
+        decl=decl,
+        symbol=kernel,
+        params=params,
+        **spec,
+    )  # type: ignore[arg-type]
     return Job(spec=made, variant=Variant(kernel=kernel, id=kernel), target=Target.parse(target))

@@ -1,4 +1,6 @@
-"""Pairs of kernels, in the safe language and as one would write them in cuda.tile: what both compile to is held side by side."""
+"""Pairs of kernels, in the safe language and as one would write them in cuda.tile: what both
+compile to is held side by side.
+"""
 
 HEAD = """
 import cuda.tile as ct

@@ -139,7 +139,16 @@ def job(
     chosen = PARAMS[kernel] if params is None else params
     axes = {"T": "f32", "SPAN": 4} if axes is None else axes
     return Job(
-        spec=KernelSpec(name=kernel, language="simt", source=source, decl=decl, symbol=kernel, params=chosen, abi=abi, **spec),
+        spec=KernelSpec(
+            name=kernel,
+            language="simt",
+            source=source,
+            decl=decl,
+            symbol=kernel,
+            params=chosen,
+            abi=abi,
+            **spec,
+        ),
         variant=Variant(kernel=kernel, id=kernel, axes=tuple(axes.items())),
         target=Target.parse(target),
     )

@@ -1,7 +1,8 @@
-"""The kernels of examples/simt in numba's simulator, each thread in Python, held against their references.
+"""The kernels of examples/simt in numba's simulator, each thread in Python, held against their
+references.
 
-`NUMBA_ENABLE_CUDASIM=1 python simulated.py FOLDER`: the simulator takes the place of numba's compiler for a whole process. It has no warp
-shuffles, so block_sums is left to a GPU.
+`NUMBA_ENABLE_CUDASIM=1 python simulated.py FOLDER`: the simulator takes the place of numba's
+compiler for a whole process. It has no warp shuffles, so block_sums is left to a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def launched(module: Any, name: str, grid: Any, block: Any, *arguments: Any) -> 
 
 def main(folder: str) -> None:
     sys.path.insert(0, folder)
-    elementwise, reduce, whole, reference = map(importlib.import_module, ("elementwise", "reduce", "whole_grid", "reference"))
+    elementwise, reduce, whole, reference = map(
+        importlib.import_module, ("elementwise", "reduce", "whole_grid", "reference")
+    )
     reduce.BINS = 64
     rng = np.random.default_rng(0)
     found = []
@@ -35,7 +38,11 @@ def main(folder: str) -> None:
     expected = reference.saxpy(x, y, 2.5)
     launched(elementwise, "saxpy", 3, 32, y, x, 2.5)
     held("saxpy", y, expected, rtol=1e-6)
-    z, matrix, row = np.zeros((9, 40), np.float32), rng.normal(size=(40, 9)).astype(np.float32).T, x[:40].copy()
+    z, matrix, row = (
+        np.zeros((9, 40), np.float32),
+        rng.normal(size=(40, 9)).astype(np.float32).T,
+        x[:40].copy(),
+    )
     launched(elementwise, "add_rows", (2, 2), (8, 32), z, matrix, row)
     held("add_rows", z, reference.add_rows(matrix, row))
     counts, keys = np.zeros(64, np.int32), rng.integers(0, 64, 300).astype(np.int32)

@@ -1,4 +1,6 @@
-"""The architecture table against what the toolkit accepts: names, forms, ISAs, limits, compatibility, occupancy."""
+"""The architecture table against what the toolkit accepts: names, forms, ISAs, limits,
+compatibility, occupancy.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ FORMS = [
     for suffix, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
     if isa
 ]
-PTX = ".version {isa}\n.target {target}\n.address_size 64\n.visible .entry k() {bounds} {{ ret; }}\n"
+PTX = (
+    ".version {isa}\n.target {target}\n.address_size 64\n.visible .entry k() {bounds} {{ ret; }}\n"
+)
 
 Assemble = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -37,10 +41,18 @@ def ptxas() -> str:
 
 @pytest.fixture
 def assemble(ptxas: str, tmp_path: Path) -> Assemble:
-    def run(target: object, isa: Version, *, bounds: str = "", chip: object = "") -> subprocess.CompletedProcess[str]:
+    def run(
+        target: object, isa: Version, *, bounds: str = "", chip: object = ""
+    ) -> subprocess.CompletedProcess[str]:
         source = tmp_path / "k.ptx"
         source.write_text(PTX.format(isa=f"{isa[0]}.{isa[1]}", target=target, bounds=bounds))
-        command = [ptxas, str(source), f"--gpu-name={chip or target}", "-o", str(tmp_path / "k.cubin")]
+        command = [
+            ptxas,
+            str(source),
+            f"--gpu-name={chip or target}",
+            "-o",
+            str(tmp_path / "k.cubin"),
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     return run
@@ -53,7 +65,9 @@ def before(isa: Version) -> Version:
 
 
 def test_the_table_lists_every_architecture_of_the_toolkit(ptxas: str) -> None:
-    text = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+    text = subprocess.run(
+        [ptxas, "--help"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     section = text[text.index("--gpu-name") :]
     section = section[section.index("Allowed values") : section.index("Default value")]
     listed = set(re.findall(r"'(sm_\w+)'", section))
@@ -84,23 +98,38 @@ def test_blocks_and_threads_per_multiprocessor(arch: Arch, assemble: Assemble) -
         fits = assemble(target, arch.ptx, bounds=f".maxntid {threads} .minnctapersm {blocks}")
         assert fits.returncode == 0
         assert "out of range" not in fits.stderr
-        assert "out of range" in assemble(target, arch.ptx, bounds=f".maxntid {threads} .minnctapersm {blocks + 1}").stderr
+        assert (
+            "out of range"
+            in assemble(
+                target, arch.ptx, bounds=f".maxntid {threads} .minnctapersm {blocks + 1}"
+            ).stderr
+        )
 
 
 @pytest.mark.parametrize("target", [form for form in FORMS if form.suffix], ids=str)
-def test_specific_ptx_goes_no_further_than_the_table_says(target: Target, assemble: Assemble) -> None:
+def test_specific_ptx_goes_no_further_than_the_table_says(
+    target: Target, assemble: Assemble
+) -> None:
     """ptxas compiles PTX for an architecture exactly where a driver would."""
     ptx = Target(TargetKind.PTX, target.cc, target.suffix)
     isa = max(arch.ptx for arch in ARCHS.values())
     for cc in (cc for cc in ARCHS if cc >= (9, 0)):
-        chip = f"sm_{cc[0]}{cc[1]}" + (target.suffix if ARCHS[cc].ptx_f or target.suffix == "a" else "")
+        chip = f"sm_{cc[0]}{cc[1]}" + (
+            target.suffix if ARCHS[cc].ptx_f or target.suffix == "a" else ""
+        )
         assert (assemble(target, isa, chip=chip).returncode == 0) == ptx.runs_on(cc), chip
 
 
 def test_tile_architectures() -> None:
     tool = require(["tileiras"], ToolSearch(), digest=False)["tileiras"]
-    text = subprocess.run([tool.path, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
-    listed = {int(line.split()[0].removeprefix("=sm_")) for line in text.splitlines() if line.strip().startswith("=sm_")}
+    text = subprocess.run(
+        [tool.path, "--help"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    listed = {
+        int(line.split()[0].removeprefix("=sm_"))
+        for line in text.splitlines()
+        if line.strip().startswith("=sm_")
+    }
     assert listed == {cc[0] * 10 + cc[1] for cc, arch in ARCHS.items() if arch.tile}
 
 
@@ -135,23 +164,55 @@ def test_occupancy_agrees_with_the_toolkits_header(tmp_path: Path) -> None:
         pytest.skip("no C++ compiler for the toolkit's occupancy header")
     include = require(["headers"], ToolSearch(), digest=False)["headers"].path
     (tmp_path / "oracle.cpp").write_text("#include <string.h>\n" + ORACLE)
-    subprocess.run([compiler, "-O1", "-w", f"-I{include}", "-o", "oracle", "oracle.cpp"], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run(
+        [compiler, "-O1", "-w", f"-I{include}", "-o", "oracle", "oracle.cpp"],
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+    )
     cases = list(
         itertools.product(
             ARCHS.values(),
             (1, 32, 33, 96, 128, 256, 384, 512, 1000, 1024),
             (1, 16, 24, 32, 33, 40, 63, 64, 65, 96, 128, 168, 200, 255),
-            ((0, 0), (1, 0), (1024, 100), (4096, 0), (20_000, 0), (48 << 10, 0), (0, 64 << 10), (128, 99 << 10), (0, 200 << 10)),
+            (
+                (0, 0),
+                (1, 0),
+                (1024, 100),
+                (4096, 0),
+                (20_000, 0),
+                (48 << 10, 0),
+                (0, 64 << 10),
+                (128, 99 << 10),
+                (0, 200 << 10),
+            ),
         )
     )
     lines = [
         f"{a.cc[0]} {a.cc[1]} {threads} {registers} {static} {dynamic} {a.threads} {a.shared} {a.shared_block} {a.shared_reserved}"
         for a, threads, registers, (static, dynamic) in cases
     ]
-    done = subprocess.run([str(tmp_path / "oracle")], input="\n".join(lines), capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [str(tmp_path / "oracle")],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     wrong = []
-    for (arch, threads, registers, (static, dynamic)), expected in zip(cases, done.stdout.split(), strict=True):
-        got = occupancy(arch, threads_per_block=threads, registers=registers, shared_static=static, shared_dynamic=dynamic)
+    for (arch, threads, registers, (static, dynamic)), expected in zip(
+        cases, done.stdout.split(), strict=True
+    ):
+        got = occupancy(
+            arch,
+            threads_per_block=threads,
+            registers=registers,
+            shared_static=static,
+            shared_dynamic=dynamic,
+        )
         if got.blocks_per_sm != int(expected):
-            wrong.append((arch.cc, threads, registers, static, dynamic, got.blocks_per_sm, int(expected)))
+            wrong.append(
+                (arch.cc, threads, registers, static, dynamic, got.blocks_per_sm, int(expected))
+            )
     assert wrong == []

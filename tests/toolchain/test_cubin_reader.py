@@ -34,13 +34,16 @@ __global__ void stack(float* y, int n) {
   for (int i = 0; i < 64; ++i) y[i] = v[(int)v[i] & 63];
 }
 """
-# From compute capability 9.0 on cuobjdump counts the KiB that the system keeps where a kernel has shared memory at all.
+# From compute capability 9.0 on cuobjdump counts the KiB that the system keeps where a kernel has
+# shared memory at all.
 RESERVED = 1024
 
 
 def cuobjdump(path: Path, *flags: str) -> str:
     tool = find_tool("cuobjdump", ToolSearch())
-    return subprocess.run([tool.path, *flags, str(path)], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [tool.path, *flags, str(path)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
 
 
 def agrees_with_cuobjdump(cubin: Cubin, path: Path) -> None:
@@ -64,7 +67,10 @@ def agrees_with_cuobjdump(cubin: Cubin, path: Path) -> None:
         assert [(p.ordinal, p.offset, p.size) for p in cubin.kernel(name).params] == expected
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"])
+@pytest.mark.parametrize(
+    "target",
+    ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"],
+)
 def test_against_cuobjdump(tmp_path: Path, target: str) -> None:
     image = compile_text(tmp_path, MANY, target=target)
     cubin = read_cubin(image.data)
@@ -84,7 +90,15 @@ def test_against_cuobjdump(tmp_path: Path, target: str) -> None:
 def test_tile_cubins(tmp_path: Path, target: str) -> None:
     tile = tile_jobs.frontend()
     params = tile_jobs.vectors("a", "b", "c")
-    made = tile_jobs.job(tile, tile_jobs.SAMPLE, "kernels/vector.py", "add", params, target=target, axes={"TILE": 256})
+    made = tile_jobs.job(
+        tile,
+        tile_jobs.SAMPLE,
+        "kernels/vector.py",
+        "add",
+        params,
+        target=target,
+        axes={"TILE": 256},
+    )
     image = tile.compile(made)
     path = tmp_path / "k.cubin"
     path.write_bytes(image.data)
@@ -96,6 +110,8 @@ def test_tile_cubins(tmp_path: Path, target: str) -> None:
 
 
 def test_blocks_and_clusters(tmp_path: Path) -> None:
-    text = "__global__ void __block_size__((64, 2, 1), (2, 1, 1)) k(float* y) { y[threadIdx.x] = 1; }"
+    text = (
+        "__global__ void __block_size__((64, 2, 1), (2, 1, 1)) k(float* y) { y[threadIdx.x] = 1; }"
+    )
     kernel = read_cubin(compile_text(tmp_path, text).data).kernels[0]
     assert (kernel.required_block, kernel.cluster) == ((64, 2, 1), (2, 1, 1))

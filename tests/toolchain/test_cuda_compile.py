@@ -26,7 +26,11 @@ ADD = "__global__ void k(float* z, const float* x, int n) { int i = blockIdx.x *
 
 def test_a_plain_kernel(tmp_path: Path) -> None:
     image = compile_text(tmp_path, ADD)
-    assert [(s.type, s.expr, s.size) for s in image.abi] == [("ptr", "z.ptr", 8), ("ptr", "x.ptr", 8), ("i32", "n", 4)]
+    assert [(s.type, s.expr, s.size) for s in image.abi] == [
+        ("ptr", "z.ptr", 8),
+        ("ptr", "x.ptr", 8),
+        ("i32", "n", 4),
+    ]
     info = image.info
     assert (info.symbol, info.exact, info.ptx_isa, info.size, info.digest) == (
         "_Z1kPfPKfi",
@@ -36,7 +40,12 @@ def test_a_plain_kernel(tmp_path: Path) -> None:
         sha256(image.data),
     )
     assert info.cuda == (13, 0)
-    assert (info.resources.spill_stores, info.resources.spill_loads, info.resources.shared, info.resources.stack) == (0, 0, 0, 0)
+    assert (
+        info.resources.spill_stores,
+        info.resources.spill_loads,
+        info.resources.shared,
+        info.resources.stack,
+    ) == (0, 0, 0, 0)
     assert (info.resources.registers or 0) > 0
     assert (info.resources.code or 0) > 0
     assert read_cubin(image.data).cc == (9, 0)
@@ -90,9 +99,22 @@ __global__ void scale(T* __restrict__ y, const T* __restrict__ x, T a, unsigned 
 
 @pytest.mark.parametrize(("dtype", "size"), [("f16", 2), ("bf16", 2), ("f32", 4), ("f64", 8)])
 @pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
-def test_template_instances(tmp_path: Path, dtype: str, size: int, options: dict[str, Option]) -> None:
-    image = compile_text(tmp_path, TEMPLATE, "scale<{T}, {V}, {E}>", axes={"T": dtype, "V": 4, "E": True}, options=options)
-    assert [(s.type, s.size) for s in image.abi] == [("ptr", 8), ("ptr", 8), (dtype, size), ("u32", 4)]
+def test_template_instances(
+    tmp_path: Path, dtype: str, size: int, options: dict[str, Option]
+) -> None:
+    image = compile_text(
+        tmp_path,
+        TEMPLATE,
+        "scale<{T}, {V}, {E}>",
+        axes={"T": dtype, "V": 4, "E": True},
+        options=options,
+    )
+    assert [(s.type, s.size) for s in image.abi] == [
+        ("ptr", 8),
+        ("ptr", 8),
+        (dtype, size),
+        ("u32", 4),
+    ]
     assert image.info.symbol.startswith("_ZN4acme2v15scaleI")
     assert len(read_cubin(image.data).kernels) == 1
 
@@ -126,7 +148,8 @@ def test_structs_by_value(tmp_path: Path) -> None:
 
 def test_a_large_struct(tmp_path: Path) -> None:
     image = compile_text(
-        tmp_path, "struct P { int a[5000]; };\n__global__ void k(const __grid_constant__ P p, int* y) { y[0] = p.a[y[1]]; }"
+        tmp_path,
+        "struct P { int a[5000]; };\n__global__ void k(const __grid_constant__ P p, int* y) { y[0] = p.a[y[1]]; }",
     )
     assert [s.size for s in image.abi] == [20000, 8]
 
@@ -140,14 +163,28 @@ def test_project_headers_defines_and_flags(tmp_path: Path) -> None:
             "inc dir/far/far.h": "__device__ float far_() { return __fdividef(1.0f, 3.0f); }",
         },
     )
-    options: dict[str, Option] = {"include": ("inc dir",), "define": (("FACTOR", "7"),), "flags": ("--use_fast_math", "-maxrregcount=32")}
+    options: dict[str, Option] = {
+        "include": ("inc dir",),
+        "define": (("FACTOR", "7"),),
+        "flags": ("--use_fast_math", "-maxrregcount=32"),
+    }
     made = job(root, options=options)
     assert frontend().compile(made).info.symbol == "_Z1kPf"
-    assert [f.name for f in frontend().inputs(made.spec.source)] == ["inc dir/far/far.h", "k/a.cu", "k/near.h"]
+    assert [f.name for f in frontend().inputs(made.spec.source)] == [
+        "inc dir/far/far.h",
+        "k/a.cu",
+        "k/near.h",
+    ]
 
 
 def test_kernels_of_headers(tmp_path: Path) -> None:
-    root = write(tmp_path, {"k/a.cu": '#include "impl.cuh"\n', "k/impl.cuh": "#pragma once\n__global__ void k(float* y) { y[0] = 1; }\n"})
+    root = write(
+        tmp_path,
+        {
+            "k/a.cu": '#include "impl.cuh"\n',
+            "k/impl.cuh": "#pragma once\n__global__ void k(float* y) { y[0] = 1; }\n",
+        },
+    )
     made = job(root)
     assert str(made.spec.decl.location) == "k/impl.cuh:2:17"
     assert frontend().compile(made).info.symbol == "_Z1kPf"
@@ -162,11 +199,15 @@ def test_extern_c_and_hidden_kernels(tmp_path: Path, options: dict[str, Option])
 
 @pytest.mark.parametrize("target", ["sm_90", "compute_90"])
 def test_launch_bounds_and_cluster_dims(tmp_path: Path, target: str) -> None:
-    text = "__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(192) k(float* y) { y[0] = 1; }"
+    text = (
+        "__global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(192) k(float* y) { y[0] = 1; }"
+    )
     image = compile_text(tmp_path, text, target=target)
     assert (image.info.max_threads, image.info.cluster) == (192, (2, 1, 1))
     assert compile_text(tmp_path, text, target=target, cluster=(2,)).info.cluster == (2, 1, 1)
-    with pytest.raises(CompileError, match="manifest asks for clusters of 4x1x1, the source fixes 2x1x1"):
+    with pytest.raises(
+        CompileError, match="manifest asks for clusters of 4x1x1, the source fixes 2x1x1"
+    ):
         compile_text(tmp_path, text, target=target, cluster=(4, 1, 1))
 
 
@@ -211,7 +252,9 @@ def test_cooperative_groups_and_cccl(tmp_path: Path) -> None:
 
 
 def test_warnings_are_the_users(tmp_path: Path) -> None:
-    (warning,) = compile_text(tmp_path, "__global__ void k(float* y) {\n  int unused = 3;\n  y[0] = 1;\n}").warnings
+    (warning,) = compile_text(
+        tmp_path, "__global__ void k(float* y) {\n  int unused = 3;\n  y[0] = 1;\n}"
+    ).warnings
     assert (warning.severity, str(warning.location)) == ("warning", "k/a.cu:2:7")
 
 
@@ -220,7 +263,9 @@ def test_what_the_quick_form_of_nvrtc_lacks_is_compiled_all_the_same(tmp_path: P
     assert [s.size for s in compile_text(tmp_path, hidden, abi=(
         AbiSlot(type="u64", expr="s", size=8, align=8), AbiSlot(type="ptr", expr="y.ptr", size=8, align=8)
     )).abi] == [8, 8]  # fmt: skip
-    textures = "__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex1Dfetch<float>(t, 3); }"
+    textures = (
+        "__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex1Dfetch<float>(t, 3); }"
+    )
     assert [s.type for s in compile_text(tmp_path, textures).abi] == ["u64", "ptr"]
 
 
@@ -229,7 +274,8 @@ def test_optimisation_levels_differ(tmp_path: Path) -> None:
     assert compile_text(tmp_path, text, opt=0).data != compile_text(tmp_path, text, opt=3).data
 
 
-# --- lowering ---------------------------------------------------------------------------------------------------------------------
+# --- lowering
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_ptx_is_lowered_and_verified(tmp_path: Path) -> None:
@@ -270,12 +316,15 @@ def test_what_the_target_lacks_is_not_blamed_on_the_driver(tmp_path: Path) -> No
 
 
 def test_a_bound_below_the_target_itself(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_120 needs ISA 8\.7") as caught:
+    with pytest.raises(
+        CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_120 needs ISA 8\.7"
+    ) as caught:
         compile_text(tmp_path, ADD, target="compute_120", max_isa=(8, 0))
     assert "570 (CUDA 12.8)" in caught.value.fix
 
 
-# --- the parameters of the manifest and of the image -------------------------------------------------------------------------------
+# --- the parameters of the manifest and of the image
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100", "compute_80"])
@@ -286,8 +335,15 @@ def test_args_of_the_manifest_are_checked(tmp_path: Path, target: str) -> None:
         AbiSlot(type="i32", expr="x.size", size=4, align=4),
     )
     assert compile_text(tmp_path, ADD, target=target, abi=right).abi == right
-    with pytest.raises(CompileError, match=r"takes other parameters than a launch would pass(.|\n)*<- differs"):
-        compile_text(tmp_path, ADD, target=target, abi=(*right[:2], AbiSlot(type="i64", expr="x.size", size=8, align=8)))
+    with pytest.raises(
+        CompileError, match=r"takes other parameters than a launch would pass(.|\n)*<- differs"
+    ):
+        compile_text(
+            tmp_path,
+            ADD,
+            target=target,
+            abi=(*right[:2], AbiSlot(type="i64", expr="x.size", size=8, align=8)),
+        )
     with pytest.raises(CompileError, match="takes other parameters"):
         compile_text(tmp_path, ADD, target=target, abi=right[:2])
 
@@ -300,7 +356,8 @@ def test_a_type_that_the_text_does_not_show(tmp_path: Path) -> None:
         compile_text(tmp_path, text, options={"define": (("WIDE", "1"),)})
 
 
-# --- same input, same bytes -------------------------------------------------------------------------------------------------------
+# --- same input, same bytes
+# -------------------------------------------------------------------------------------------------------
 
 LOCAL = """#include <cuda_fp16.h>
 #include "h.h"
@@ -314,12 +371,26 @@ __global__ void k(int* y, __half* h) { y[0] = f(y[1]) + g(3) + helper(4); state 
 @pytest.mark.parametrize("target", ["sm_90", "compute_80"])
 @pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
 @pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
-def test_the_directory_does_not_show(tmp_path: Path, target: str, lineinfo: bool, options: dict[str, Option]) -> None:
+def test_the_directory_does_not_show(
+    tmp_path: Path, target: str, lineinfo: bool, options: dict[str, Option]
+) -> None:
     images = []
     for folder in ("one", "two/with a longer name"):
-        files = {"k/a.cu": LOCAL, "include/h.h": "__device__ __noinline__ int helper(int x) { return x * 5; }"}
+        files = {
+            "k/a.cu": LOCAL,
+            "include/h.h": "__device__ __noinline__ int helper(int x) { return x * 5; }",
+        }
         root = write(tmp_path / folder, files)
-        images.append(frontend().compile(job(root, target=target, lineinfo=lineinfo, options={"include": ("include",), **options})))
+        images.append(
+            frontend().compile(
+                job(
+                    root,
+                    target=target,
+                    lineinfo=lineinfo,
+                    options={"include": ("include",), **options},
+                )
+            )
+        )
     assert images[0] == images[1]
     for place in (str(tmp_path), "site-packages", os.path.realpath(str(tmp_path))):
         assert place.encode() not in images[0].data
@@ -328,10 +399,9 @@ def test_the_directory_does_not_show(tmp_path: Path, target: str, lineinfo: bool
 
 
 def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
-    # CCCL has variables that are local to a file: by itself NVRTC puts its process id into their names.
-    text = (
-        "#include <cuda/std/tuple>\n#include <cuda/std/iterator>\n__global__ void k(int* y) { y[0] = *cuda::std::begin(*(int(*)[3])y); }\n"
-    )
+    # CCCL has variables that are local to a file: by itself NVRTC puts its process id into their
+    # names.
+    text = "#include <cuda/std/tuple>\n#include <cuda/std/iterator>\n__global__ void k(int* y) { y[0] = *cuda::std::begin(*(int(*)[3])y); }\n"
     code = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[1])\n"
         "from tests.toolchain.cuda_jobs import compile_text\n"
@@ -340,12 +410,22 @@ def test_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
     found = set()
     for folder in ("one", "other"):
         argv = [sys.executable, "-c", code, str(Path(__file__).parents[2]), str(tmp_path / folder)]
-        found.add(subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=120).stdout)
+        found.add(
+            subprocess.run(
+                argv, input=text, capture_output=True, text=True, check=True, timeout=120
+            ).stdout
+        )
     assert len(found) == 1
 
 
 def test_an_edited_header_is_seen_by_the_next_instance(tmp_path: Path) -> None:
-    root = write(tmp_path, {"k/a.cu": '#include "h.h"\n' + TEMPLATE, "k/h.h": "#pragma once\n__device__ float f() { return 1; }\n"})
+    root = write(
+        tmp_path,
+        {
+            "k/a.cu": '#include "h.h"\n' + TEMPLATE,
+            "k/h.h": "#pragma once\n__device__ float f() { return 1; }\n",
+        },
+    )
 
     def compiled(dtype: str) -> bytes:
         return frontend().compile(job(root, "scale<{T}, 4>", axes={"T": dtype})).data
@@ -358,8 +438,16 @@ def test_an_edited_header_is_seen_by_the_next_instance(tmp_path: Path) -> None:
 
 
 def test_a_warning_of_a_header_is_said_for_every_instance(tmp_path: Path) -> None:
-    root = write(tmp_path, {"k/a.cu": '#include "h.h"\n' + TEMPLATE, "k/h.h": "__device__ inline void f() { int unused; }\n"})
-    images = [frontend().compile(job(root, "scale<{T}, 4>", axes={"T": d})) for d in ("f16", "f32", "f64")]
+    root = write(
+        tmp_path,
+        {
+            "k/a.cu": '#include "h.h"\n' + TEMPLATE,
+            "k/h.h": "__device__ inline void f() { int unused; }\n",
+        },
+    )
+    images = [
+        frontend().compile(job(root, "scale<{T}, 4>", axes={"T": d})) for d in ("f16", "f32", "f64")
+    ]
     assert [str(i.warnings[0].location) for i in images] == ["k/h.h:1:34"] * 3
 
 
@@ -369,11 +457,15 @@ def test_the_working_directory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path.cwd() == tmp_path
 
 
-# --- nvcc -------------------------------------------------------------------------------------------------------------------------
+# --- nvcc
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_nvcc_takes_host_code(tmp_path: Path) -> None:
-    text = "#include <vector>\n#include <cstdio>\nvoid host(std::vector<int>& v) { v.push_back(1); }\n" + ADD
+    text = (
+        "#include <vector>\n#include <cstdio>\nvoid host(std::vector<int>& v) { v.push_back(1); }\n"
+        + ADD
+    )
     image = compile_text(tmp_path, text, options=NVCC)
     assert [s.type for s in image.abi] == ["ptr", "ptr", "i32"]
     assert image.info.resources.spill_stores == 0
@@ -393,13 +485,16 @@ def test_nvcc_adds_its_parts_to_the_inputs(tmp_path: Path) -> None:
     ]
 
 
-def test_nvcc_does_not_read_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvcc_does_not_read_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = compile_text(tmp_path, ADD, options=NVCC)
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DX=1 --use_fast_math -lineinfo")
     assert compile_text(tmp_path, ADD, options=NVCC) == plain
 
 
-# --- toolchain --------------------------------------------------------------------------------------------------------------------
+# --- toolchain
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_toolchain(tmp_path: Path) -> None:
@@ -414,7 +509,9 @@ def test_finding_tools_imports_no_compiler() -> None:
         "CudaFrontend(ToolSearch(path=os.environ['PATH'])).toolchain()\n"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in ('cuda', 'numpy', 'importlib.metadata')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -423,6 +520,8 @@ def test_system_tools_first(tmp_path: Path) -> None:
     from tilec.frontends.base import ToolSearch
     from tilec.frontends.tools.search import locate
 
-    tool, _ = locate("nvcc", ToolSearch(prefer="system", path=os.environ["PATH"], state_dir=str(tmp_path)))
+    tool, _ = locate(
+        "nvcc", ToolSearch(prefer="system", path=os.environ["PATH"], state_dir=str(tmp_path))
+    )
     assert tool is not None
     assert tool.origin == "PATH"

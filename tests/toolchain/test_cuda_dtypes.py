@@ -1,4 +1,6 @@
-"""Dtypes that the preprocessor hides: the compiled entry's name says them, and what it does not say has to be written."""
+"""Dtypes that the preprocessor hides: the compiled entry's name says them, and what it does not say
+has to be written.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +83,14 @@ def refused(root: Path) -> list[str]:
         ("times", 'symbol = "times<{N}>"\nmatrix = { N = [2, 3] }', "", "bf16"),
     ],
 )
-def test_dtypes_that_typedefs_hide_are_those_that_were_compiled(tmp_path, kernel, more, options, dtype):
-    assert built(project(tmp_path, kernel, more=more, options=options)) == {"out": dtype, "x": dtype, "n": "i32"}
+def test_dtypes_that_typedefs_hide_are_those_that_were_compiled(
+    tmp_path, kernel, more, options, dtype
+):
+    assert built(project(tmp_path, kernel, more=more, options=options)) == {
+        "out": dtype,
+        "x": dtype,
+        "n": "i32",
+    }
 
 
 def test_a_wrong_dtype_is_refused_with_both_types(tmp_path):
@@ -94,18 +102,33 @@ def test_a_wrong_dtype_is_refused_with_both_types(tmp_path):
 
 
 def test_names_without_types_leave_the_dtype_to_the_manifest(tmp_path):
-    said = [message.split("\n")[0].removeprefix(f"{tmp_path}/") for message in refused(project(tmp_path, "plain"))]
+    said = [
+        message.split("\n")[0].removeprefix(f"{tmp_path}/")
+        for message in refused(project(tmp_path, "plain"))
+    ]
     assert said == [
         f"tilec.toml:12:{column}: error: kernel.plain.params.{name}: the source does not say the dtype: write it as params.{name}.dtype"
         for name, column in (("out", 12), ("x", 32))
     ]
-    assert built(project(tmp_path, "plain", out=', dtype = "bf16"')) == {"out": "bf16", "x": "bf16", "n": "i32"}
+    assert built(project(tmp_path, "plain", out=', dtype = "bf16"')) == {
+        "out": "bf16",
+        "x": "bf16",
+        "n": "i32",
+    }
 
 
 def test_targets_that_compile_other_dtypes_share_no_launcher(tmp_path):
     root = project(tmp_path, "twice")
-    (root / "types.cuh").write_text(HEADER.replace("#ifndef WIDE", "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900"))
+    (root / "types.cuh").write_text(
+        HEADER.replace("#ifndef WIDE", "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900")
+    )
     with pytest.raises(CompileError) as caught:
         built(root)
-    assert caught.value.what == "tensor 'out' has bf16 in twice-sm_90, f32 in twice-compute_80: one launcher takes one dtype"
-    assert caught.value.fix == "split kernel.twice into kernels whose images take one dtype each, or make the dtype an axis of the matrix"
+    assert (
+        caught.value.what
+        == "tensor 'out' has bf16 in twice-sm_90, f32 in twice-compute_80: one launcher takes one dtype"
+    )
+    assert (
+        caught.value.fix
+        == "split kernel.twice into kernels whose images take one dtype each, or make the dtype an axis of the matrix"
+    )

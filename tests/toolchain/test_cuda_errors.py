@@ -1,4 +1,6 @@
-"""What a user reads when CUDA C++ does not compile: place, line, caret, hint, variant, target, log and command."""
+"""What a user reads when CUDA C++ does not compile: place, line, caret, hint, variant, target, log
+and command.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.toolchain
 BOTH = pytest.mark.parametrize("options", [{}, NVCC], ids=["nvrtc", "nvcc"])
 
 
-def refused(tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs) -> CompileError:
+def refused(
+    tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90", **kwargs
+) -> CompileError:
     with pytest.raises(CompileError) as caught:
         compile_text(tmp_path, text, symbol, target, **kwargs)
     return caught.value
@@ -26,12 +30,23 @@ def refused(tmp_path: Path, text: str, symbol: str = "k", target: str = "sm_90",
 
 @BOTH
 def test_a_type_error(tmp_path: Path, options: dict[str, Option]) -> None:
-    text = '__global__ void k(float* x) {\n\tif (x) {\n\t\tint a = foo(3);\n\t}\n  x[0] = "abc";\n}\n'
+    text = (
+        '__global__ void k(float* x) {\n\tif (x) {\n\t\tint a = foo(3);\n\t}\n  x[0] = "abc";\n}\n'
+    )
     error = refused(tmp_path, text, options=options)
-    assert (error.what, error.kernel, error.target) == ("k/a.cu does not compile for sm_90: 2 errors", "k", "sm_90")
+    assert (error.what, error.kernel, error.target) == (
+        "k/a.cu does not compile for sm_90: 2 errors",
+        "k",
+        "sm_90",
+    )
     first, second = (d.render() for d in error.diagnostics if d.severity == "error")
-    assert first == 'k/a.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
-    assert second.startswith('k/a.cu:5:8: error: a value of type "const char *" cannot be assigned to an entity of type "float"')
+    assert (
+        first
+        == 'k/a.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
+    )
+    assert second.startswith(
+        'k/a.cu:5:8: error: a value of type "const char *" cannot be assigned to an entity of type "float"'
+    )
     assert 'identifier "foo" is undefined' in error.log
     assert error.command.startswith("nvcc ")
     assert str(tmp_path) not in error.command
@@ -39,7 +54,9 @@ def test_a_type_error(tmp_path: Path, options: dict[str, Option]) -> None:
 
 @BOTH
 def test_a_missing_header(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(tmp_path, '// a\n#include "nope.h"\n__global__ void k(float* x) {}', options=options)
+    error = refused(
+        tmp_path, '// a\n#include "nope.h"\n__global__ void k(float* x) {}', options=options
+    )
     (found,) = error.diagnostics
     assert found.location is not None
     assert (found.location.file, found.location.line) == ("k/a.cu", 2)
@@ -49,7 +66,11 @@ def test_a_missing_header(tmp_path: Path, options: dict[str, Option]) -> None:
 
 @BOTH
 def test_what_is_declared_and_not_defined(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(tmp_path, "__device__ float ext(float);\n__global__ void k(float* x) { x[0] = ext(x[1]); }", options=options)
+    error = refused(
+        tmp_path,
+        "__device__ float ext(float);\n__global__ void k(float* x) { x[0] = ext(x[1]); }",
+        options=options,
+    )
     (found,) = error.diagnostics
     assert str(found.location) == "k/a.cu:2:17"
     assert found.message == "ext (_Z3extf) is declared and defined nowhere, called by k"
@@ -64,8 +85,16 @@ def test_a_host_header_and_host_code_in_nvrtc(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_a_type_of_the_matrix_whose_header_is_missing(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(tmp_path, "template <class T> __global__ void k(T* x) {}", "k<{T}>", axes={"T": "f16"}, options=options)
+def test_a_type_of_the_matrix_whose_header_is_missing(
+    tmp_path: Path, options: dict[str, Option]
+) -> None:
+    error = refused(
+        tmp_path,
+        "template <class T> __global__ void k(T* x) {}",
+        "k<{T}>",
+        axes={"T": "f16"},
+        options=options,
+    )
     assert "#include <cuda_fp16.h>" in error.fix
     assert str(error.diagnostics[0].location) == "k/a.cu:1:36"
     plain = refused(tmp_path, "__global__ void k(float* x) { __half h; }", options=options)
@@ -74,7 +103,9 @@ def test_a_type_of_the_matrix_whose_header_is_missing(tmp_path: Path, options: d
 
 @BOTH
 def test_an_argument_of_the_wrong_kind(tmp_path: Path, options: dict[str, Option]) -> None:
-    error = refused(tmp_path, "template <class T> __global__ void k(T* x) {}", "k<3>", options=options)
+    error = refused(
+        tmp_path, "template <class T> __global__ void k(T* x) {}", "k<3>", options=options
+    )
     assert error.what.startswith("the source has no instance k<3>: ")
     assert "k takes <T>" in error.fix
 
@@ -89,7 +120,8 @@ def test_an_error_inside_an_instance(tmp_path: Path, options: dict[str, Option])
 
 def test_symbols(tmp_path: Path) -> None:
     assert (
-        "is a template: symbol 'k' does not say which instance" in refused(tmp_path, "template <class T> __global__ void k(T* x) {}").what
+        "is a template: symbol 'k' does not say which instance"
+        in refused(tmp_path, "template <class T> __global__ void k(T* x) {}").what
     )
     text = "__global__ void kernel_a(float* x) {}"
     decl = job(write(tmp_path, {"k/a.cu": text}), "kernel_a").spec.decl
@@ -100,7 +132,9 @@ def test_symbols(tmp_path: Path) -> None:
 
 def test_inline_assembly(tmp_path: Path) -> None:
     for target in ("sm_90", "compute_90"):
-        error = refused(tmp_path, '__global__ void k(float* x) {\n  asm("foobar.u32 %0;");\n}', target=target)
+        error = refused(
+            tmp_path, '__global__ void k(float* x) {\n  asm("foobar.u32 %0;");\n}', target=target
+        )
         found = next(d for d in error.diagnostics if "foobar" in d.message)
         assert str(found.location) == "k/a.cu:1:17"
         assert "inline PTX" in found.hint
@@ -143,14 +177,18 @@ HEAVY += "template <> __device__ float f<0>(float x) { return x; }\n"
 @BOTH
 def test_the_time_limit(tmp_path: Path, options: dict[str, Option]) -> None:
     body = "".join(f"  x[{i}] = f<{150 + i}>(x[{i}]);\n" for i in range(60))
-    error = refused(tmp_path, f"{HEAVY}__global__ void k(float* x) {{\n{body}}}", timeout=0.05, options=options)
+    error = refused(
+        tmp_path, f"{HEAVY}__global__ void k(float* x) {{\n{body}}}", timeout=0.05, options=options
+    )
     assert error.what == "compiling for sm_90 took longer than 0.05 s and was ended"
     assert "timeout in [toolchain]" in error.fix
 
 
 def test_nvcc_without_a_host_compiler(tmp_path: Path) -> None:
     made = job(write(tmp_path, {"k/a.cu": "__global__ void k(float* x) {}"}), options=NVCC)
-    with pytest.raises(ToolchainError, match="nvcc needs a host compiler: gcc not found on PATH") as caught:
+    with pytest.raises(
+        ToolchainError, match="nvcc needs a host compiler: gcc not found on PATH"
+    ) as caught:
         CudaFrontend(ToolSearch(path=str(tmp_path))).compile(made)
     assert 'compiler = "nvrtc"' in caught.value.fix
 

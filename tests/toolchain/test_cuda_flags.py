@@ -1,4 +1,6 @@
-"""Flags of the manifest before real compilers: the list is theirs, and no text of a manifest becomes a command."""
+"""Flags of the manifest before real compilers: the list is theirs, and no text of a manifest
+becomes a command.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,18 @@ def test_the_list_is_what_the_programs_take(tmp_path: Path, tool: str) -> None:
     flags = listed(tool)
     through = tuple(f"-Xptxas={flag}" for flag in flags) if tool == "ptxas" else flags
     assert len(flags) > 30
-    compile_text(tmp_path, KERNEL, options={"flags": through, "compiler": "nvrtc" if tool == "ptxas" else tool})
+    compile_text(
+        tmp_path,
+        KERNEL,
+        options={"flags": through, "compiler": "nvrtc" if tool == "ptxas" else tool},
+    )
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a.cu"]
 
 
 @pytest.mark.parametrize("value", ["$(touch made)1", "`touch made`1", "\\$(touch made)"])
-def test_a_macro_runs_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_macro_runs_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = "__global__ void k(float* x) { x[0] = 1; }"
     with pytest.raises(UsageError, match="hands to a shell"):
@@ -83,13 +91,22 @@ def test_a_directory_runs_no_command(tmp_path: Path) -> None:
 def test_a_comma_in_a_macro_is_part_of_its_value(tmp_path: Path) -> None:
     text = "#ifdef B\n#error B is defined\n#endif\n__global__ void k(int* x) { const int A[] = {LIST}; x[0] = A[1] + TEXT[0]; }"
     for compiler in ("nvrtc", "nvcc"):
-        compile_text(tmp_path, text, options={"compiler": compiler, "define": (("LIST", "1,2"), ("TEXT", '"a,B=1"'))})
+        compile_text(
+            tmp_path,
+            text,
+            options={"compiler": compiler, "define": (("LIST", "1,2"), ("TEXT", '"a,B=1"'))},
+        )
 
 
-def test_no_name_of_a_directory_reaches_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_name_of_a_directory_reaches_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """nvcc starts its parts through a shell, with the names of its temporary files."""
     folder = tmp_path / "$(touch made)"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    with pytest.raises(UsageError, match=r"has '\$' in its name, which nvcc hands to a shell or takes for two names"):
+    with pytest.raises(
+        UsageError,
+        match=r"has '\$' in its name, which nvcc hands to a shell or takes for two names",
+    ):
         temporary_folder()

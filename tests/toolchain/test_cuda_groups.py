@@ -1,4 +1,6 @@
-"""Variants of a CUDA source that are compiled in one go: one program, its entry points each with what it needs alone."""
+"""Variants of a CUDA source that are compiled in one go: one program, its entry points each with
+what it needs alone.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +41,24 @@ POINTS = (("f16", 1), ("f16", 8), ("f32", 1), ("f32", 8))
 
 
 def members(*points: tuple[str, int]) -> tuple[Member, ...]:
-    return tuple(Member(symbol="k<{T}, {N}>", axes=(("T", dtype), ("N", size))) for dtype, size in points)
+    return tuple(
+        Member(symbol="k<{T}, {N}>", axes=(("T", dtype), ("N", size))) for dtype, size in points
+    )
 
 
-def jobs(root: Path, *points: tuple[str, int], target: str = "sm_90", options: dict[str, Option] | None = None, **spec) -> list[Job]:
+def jobs(
+    root: Path,
+    *points: tuple[str, int],
+    target: str = "sm_90",
+    options: dict[str, Option] | None = None,
+    **spec,
+) -> list[Job]:
     """A job for each point, in one group."""
     made = []
     for dtype, size in points:
-        one = job(root, "k<{T}, {N}>", target, axes={"T": dtype, "N": size}, options=options, **spec)
+        one = job(
+            root, "k<{T}, {N}>", target, axes={"T": dtype, "N": size}, options=options, **spec
+        )
         variant = dataclasses.replace(one.variant, id=f"k-{dtype}-N{size}")
         made.append(dataclasses.replace(one, variant=variant, group=members(*points)))
     return made
@@ -72,7 +84,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100a", "compute_80"])
 @pytest.mark.parametrize("lineinfo", [False, True], ids=["plain", "lineinfo"])
-def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(tmp_path: Path, compiled, target: str, lineinfo: bool) -> None:
+def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(
+    tmp_path: Path, compiled, target: str, lineinfo: bool
+) -> None:
     group = jobs(write(tmp_path, FILES), *POINTS, target=target, lineinfo=lineinfo)
     shared = frontend()
     images = [shared.compile(one) for one in group]
@@ -82,8 +96,11 @@ def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(tmp_path:
     for one, image in zip(group, images, strict=True):
         single = alone(one)
         assert image.info.digest != single.info.digest
-        # Equal but for the bytes: registers, spills, shared memory, size of the code, ISA, oldest driver, arguments.
-        assert dataclasses.replace(image.info, digest="", size=0) == dataclasses.replace(single.info, digest="", size=0)
+        # Equal but for the bytes: registers, spills, shared memory, size of the code, ISA, oldest
+        # driver, arguments.
+        assert dataclasses.replace(image.info, digest="", size=0) == dataclasses.replace(
+            single.info, digest="", size=0
+        )
         assert (image.abi, image.warnings) == (single.abi, single.warnings)
     assert images[1].info.resources.shared == 8 * 4 * 2
     assert images[3].info.resources.shared == 8 * 4 * 4
@@ -92,18 +109,29 @@ def test_a_group_is_one_program_and_each_entry_is_as_it_would_be_alone(tmp_path:
 def test_machine_code_of_an_entry_is_what_it_would_be_alone(tmp_path: Path) -> None:
     group = jobs(write(tmp_path, FILES), *POINTS)
     together = read_cubin(frontend().compile(group[0]).data)
-    assert len(together.kernels) == 5  # `plain` is no template: it is in every program of the source
+    assert (
+        len(together.kernels) == 5
+    )  # `plain` is no template: it is in every program of the source
     for one in group:
         single = alone(one)
-        assert together.kernel(single.info.symbol) == read_cubin(single.data).kernel(single.info.symbol)
+        assert together.kernel(single.info.symbol) == read_cubin(single.data).kernel(
+            single.info.symbol
+        )
 
 
-def test_ptx_of_a_group_is_lowered_and_assembled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_of_a_group_is_lowered_and_assembled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = []
     real = ptxas.assemble
-    monkeypatch.setattr(ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs))
+    monkeypatch.setattr(
+        ptxas, "assemble", lambda *args, **kwargs: runs.append(1) or real(*args, **kwargs)
+    )
     shared = frontend()
-    images = [shared.compile(one) for one in jobs(write(tmp_path, FILES), *POINTS, target="compute_80", max_isa=(8, 0))]
+    images = [
+        shared.compile(one)
+        for one in jobs(write(tmp_path, FILES), *POINTS, target="compute_80", max_isa=(8, 0))
+    ]
     assert len(runs) == 1
     assert {image.info.ptx_isa for image in images} == {(8, 0)}
     assert images[0].data.count(b".entry") == 5
@@ -118,7 +146,10 @@ def test_ptx_comes_with_the_machine_code_of_its_architecture(
 ) -> None:
     """Half of the work is the same: what comes out must not show who did it."""
     root = write(tmp_path, FILES)
-    for one in (job(root, "plain", f"sm_{number}", lineinfo=lineinfo, max_isa=bound), jobs(root, *POINTS, target=f"sm_{number}")[0]):
+    for one in (
+        job(root, "plain", f"sm_{number}", lineinfo=lineinfo, max_isa=bound),
+        jobs(root, *POINTS, target=f"sm_{number}")[0],
+    ):
         compiled.clear()
         shared = frontend()
         other = dataclasses.replace(one, target=Target.parse(f"compute_{number}"))
@@ -134,7 +165,9 @@ def test_bytes_depend_neither_on_the_directory_nor_on_who_comes_first(tmp_path: 
     first = jobs(write(tmp_path / "one", FILES), *POINTS)
     second = jobs(write(tmp_path / "two" / "deeper", FILES), *POINTS)
     shared = frontend()
-    images = {shared.compile(one).info.digest for one in reversed(first)} | {frontend().compile(one).info.digest for one in second}
+    images = {shared.compile(one).info.digest for one in reversed(first)} | {
+        frontend().compile(one).info.digest for one in second
+    }
     assert len(images) == 1
 
 
@@ -174,14 +207,19 @@ def test_other_targets_levels_and_options_are_other_programs(tmp_path: Path, com
     assert compiled == [4, 4, 4, 4, 2]
 
 
-def test_a_member_that_does_not_compile_is_the_only_one_that_fails(tmp_path: Path, compiled) -> None:
+def test_a_member_that_does_not_compile_is_the_only_one_that_fails(
+    tmp_path: Path, compiled
+) -> None:
     group = jobs(write(tmp_path, FILES), ("f16", 1), ("f16", 64), ("f32", 1))
     shared = frontend()
     good = [shared.compile(group[0]), shared.compile(group[2])]
     # Once in the quick form of NVRTC and once in full for all of them, then each for itself.
     assert compiled[:2] == [3, 3]
     assert set(compiled[2:]) == {1}
-    assert [image.info.digest for image in good] == [alone(group[0]).info.digest, alone(group[2]).info.digest]
+    assert [image.info.digest for image in good] == [
+        alone(group[0]).info.digest,
+        alone(group[2]).info.digest,
+    ]
     with pytest.raises(CompileError) as caught:
         shared.compile(group[1])
     with pytest.raises(CompileError) as as_before:
@@ -230,7 +268,14 @@ def test_spills_are_counted_for_the_entry_that_has_them(tmp_path: Path) -> None:
     """
     options: dict[str, Option] = {"flags": ("-maxrregcount=24",)}
     for target in ("sm_80", "compute_80"):
-        group = jobs(write(tmp_path, {"k/a.cu": text}), ("f32", 1), ("f32", 60), ("f64", 60), target=target, options=options)
+        group = jobs(
+            write(tmp_path, {"k/a.cu": text}),
+            ("f32", 1),
+            ("f32", 60),
+            ("f64", 60),
+            target=target,
+            options=options,
+        )
         shared = frontend()
         images = [shared.compile(one) for one in group]
         spills = [image.info.resources.spill_stores for image in images]
@@ -261,13 +306,21 @@ def test_warnings_are_said_with_the_group(tmp_path: Path) -> None:
         ({"k/size.cuh": "#define SIZE 4\n#include <cuda/std/cstdint>\n"}, {}, 16),
     ],
 )
-def test_how_many_are_compiled_together(tmp_path: Path, files: dict[str, str], options: dict[str, Option], together: int) -> None:
-    source = Source(root=str(write(tmp_path, {**FILES, **files})), path="k/a.cu", options=tuple(sorted(options.items())))
+def test_how_many_are_compiled_together(
+    tmp_path: Path, files: dict[str, str], options: dict[str, Option], together: int
+) -> None:
+    source = Source(
+        root=str(write(tmp_path, {**FILES, **files})),
+        path="k/a.cu",
+        options=tuple(sorted(options.items())),
+    )
     assert [decl.together for decl in frontend().declare(source)] == [together] * 2
 
 
 def test_one_program_is_kept_at_most(tmp_path: Path, compiled) -> None:
-    """A worker gets the jobs of a group one after another: what it made for the one before is of no use any more."""
+    """A worker gets the jobs of a group one after another: what it made for the one before is of no
+    use any more.
+    """
     root = write(tmp_path, FILES)
     shared: CudaFrontend = frontend()
     for target in ("sm_80", "sm_90", "sm_80"):
@@ -286,8 +339,18 @@ def test_one_entry_point_can_be_shown(tmp_path: Path) -> None:
         assert "plain" not in text
     ptx = frontend().compile(dataclasses.replace(group[2], target=Target.parse("compute_90")))
     text = dump._one_entry(ptx.data.decode(), ptx.info.symbol)
-    assert [line.split()[2].rstrip("(") for line in text.splitlines() if " .entry " in line] == [ptx.info.symbol]
-    again = ptxas.assemble(frontend()._require(("ptxas",))["ptxas"].path, text, arch="sm_90", opt=3, lineinfo=False, extra=(), timeout=60.0)
+    assert [line.split()[2].rstrip("(") for line in text.splitlines() if " .entry " in line] == [
+        ptx.info.symbol
+    ]
+    again = ptxas.assemble(
+        frontend()._require(("ptxas",))["ptxas"].path,
+        text,
+        arch="sm_90",
+        opt=3,
+        lineinfo=False,
+        extra=(),
+        timeout=60.0,
+    )
     assert [kernel.name for kernel in read_cubin(again.cubin).kernels] == [ptx.info.symbol]
 
 

@@ -1,4 +1,6 @@
-"""Linking: device functions of other sources and of libraries, in one image, for every kind of target."""
+"""Linking: device functions of other sources and of libraries, in one image, for every kind of
+target.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,29 @@ template <typename T> __global__ void k(T* y, const T* x, int n) {
 """
 HEADER = "#pragma once\nnamespace ops { __device__ float act(float x); }\n"
 ACT = '#include "act.h"\n#include "slope.cuh"\nnamespace ops { __device__ float act(float x) { return x > 0 ? x : SLOPE * x; } }\n'
-FILES = {"k/a.cu": KERNEL, "k/act.h": HEADER, "lib/act.cu": ACT, "lib/slope.cuh": "#define SLOPE 0.125f\n", "lib/act.h": HEADER}
+FILES = {
+    "k/a.cu": KERNEL,
+    "k/act.h": HEADER,
+    "lib/act.cu": ACT,
+    "lib/slope.cuh": "#define SLOPE 0.125f\n",
+    "lib/act.h": HEADER,
+}
 LINK: dict[str, Option] = {"link": ("lib/act.cu",), "include": ("k",)}
 
 
 def tool(name: str) -> str:
-    return search_tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[name].path
+    return search_tools.require((name,), ToolSearch(path=os.environ.get("PATH", "")), digest=False)[
+        name
+    ].path
 
 
 def make_library(root: Path, name: str, *flags: str, text: str = ACT) -> None:
     """A library that nvcc makes of one source."""
     (root / "act_lib.cu").write_text(text, encoding="utf-8")
     made = "lib.o" if name.endswith(".a") else name
-    kind = {".fatbin": ("-fatbin", "-rdc=true"), ".ltoir": ("-ltoir", "-rdc=true")}.get(Path(name).suffix, ("-dc",))
+    kind = {".fatbin": ("-fatbin", "-rdc=true"), ".ltoir": ("-ltoir", "-rdc=true")}.get(
+        Path(name).suffix, ("-dc",)
+    )
     command = [tool("nvcc"), *kind, *flags, "-Ilib", "act_lib.cu", "-o", made]
     subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)
     if name.endswith(".a"):
@@ -58,11 +70,14 @@ def failure(one: Job) -> CompileError:
     return caught.value
 
 
-# --- sources ----------------------------------------------------------------------------------------------------------------------
+# --- sources
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100", "compute_80"])
-def test_a_function_of_another_source_becomes_part_of_the_kernel(tmp_path: Path, target: str) -> None:
+def test_a_function_of_another_source_becomes_part_of_the_kernel(
+    tmp_path: Path, target: str
+) -> None:
     root = write(tmp_path, FILES)
     image = frontend().compile(job(root, "k<float>", target, options=LINK))
     assert [slot.expr for slot in image.abi] == ["y.ptr", "x.ptr", "n"]
@@ -79,7 +94,9 @@ def test_a_function_of_another_source_becomes_part_of_the_kernel(tmp_path: Path,
 
 
 def test_a_linked_source_uses_cccl(tmp_path: Path) -> None:
-    """CUB's headers come with the toolkit: nothing is linked for them, and what is used of them is in the image."""
+    """CUB's headers come with the toolkit: nothing is linked for them, and what is used of them is
+    in the image.
+    """
     total = """#include <cub/warp/warp_reduce.cuh>
 __device__ float total(float x) {
     __shared__ cub::WarpReduce<float>::TempStorage memory;
@@ -88,38 +105,75 @@ __device__ float total(float x) {
 """
     kernel = "__device__ float total(float x);\n__global__ void k(float* y) { y[0] = total(y[threadIdx.x]); }\n"
     write(tmp_path, {"k/a.cu": kernel, "lib/total.cu": total})
-    text = frontend().compile(job(tmp_path, "k", "compute_80", options={"link": ("lib/total.cu",)})).data.decode()
+    text = (
+        frontend()
+        .compile(job(tmp_path, "k", "compute_80", options={"link": ("lib/total.cu",)}))
+        .data.decode()
+    )
     assert text.count("shfl.sync.down") == 5
     assert ".extern .func" not in text
 
 
 def test_linked_code_is_what_one_source_would_give(tmp_path: Path) -> None:
-    whole = KERNEL.replace('#include "act.h"', "namespace ops { __device__ float act(float x) { return x > 0 ? x : 0.125f * x; } }")
+    whole = KERNEL.replace(
+        '#include "act.h"',
+        "namespace ops { __device__ float act(float x) { return x > 0 ? x : 0.125f * x; } }",
+    )
     root = write(tmp_path, {**FILES, "k/b.cu": whole})
     linked = frontend().compile(job(root, "k<float>", options=LINK)).info.resources
     alone = frontend().compile(job(root, "k<float>", path="k/b.cu")).info.resources
-    assert (linked.registers, linked.stack, linked.code) == (alone.registers, alone.stack, alone.code)
+    assert (linked.registers, linked.stack, linked.code) == (
+        alone.registers,
+        alone.stack,
+        alone.code,
+    )
 
 
 def test_a_linked_source_is_compiled_for_the_jobs_own_architecture(tmp_path: Path) -> None:
     act = ACT.replace("SLOPE * x", "__CUDA_ARCH__ * x")
     root = write(tmp_path, {**FILES, "lib/act.cu": act})
-    for target, shown in (("compute_80", "0f44480000"), ("compute_90", "0f44610000")):  # 800.0 and 900.0
-        assert shown in frontend().compile(job(root, "k<float>", target, options=LINK)).data.decode()
+    for target, shown in (
+        ("compute_80", "0f44480000"),
+        ("compute_90", "0f44610000"),
+    ):  # 800.0 and 900.0
+        assert (
+            shown in frontend().compile(job(root, "k<float>", target, options=LINK)).data.decode()
+        )
 
 
 def test_arithmetic_flags_hold_for_what_is_linked(tmp_path: Path) -> None:
     text = '__device__ float act(float x); extern "C" __global__ void k(float* y) { y[0] = y[1] * y[2] + act(y[3]); }'
-    root = write(tmp_path, {"k/a.cu": text, "act.cu": "__device__ float act(float x) { return x * x + 1.0f; }"})
-    fused = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",)})).data.decode()
-    plain = frontend().compile(job(root, "k", "compute_80", options={"link": ("act.cu",), "flags": ("-fmad=false",)})).data.decode()
+    root = write(
+        tmp_path,
+        {"k/a.cu": text, "act.cu": "__device__ float act(float x) { return x * x + 1.0f; }"},
+    )
+    fused = (
+        frontend()
+        .compile(job(root, "k", "compute_80", options={"link": ("act.cu",)}))
+        .data.decode()
+    )
+    plain = (
+        frontend()
+        .compile(
+            job(root, "k", "compute_80", options={"link": ("act.cu",), "flags": ("-fmad=false",)})
+        )
+        .data.decode()
+    )
     assert "fma.rn.f32" in fused
     assert "fma" not in plain
-    assert link_module.arithmetic(("--use_fast_math",)) == ["-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1"]
+    assert link_module.arithmetic(("--use_fast_math",)) == [
+        "-ftz=1",
+        "-prec-div=0",
+        "-prec-sqrt=0",
+        "-fma=1",
+    ]
 
 
 def test_a_kernel_of_the_source_that_needs_more_is_in_nobodys_way(tmp_path: Path) -> None:
-    more = KERNEL + "__device__ float missing(float x);\n__global__ void other(float* y) { y[0] = missing(y[0]); }\n"
+    more = (
+        KERNEL
+        + "__device__ float missing(float x);\n__global__ void other(float* y) { y[0] = missing(y[0]); }\n"
+    )
     root = write(tmp_path, {**FILES, "k/a.cu": more})
     image = frontend().compile(job(root, "k<float>", options=LINK))
     assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
@@ -136,7 +190,15 @@ def test_nvcc_links_too_and_keeps_apart_what_is_local_to_each_file(tmp_path: Pat
     (tmp_path / "two").mkdir()
     options = {**LINK, "compiler": "nvcc"}
     images = [
-        frontend().compile(job(write(tmp_path / name, files), "k<float>", "compute_80", options=options, lineinfo=True))
+        frontend().compile(
+            job(
+                write(tmp_path / name, files),
+                "k<float>",
+                "compute_80",
+                options=options,
+                lineinfo=True,
+            )
+        )
         for name in ("one", "two")
     ]
     assert images[0].data == images[1].data, "no hash and no path of a directory is in it"
@@ -146,18 +208,32 @@ def test_nvcc_links_too_and_keeps_apart_what_is_local_to_each_file(tmp_path: Pat
 
 def test_line_information_names_both_files_as_the_project_does(tmp_path: Path) -> None:
     root = write(tmp_path, FILES)
-    text = frontend().compile(job(root, "k<float>", "compute_80", options=LINK, lineinfo=True)).data.decode()
+    text = (
+        frontend()
+        .compile(job(root, "k<float>", "compute_80", options=LINK, lineinfo=True))
+        .data.decode()
+    )
     assert '"k/a.cu"' in text
     assert '"lib/act.cu"' in text
     assert str(tmp_path) not in text
 
 
-def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts: list[int] = []
     links: list[int] = []
     real_compile, real_link = Nvrtc.compile, nvjitlink.link_ptx
 
-    def compile_and_count(self: Nvrtc, source: bytes, name: str, options: list[str], *, names: Sequence[str], **more: Any) -> Program:
+    def compile_and_count(
+        self: Nvrtc,
+        source: bytes,
+        name: str,
+        options: list[str],
+        *,
+        names: Sequence[str],
+        **more: Any,
+    ) -> Program:
         counts.append(len(names))
         return real_compile(self, source, name, options, names=names, **more)
 
@@ -167,7 +243,9 @@ def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_function
 
     monkeypatch.setattr(Nvrtc, "compile", compile_and_count)
     monkeypatch.setattr(link_module, "link_ptx", link_and_count)
-    text = KERNEL.replace("typename T>", "typename T, int N>").replace("ops::act(x[i])", "ops::act(x[i]) * N")
+    text = KERNEL.replace("typename T>", "typename T, int N>").replace(
+        "ops::act(x[i])", "ops::act(x[i]) * N"
+    )
     root = write(tmp_path, {**FILES, "k/a.cu": text})
     members = tuple(Member(symbol="k<float, {N}>", axes=(("N", n),)) for n in (1, 2, 3))
     shared = frontend()
@@ -176,7 +254,9 @@ def test_the_variants_of_a_group_are_linked_once_and_share_the_compiled_function
         for n in (1, 2, 3):
             one = job(root, "k<float, {N}>", target, axes={"N": n}, options=LINK)
             images.append(shared.compile(dataclasses.replace(one, group=members)))
-    assert counts == [3, 0], "the entry points once, the functions once; PTX of an architecture is that of its cubin"
+    assert counts == [3, 0], (
+        "the entry points once, the functions once; PTX of an architecture is that of its cubin"
+    )
     assert len(links) == 1
     assert len({image.info.digest for image in images}) == 2
     alone = frontend().compile(job(root, "k<float, {N}>", "sm_80", axes={"N": 2}, options=LINK))
@@ -190,28 +270,47 @@ def test_a_variant_that_cannot_be_linked_leaves_the_rest_of_its_group_alone(tmp_
     )
     root = write(tmp_path, {**FILES, "k/a.cu": text})
     members = tuple(Member(symbol="k<{N}>", axes=(("N", n),)) for n in (1, 2))
-    good, bad = (dataclasses.replace(job(root, "k<{N}>", axes={"N": n}, options=LINK), group=members) for n in (1, 2))
+    good, bad = (
+        dataclasses.replace(job(root, "k<{N}>", axes={"N": n}, options=LINK), group=members)
+        for n in (1, 2)
+    )
     shared = frontend()
     assert shared.compile(good).info.symbol
-    with pytest.raises(CompileError, match=r"missing \(_Z7missingf\) is declared and defined nowhere, called by k<2>"):
+    with pytest.raises(
+        CompileError,
+        match=r"missing \(_Z7missingf\) is declared and defined nowhere, called by k<2>",
+    ):
         shared.compile(bad)
 
 
-# --- libraries --------------------------------------------------------------------------------------------------------------------
+# --- libraries
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["libact.a", "act.o", "act.fatbin", "act.ltoir"])
-def test_a_library_of_lto_ir_is_linked_for_newer_targets_and_for_ptx(tmp_path: Path, name: str) -> None:
+def test_a_library_of_lto_ir_is_linked_for_newer_targets_and_for_ptx(
+    tmp_path: Path, name: str
+) -> None:
     root = write(tmp_path, FILES)
     make_library(root, name, "-gencode", "arch=compute_80,code=lto_80")
     options: dict[str, Option] = {"link": (name,), "include": ("k",)}
-    assert frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.stack == 0
-    assert "0f3E000000" in frontend().compile(job(root, "k<float>", "compute_80", options=options)).data.decode()
-    assert name in [file.name for file in frontend().inputs(job(root, "k<float>", options=options).spec.source)]
+    assert (
+        frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.stack
+        == 0
+    )
+    assert (
+        "0f3E000000"
+        in frontend().compile(job(root, "k<float>", "compute_80", options=options)).data.decode()
+    )
+    assert name in [
+        file.name for file in frontend().inputs(job(root, "k<float>", options=options).spec.source)
+    ]
 
 
 @pytest.mark.parametrize("name", ["libact.a", "act.o", "act.fatbin"])
-def test_a_library_of_machine_code_is_linked_for_cubins_and_refused_for_ptx(tmp_path: Path, name: str) -> None:
+def test_a_library_of_machine_code_is_linked_for_cubins_and_refused_for_ptx(
+    tmp_path: Path, name: str
+) -> None:
     root = write(tmp_path, FILES)
     make_library(root, name, "-arch=sm_90")
     options: dict[str, Option] = {"link": (name,), "include": ("k",)}
@@ -221,7 +320,10 @@ def test_a_library_of_machine_code_is_linked_for_cubins_and_refused_for_ptx(tmp_
     assert [kernel.name for kernel in read_cubin(image.data).kernels] == [image.info.symbol]
     assert str(tmp_path).encode() not in image.data
     error = failure(job(root, "k<float>", "compute_90", options=options))
-    assert f"{name} cannot be linked for compute_90: no LTO-IR in it, and machine code cannot become PTX" in error.what
+    assert (
+        f"{name} cannot be linked for compute_90: no LTO-IR in it, and machine code cannot become PTX"
+        in error.what
+    )
     assert "code=lto_80" in error.fix
 
 
@@ -229,10 +331,19 @@ def test_machine_code_and_sources_are_linked_together(tmp_path: Path) -> None:
     text = KERNEL.replace("ops::act(x[i])", "ops::act(x[i]) + second(x[i])").replace(
         "template", "__device__ float second(float);\ntemplate", 1
     )
-    root = write(tmp_path, {**FILES, "k/a.cu": text, "second.cu": "__device__ float second(float x) { return x * 7.0f; }"})
+    root = write(
+        tmp_path,
+        {
+            **FILES,
+            "k/a.cu": text,
+            "second.cu": "__device__ float second(float x) { return x * 7.0f; }",
+        },
+    )
     make_library(root, "libact.a", "-arch=sm_90")
     options: dict[str, Option] = {"link": ("second.cu", "libact.a"), "include": ("k",)}
-    assert frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.registers
+    assert (
+        frontend().compile(job(root, "k<float>", "sm_90", options=options)).info.resources.registers
+    )
 
 
 def test_a_library_that_is_newer_than_a_target(tmp_path: Path) -> None:
@@ -241,7 +352,9 @@ def test_a_library_that_is_newer_than_a_target(tmp_path: Path) -> None:
     options: dict[str, Option] = {"link": ("act.ltoir",), "include": ("k",)}
     error = failure(job(root, "k<float>", "sm_80", options=options))
     assert error.what == "act.ltoir was made for compute_90, which is newer than sm_80"
-    assert error.fix == "make it for the oldest target (compute_80), or take sm_80 out of the targets"
+    assert (
+        error.fix == "make it for the oldest target (compute_80), or take sm_80 out of the targets"
+    )
 
 
 def test_a_damaged_library(tmp_path: Path) -> None:
@@ -255,7 +368,8 @@ def test_a_damaged_library(tmp_path: Path) -> None:
     assert error.diagnostics[0].location == Location(file="act.ltoir", line=1)
     (root / "act.ltoir").write_bytes(b"nothing")
     assert (
-        "act.ltoir holds no device code that can be linked: it begins with 6e 6f 74" in failure(job(root, "k<float>", options=options)).what
+        "act.ltoir holds no device code that can be linked: it begins with 6e 6f 74"
+        in failure(job(root, "k<float>", options=options)).what
     )
 
 
@@ -266,21 +380,30 @@ def test_kinds_by_first_bytes() -> None:
     assert kind_of(b"") == ""
 
 
-# --- undefined, twice, dropped ----------------------------------------------------------------------------------------------------
+# --- undefined, twice, dropped
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_an_undefined_symbol_names_its_caller(tmp_path: Path) -> None:
-    root = write(tmp_path, {**FILES, "lib/act.cu": "__device__ float other(float x) { return x; }\n"})
+    root = write(
+        tmp_path, {**FILES, "lib/act.cu": "__device__ float other(float x) { return x; }\n"}
+    )
     error = failure(job(root, "k<float>", options=LINK))
-    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
-    assert error.fix.startswith("none of the linked files (lib/act.cu) defines it with these parameters")
+    assert (
+        "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    )
+    assert error.fix.startswith(
+        "none of the linked files (lib/act.cu) defines it with these parameters"
+    )
 
 
 @pytest.mark.parametrize("target", ["sm_90", "compute_80"])
 def test_an_undefined_variable_is_named(tmp_path: Path, target: str) -> None:
     text = 'extern "C" __device__ float act(float);\nextern "C" __global__ void k(float* y) { y[0] = act(y[1]); }\n'
     act = 'extern __device__ float factor;\nextern "C" __device__ float act(float x) { return factor * x; }\n'
-    root = write(tmp_path, {"k/a.cu": text, "act.cu": act, "factor.cu": "__device__ float factor = 2.0f;\n"})
+    root = write(
+        tmp_path, {"k/a.cu": text, "act.cu": act, "factor.cu": "__device__ float factor = 2.0f;\n"}
+    )
     error = failure(job(root, "k", target, options={"link": ("act.cu",)}))
     assert "factor is declared and defined nowhere, used by k" in error.what
     made = frontend().compile(job(root, "k", target, options={"link": ("act.cu", "factor.cu")}))
@@ -289,14 +412,20 @@ def test_an_undefined_variable_is_named(tmp_path: Path, target: str) -> None:
 
 def test_an_undefined_symbol_of_machine_code(tmp_path: Path) -> None:
     root = write(tmp_path, FILES)
-    make_library(root, "libact.a", "-arch=sm_90", text="__device__ float other(float x) { return x; }")
+    make_library(
+        root, "libact.a", "-arch=sm_90", text="__device__ float other(float x) { return x; }"
+    )
     error = failure(job(root, "k<float>", options={"link": ("libact.a",), "include": ("k",)}))
-    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    assert (
+        "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    )
 
 
 def test_without_a_link_the_caller_is_named_too(tmp_path: Path) -> None:
     error = failure(job(write(tmp_path, FILES), "k<float>"))
-    assert "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    assert (
+        "ops::act (_ZN3ops3actEf) is declared and defined nowhere, called by k<float>" in error.what
+    )
     assert error.fix == 'include the file that defines it, or link it: link = ["act.cu"]'
 
 
@@ -315,10 +444,19 @@ def test_a_function_that_two_libraries_of_machine_code_define(tmp_path: Path) ->
     assert "ops::act (_ZN3ops3actEf) is defined twice" in error.what
 
 
-def test_a_link_that_drops_the_kernel_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "link_ptx", lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"))
+def test_a_link_that_drops_the_kernel_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        link_module,
+        "link_ptx",
+        lambda *_: Outcome(data=b".version 8.0\n.target sm_90\n.address_size 64\n"),
+    )
     error = failure(job(write(tmp_path, FILES), "k<float>", options=LINK))
-    assert error.what == "the link dropped the kernel k<float>: the result has no entry point _Z1kIfEvPT_PKS0_i"
+    assert (
+        error.what
+        == "the link dropped the kernel k<float>: the result has no entry point _Z1kIfEvPT_PKS0_i"
+    )
 
 
 def test_an_error_in_a_linked_source_is_located_there(tmp_path: Path) -> None:
@@ -330,7 +468,8 @@ def test_an_error_in_a_linked_source_is_located_there(tmp_path: Path) -> None:
     assert (place.file, place.line) == ("lib/act.cu", 3)
 
 
-# --- inputs -----------------------------------------------------------------------------------------------------------------------
+# --- inputs
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_linked_files_and_their_headers_are_inputs(tmp_path: Path) -> None:
@@ -346,7 +485,9 @@ def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path
     shared = frontend()
     one = job(root, "k<float>", "compute_80", options=LINK)
     before = shared.compile(one).data
-    (root / "lib/slope.cuh").write_text("#define SLOPE 0.25f\n/* of another length */\n", encoding="utf-8")
+    (root / "lib/slope.cuh").write_text(
+        "#define SLOPE 0.25f\n/* of another length */\n", encoding="utf-8"
+    )
     assert b"0f3E800000" in shared.compile(one).data
     assert b"0f3E800000" not in before
 
@@ -354,7 +495,10 @@ def test_an_edited_function_is_compiled_again_in_the_same_process(tmp_path: Path
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        (("act.txt",), "link: 'act.txt' cannot be linked: files of device functions end in .cu, .a"),
+        (
+            ("act.txt",),
+            "link: 'act.txt' cannot be linked: files of device functions end in .cu, .a",
+        ),
         (("act.py",), "link: 'act.py' cannot be linked: files of device functions end in .cu, .a"),
         (("act.cu", "act.cu"), "link: 'act.cu' is given twice"),
     ],

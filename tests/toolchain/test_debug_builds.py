@@ -1,4 +1,6 @@
-"""Code for debuggers: its variables by language, read off the image; the same wherever it is built; and nothing of it in a release."""
+"""Code for debuggers: its variables by language, read off the image; the same wherever it is built;
+and nothing of it in a release.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,13 @@ def names(image: Image, *asked: str) -> set[str]:
 def cuda(root: Path, target: str = "sm_90", options: Mapping[str, Any] = {}, **spec: Any) -> Image:
     cuda_jobs.write(root, {"k/a.cu": SOURCE, "include/h.h": HEADER})
     return cuda_jobs.frontend().compile(
-        cuda_jobs.job(root, "scale", target, options={"include": ("include",), **options}, **{"debug": True, **spec})
+        cuda_jobs.job(
+            root,
+            "scale",
+            target,
+            options={"include": ("include",), **options},
+            **{"debug": True, **spec},
+        )
     )
 
 
@@ -51,14 +59,18 @@ def simt(root: Path, target: str = "sm_90", **spec: Any) -> Image:
     pytest.importorskip("numba_cuda")
     from tests.toolchain import simt_jobs
 
-    return simt_jobs.frontend().compile(simt_jobs.job(simt_jobs.write(root), "add", target, **{"debug": True, **spec}))
+    return simt_jobs.frontend().compile(
+        simt_jobs.job(simt_jobs.write(root), "add", target, **{"debug": True, **spec})
+    )
 
 
 def triton(root: Path, target: str = "sm_90", **spec: Any) -> Image:
     pytest.importorskip("triton")
     from tests.toolchain import triton_jobs
 
-    return triton_jobs.frontend().compile(triton_jobs.job(triton_jobs.write(root), target=target, **{"debug": True, **spec}))
+    return triton_jobs.frontend().compile(
+        triton_jobs.job(triton_jobs.write(root), target=target, **{"debug": True, **spec})
+    )
 
 
 def tile(root: Path, target: str = "sm_90", **spec: Any) -> Image:
@@ -83,9 +95,14 @@ def test_cuda_kernels_have_their_variables(tmp_path: Path, compiler: str) -> Non
         pytest.skip("no host compiler")
     image = cuda(tmp_path, options={"compiler": compiler})
     assert names(image, *FOUND) == set(FOUND)
-    assert b"include\0" in section(image.data, ".debug_line")  # sources by the project's names, which a debugger finds
+    assert b"include\0" in section(
+        image.data, ".debug_line"
+    )  # sources by the project's names, which a debugger finds
     assert b"<system>" not in image.data
-    assert image.info.resources.code > cuda(tmp_path, debug=False, options={"compiler": compiler}).info.resources.code
+    assert (
+        image.info.resources.code
+        > cuda(tmp_path, debug=False, options={"compiler": compiler}).info.resources.code
+    )
 
 
 def test_ptx_of_a_debug_build_is_assembled_with_its_variables(tmp_path: Path) -> None:
@@ -98,7 +115,9 @@ def test_simt_kernels_have_lines_and_no_variables(tmp_path: Path) -> None:
     image = simt(tmp_path)
     assert section(image.data, ".debug_line")
     assert names(image, "z", "scaled", "factor") == set()
-    assert image.info.resources.code > simt(tmp_path, debug=False).info.resources.code  # it is not optimized
+    assert (
+        image.info.resources.code > simt(tmp_path, debug=False).info.resources.code
+    )  # it is not optimized
 
 
 def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:
@@ -107,16 +126,25 @@ def test_triton_kernels_have_their_variables(tmp_path: Path) -> None:
 
 
 def test_tile_kernels_have_lines_in_order_and_no_variables(tmp_path: Path) -> None:
-    image, release = tile(tmp_path / "debug", opt=3), tile(tmp_path / "release", debug=False, lineinfo=True)
+    image, release = (
+        tile(tmp_path / "debug", opt=3),
+        tile(tmp_path / "release", debug=False, lineinfo=True),
+    )
     assert section(image.data, ".debug_info")
     assert section(image.data, ".debug_line")
     assert image.info.resources.code > release.info.resources.code  # it is not optimized
 
 
 def test_linked_kernels_keep_their_lines(tmp_path: Path) -> None:
-    cuda_jobs.write(tmp_path, {"k/b.cu": 'extern "C" __device__ float twice(float value) { return value * 2.0f; }\n'})
     cuda_jobs.write(
-        tmp_path, {"k/a.cu": 'extern "C" __device__ float twice(float);\n__global__ void k(float* y) { y[0] = twice(y[1]); }\n'}
+        tmp_path,
+        {"k/b.cu": 'extern "C" __device__ float twice(float value) { return value * 2.0f; }\n'},
+    )
+    cuda_jobs.write(
+        tmp_path,
+        {
+            "k/a.cu": 'extern "C" __device__ float twice(float);\n__global__ void k(float* y) { y[0] = twice(y[1]); }\n'
+        },
     )
     job = cuda_jobs.job(tmp_path, options={"link": ("k/b.cu",)}, debug=True, opt=0)
     image = cuda_jobs.frontend().compile(job)
@@ -133,7 +161,10 @@ def test_the_directory_does_not_show(tmp_path: Path, make: Callable[..., Image])
 def test_the_directory_does_not_show_of_nvcc(tmp_path: Path) -> None:
     if not shutil.which("g++"):
         pytest.skip("no host compiler")
-    one, other = (cuda(tmp_path / name, options={"compiler": "nvcc"}) for name in ("one", "two/with a longer name"))
+    one, other = (
+        cuda(tmp_path / name, options={"compiler": "nvcc"})
+        for name in ("one", "two/with a longer name")
+    )
     assert one.data == other.data
 
 
@@ -148,7 +179,9 @@ def test_ptx_that_comes_as_it_is_can_be_stepped_through(tmp_path: Path) -> None:
     from tilec.frontends.tools.search import require
 
     ptxas = require(("ptxas",), tile_jobs.ToolSearch(), digest=False)["ptxas"].path
-    made = assemble(ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0)
+    made = assemble(
+        ptxas, PTX, arch="sm_90", opt=3, lineinfo=True, debug=True, extra=(), timeout=60.0
+    )
     assert made.cubin, made.log
     assert section(made.cubin, ".debug_line")
 
@@ -160,7 +193,9 @@ def test_checks_of_indices_stay(tmp_path: Path) -> None:
 
     root = simt_jobs.write(tmp_path)
     texts = [
-        simt_jobs.frontend().compile(simt_jobs.job(root, "checked", "compute_80", bounds=True, debug=debug)).data.decode()
+        simt_jobs.frontend()
+        .compile(simt_jobs.job(root, "checked", "compute_80", bounds=True, debug=debug))
+        .data.decode()
         for debug in (False, True)
     ]
     assert [text.count("trap;") for text in texts] == [1, 1]

@@ -1,4 +1,6 @@
-"""The examples without a GPU: what is planned for them, and that every case binds, makes its inputs and has a reference that fits."""
+"""The examples without a GPU: what is planned for them, and that every case binds, makes its inputs
+and has a reference that fits.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 pytestmark = pytest.mark.toolchain
 
 MANIFEST = Path(__file__).resolve().parents[2] / "tilec.toml"
-# Their inputs take seconds to make or multiply on a small machine, and say nothing that the other cases do not say.
+# Their inputs take seconds to make or multiply on a small machine, and say nothing that the other
+# cases do not say.
 LARGE = {"4k", "16m", "1k", "1m", "2k"}
 
 
@@ -35,7 +38,9 @@ def plan() -> Plan:
 def infos(plan: Plan) -> dict[str, KernelInfo]:
     found = {}
     for kernel in plan.kernels:
-        variants = dict.fromkeys(VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs)
+        variants = dict.fromkeys(
+            VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs
+        )
         found[kernel.info.name] = dataclasses.replace(kernel.info, variants=tuple(variants))
     return found
 
@@ -62,21 +67,42 @@ class Oracle:
 
 
 def test_every_kernel_is_planned_for_every_target_that_concerns_it(plan: Plan) -> None:
-    targets = {kernel.info.name: {str(job.target) for job in kernel.jobs} for kernel in plan.kernels}
+    targets = {
+        kernel.info.name: {str(job.target) for job in kernel.jobs} for kernel in plan.kernels
+    }
     cubins = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
-    tile = ("vector_add", "saxpy", "softmax", "rms_norm", "layer_norm", "gemm", "safe_add", "safe_softmax", "safe_gemm")
+    tile = (
+        "vector_add",
+        "saxpy",
+        "softmax",
+        "rms_norm",
+        "layer_norm",
+        "gemm",
+        "safe_add",
+        "safe_softmax",
+        "safe_gemm",
+    )
     simt = ("reduce_sum", "block_scan", "elementwise", "stencil", "square_add")
-    assert targets == {**dict.fromkeys(tile, cubins | {"tileir"}), **dict.fromkeys(simt, cubins | {"compute_80"})}
+    assert targets == {
+        **dict.fromkeys(tile, cubins | {"tileir"}),
+        **dict.fromkeys(simt, cubins | {"compute_80"}),
+    }
     assert len(plan.jobs) <= 280
 
 
 def test_every_case_has_inputs_and_a_reference_that_fits(plan: Plan) -> None:
     manifest = open_project(MANIFEST, ToolSearch()).manifest
     known, references = infos(plan), References(manifest.root)
-    cases = [case for kernel in manifest.kernels for case in expand_cases(kernel, known[kernel.name], locate=manifest.locate)]
+    cases = [
+        case
+        for kernel in manifest.kernels
+        for case in expand_cases(kernel, known[kernel.name], locate=manifest.locate)
+    ]
     assert {case.kernel for case in cases} == set(known)
     assert all(case.reference for case in cases)
     small = [case for case in cases if case.case not in LARGE]
-    results = [run_case(case, Oracle(case, references), references, clock=lambda: 0.0) for case in small]
+    results = [
+        run_case(case, Oracle(case, references), references, clock=lambda: 0.0) for case in small
+    ]
     assert [(r.case.name, r.status, str(r.error)) for r in results if r.status != "passed"] == []
     assert {case.kernel for case in small} == set(known)

@@ -29,7 +29,9 @@ PTX = """.version {isa}
 
 
 def image(target: str, data: bytes, **more: object) -> tuple[ImageInfo, bytes]:
-    info = ImageInfo(target=Target.parse(target), digest=sha256(data), size=len(data), symbol="scale", **more)  # type: ignore[arg-type]
+    info = ImageInfo(
+        target=Target.parse(target), digest=sha256(data), size=len(data), symbol="scale", **more
+    )  # type: ignore[arg-type]
     return info, data
 
 
@@ -44,7 +46,10 @@ def simt(tmp_path_factory: pytest.TempPathFactory) -> Images:
         command = [ptxas, "k.ptx", f"--gpu-name={target}", "-o", f"{target}.cubin"]
         subprocess.run(command, cwd=directory, check=True, timeout=60)
         images.append(image(target, (directory / f"{target}.cubin").read_bytes()))
-    return [*images, image("compute_80", PTX.format(isa="8.0", target="sm_80").encode(), ptx_isa=(8, 0))]
+    return [
+        *images,
+        image("compute_80", PTX.format(isa="8.0", target="sm_80").encode(), ptx_isa=(8, 0)),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,17 @@ def tile() -> Images:
     """Cubins and bytecode of one tile kernel."""
     compiler = frontend()
     built = [
-        compiler.compile(job(compiler, SAMPLE, "kernels/vector.py", "add", vectors("a", "b", "c"), axes={"TILE": 256}, target=target))
+        compiler.compile(
+            job(
+                compiler,
+                SAMPLE,
+                "kernels/vector.py",
+                "add",
+                vectors("a", "b", "c"),
+                axes={"TILE": 256},
+                target=target,
+            )
+        )
         for target in ("sm_80", "sm_90", "sm_120", "tileir")
     ]
     return [(one.info, one.data) for one in built]
@@ -61,7 +76,14 @@ def tile() -> Images:
 def cuobjdump(directory: Path, data: bytes, *options: str) -> str:
     (directory / "k.fatbin").write_bytes(data)
     tool = require(["cuobjdump"], ToolSearch(), digest=False)["cuobjdump"].path
-    return subprocess.run([tool, *options, "k.fatbin"], cwd=directory, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [tool, *options, "k.fatbin"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
 
 
 def test_cubins_and_ptx_come_back_unchanged(simt: Images, tmp_path: Path) -> None:
@@ -69,7 +91,9 @@ def test_cubins_and_ptx_come_back_unchanged(simt: Images, tmp_path: Path) -> Non
     assert cuobjdump(tmp_path, fatbin, "-lelf").count("ELF file") == 5
     assert cuobjdump(tmp_path, fatbin, "-lptx").count("PTX file") == 1
     cuobjdump(tmp_path, fatbin, "-xelf", "all", "-xptx", "all")
-    extracted = sorted(path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".cubin", ".ptx"))
+    extracted = sorted(
+        path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".cubin", ".ptx")
+    )
     assert extracted == sorted(data for _, data in simt)
 
 
@@ -81,8 +105,15 @@ def test_tile_cubins_come_back_unchanged(tile: Images, tmp_path: Path) -> None:
 
 def test_tile_cubins_are_picked_for_their_capability_only(tile: Images, tmp_path: Path) -> None:
     listed = cuobjdump(tmp_path, write_fatbin(tile), "-all")
-    archs = [line.split("=")[1].strip() for line in listed.splitlines() if line.startswith("arch =")]
-    assert sorted(archs) == ["sm_120a", "sm_80", "sm_80", "sm_90a"]  # Tile IR is listed under the oldest capability
+    archs = [
+        line.split("=")[1].strip() for line in listed.splitlines() if line.startswith("arch =")
+    ]
+    assert sorted(archs) == [
+        "sm_120a",
+        "sm_80",
+        "sm_80",
+        "sm_90a",
+    ]  # Tile IR is listed under the oldest capability
 
 
 def test_tile_ir_is_in_it(tile: Images, tmp_path: Path) -> None:
@@ -99,7 +130,9 @@ def test_same_images_same_bytes_in_any_order(simt: Images, tile: Images) -> None
 
 def test_two_images_for_one_target_are_refused(simt: Images) -> None:
     other = (dataclasses.replace(simt[0][0], symbol="other"), simt[0][1])
-    with pytest.raises(UsageError, match="cannot hold two images for sm_80: scale and other") as caught:
+    with pytest.raises(
+        UsageError, match="cannot hold two images for sm_80: scale and other"
+    ) as caught:
         write_fatbin([*simt, other])
     assert "one fatbin per variant" in caught.value.fix
 

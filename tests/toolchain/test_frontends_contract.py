@@ -1,4 +1,6 @@
-"""Every frontend that ships with tilec keeps the contract that is asked of others (`prebuilt` and `triton`: see their own tests)."""
+"""Every frontend that ships with tilec keeps the contract that is asked of others (`prebuilt` and
+`triton`: see their own tests).
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,13 @@ def k(y):
 """
 
 
-def job_for(language: str, target: str, params: tuple[Param, ...] = ()) -> Callable[[Source, KernelDecl], Job]:
+def job_for(
+    language: str, target: str, params: tuple[Param, ...] = ()
+) -> Callable[[Source, KernelDecl], Job]:
     def job(source: Source, decl: KernelDecl) -> Job:
-        spec = KernelSpec(name="k", language=language, source=source, decl=decl, symbol=decl.name, params=params)
+        spec = KernelSpec(
+            name="k", language=language, source=source, decl=decl, symbol=decl.name, params=params
+        )
         return Job(spec=spec, variant=Variant(kernel="k", id="k"), target=Target.parse(target))
 
     return job
@@ -77,7 +83,9 @@ def sample(
 
 
 SAMPLES = {
-    "cuda": sample(CudaFrontend, {"k/a.cu": CUDA, **UNIT}, "k/a.cu", (CUDA.replace("UNIT;", "UNIT"), 2)),
+    "cuda": sample(
+        CudaFrontend, {"k/a.cu": CUDA, **UNIT}, "k/a.cu", (CUDA.replace("UNIT;", "UNIT"), 2)
+    ),
     "cuda, linked": sample(
         CudaFrontend,
         {"k/a.cu": LINKED, "unit.cu": "__device__ float unit() { return 1.0f; }\n"},
@@ -87,9 +95,19 @@ SAMPLES = {
         options=(("link", ("unit.cu",)),),
     ),
     "cuda, nvcc": sample(
-        CudaFrontend, {"k/a.cu": CUDA, **UNIT}, "k/a.cu", (CUDA.replace("UNIT;", "UNIT"), 2), options=(("compiler", "nvcc"),)
+        CudaFrontend,
+        {"k/a.cu": CUDA, **UNIT},
+        "k/a.cu",
+        (CUDA.replace("UNIT;", "UNIT"), 2),
+        options=(("compiler", "nvcc"),),
     ),
-    "tile, C++": sample(TileFrontend, {"k/a.cu": TILE_CPP, **UNIT}, "k/a.cu", (TILE_CPP.replace("int n", "itn n"), 3), target="tileir"),
+    "tile, C++": sample(
+        TileFrontend,
+        {"k/a.cu": TILE_CPP, **UNIT},
+        "k/a.cu",
+        (TILE_CPP.replace("int n", "itn n"), 3),
+        target="tileir",
+    ),
     "tile, Python": sample(
         TileFrontend,
         {"k/a.py": TILE_PY, "k/unit.py": "UNIT = 1.0\n"},

@@ -1,4 +1,6 @@
-"""Classes of instructions and every warning, on what the toolkit's compiler makes: opcodes differ between architectures."""
+"""Classes of instructions and every warning, on what the toolkit's compiler makes: opcodes differ
+between architectures.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ SPILLS = (
 def code(text: str, target: str) -> tuple[tuple[Instruction, ...], Version]:
     with tempfile.TemporaryDirectory() as folder:
         image = compile_text(Path(folder), text, target=target)
-    return tuple(instructions(machine_code(image.data, image.info.symbol, SEARCH)[1])), image.info.target.cc
+    return tuple(
+        instructions(machine_code(image.data, image.info.symbol, SEARCH)[1])
+    ), image.info.target.cc
 
 
 def made(text: str, target: str = "sm_90a") -> Mix:

@@ -1,4 +1,6 @@
-"""The toolkit's nvJitLink makes machine code of PTX that a driver is too old for; no GPU is needed for that."""
+"""The toolkit's nvJitLink makes machine code of PTX that a driver is too old for; no GPU is needed
+for that.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ pytestmark = pytest.mark.toolchain
 Y, X = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
 
 
-def test_ptx_becomes_machine_code_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_becomes_machine_code_and_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
     driver = fake_driver(ptx_scale((9, 4)))
     module = load(ptx_bundle((9, 4)), 0, driver=driver, jit_fallback="allow")
@@ -38,14 +42,24 @@ def test_ptx_becomes_machine_code_and_is_kept(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-def test_its_log_is_shown_and_the_next_link_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_log_is_shown_and_the_next_link_is_fine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-    wrong = load(ptx_bundle((9, 4), line="foo.bar %r1;"), 0, driver=fake_driver(ptx_scale((9, 4))), jit_fallback="allow")
+    wrong = load(
+        ptx_bundle((9, 4), line="foo.bar %r1;"),
+        0,
+        driver=fake_driver(ptx_scale((9, 4))),
+        jit_fallback="allow",
+    )
     for _ in range(2):
         with pytest.raises(KernelCacheError) as caught:
             wrong.scale(Y, X, 2.0, stream=5)
         assert caught.value.what.startswith("scale: nvJitLink 13.")
-        assert "\n  ptxas application ptx input, line 20; error   : Not a name of any known instruction: 'foo'" in caught.value.what
+        assert (
+            "\n  ptxas application ptx input, line 20; error   : Not a name of any known instruction: 'foo'"
+            in caught.value.what
+        )
     driver = fake_driver(ptx_scale((9, 4)))
     load(ptx_bundle((9, 4)), 0, driver=driver, jit_fallback="allow").scale(Y, X, 2.0, stream=5)
     assert len(driver.loads) == 1

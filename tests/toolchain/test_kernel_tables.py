@@ -1,4 +1,6 @@
-"""The tuning tables of examples/kernels: they hold, and an H200 takes from them what was fastest, for each size that was measured."""
+"""The tuning tables of examples/kernels: they hold, and an H200 takes from them what was fastest,
+for each size that was measured.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,16 @@ KERNELS = ("softmax",)
 
 @pytest.fixture(scope="module")
 def planned() -> dict[str, tuple[KernelInfo, set[object]]]:
-    """Of each kernel what a build for the H200 ships, and its points; a record that does not hold is refused here."""
-    plan = plan_only(BuildRequest(manifest_path=ROOT / "tilec.toml", targets=("sm_90",)), SilentObserver())
-    return {kernel.info.name: (kernel.info, {job.variant.axes for job in kernel.jobs}) for kernel in plan.kernels}
+    """Of each kernel what a build for the H200 ships, and its points; a record that does not hold
+    is refused here.
+    """
+    plan = plan_only(
+        BuildRequest(manifest_path=ROOT / "tilec.toml", targets=("sm_90",)), SilentObserver()
+    )
+    return {
+        kernel.info.name: (kernel.info, {job.variant.axes for job in kernel.jobs})
+        for kernel in plan.kernels
+    }
 
 
 def record(name: str) -> TuningRecord:
@@ -34,7 +43,11 @@ def record(name: str) -> TuningRecord:
 def test_what_was_measured_is_taken(planned, name: str) -> None:
     info, shipped = planned[name]
     (device,) = record(name).devices
-    assert (device.name, device.multiprocessors, str(device.target)) == ("NVIDIA H200", 132, "sm_90")
+    assert (device.name, device.multiprocessors, str(device.target)) == (
+        "NVIDIA H200",
+        132,
+        "sm_90",
+    )
     assert info.table is not None
     for entry in device.entries:
         dtypes = {axis: value for axis, value in entry.point if axis in info.dtype_axes}
@@ -56,7 +69,10 @@ def test_what_was_measured_is_taken(planned, name: str) -> None:
 
 
 def test_every_size_is_there() -> None:
-    sizes = {name: {entry.at for device in record(name).devices for entry in device.entries} for name in KERNELS}
+    sizes = {
+        name: {entry.at for device in record(name).devices for entry in device.entries}
+        for name in KERNELS
+    }
     assert sizes["softmax"] == {(1 << power,) for power in range(9, 16)}
     entries = sum(len(record(name).devices[0].entries) for name in KERNELS)
     assert entries == 7 * 2

@@ -1,4 +1,6 @@
-"""The kernels of examples/kernels against their twins in cuda.tile: the same operations, or the same machine code."""
+"""The kernels of examples/kernels against their twins in cuda.tile: the same operations, or the
+same machine code.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,28 @@ from tilec_runtime.model.signature import Assumption
 
 pytestmark = pytest.mark.toolchain
 ROOT = Path(__file__).resolve().parents[2]
-SAME_OPERATIONS = ("add", "saxpy", "swiglu", "rope", "dropout", "softmax", "rms_norm", "layer_norm", "add_rms_norm", "argmax")
+SAME_OPERATIONS = (
+    "add",
+    "saxpy",
+    "swiglu",
+    "rope",
+    "dropout",
+    "softmax",
+    "rms_norm",
+    "layer_norm",
+    "add_rms_norm",
+    "argmax",
+)
 # What is worked out twice there, tileiras works out once.
-SAME_CODE = ("softmax_long", "argmax_long", "gemm", "gemm_rest", "linear", "batched_gemm", "attention")
+SAME_CODE = (
+    "softmax_long",
+    "argmax_long",
+    "gemm",
+    "gemm_rest",
+    "linear",
+    "batched_gemm",
+    "attention",
+)
 # These check, or put right, an index that is data; their twins read wherever it says.
 CHECKED = {"embedding", "kv_append", "grouped_gemm"}
 NO_TWIN = {"group_peaks", "top_k"}
@@ -39,40 +60,74 @@ def compiled(tile, root, name, module, target):
     shutil.copy(ROOT / "examples" / "kernels" / family.source, root / family.source)
     shutil.copy(ROOT / "benchmarks" / "raw_kernels.py", root / "raw_kernels.py")
     axes = dict(family.points[0])
-    if module == "raw_kernels.py" and target != "tileir" and any(isinstance(d, str) for each in family.divisible.values() for d in each):
+    if (
+        module == "raw_kernels.py"
+        and target != "tileir"
+        and any(isinstance(d, str) for each in family.divisible.values() for d in each)
+    ):
         axes["CHECK"] = False  # what the safe kernel knows from the facts, its twin is told
-    hints = {hint: axes.pop(hint) for hint in ("num_worker_warps", "num_ctas", "occupancy") if hint in axes}
+    hints = {
+        hint: axes.pop(hint)
+        for hint in ("num_worker_warps", "num_ctas", "occupancy")
+        if hint in axes
+    }
     arrays = tuple(tensor(array, dtype, rank, out=out) for array, dtype, rank, out in family.arrays)
     params = (*arrays, *(scalar(each, dtype) for each, dtype in family.scalars.items()))
     assume = tuple(assumption(each, family, axes) for each in arrays)
-    made = job(tile, root, module, family.name, params, target=target, axes=axes, hints=hints, assume=assume, name="k")
+    made = job(
+        tile,
+        root,
+        module,
+        family.name,
+        params,
+        target=target,
+        axes=axes,
+        hints=hints,
+        assume=assume,
+        name="k",
+    )
     return tile.compile(made)
 
 
 def assumption(array, family, axes):
-    """As the manifest's sets make them: axes have their values, free strides are divisible by the innermost extent's divisor."""
+    """As the manifest's sets make them: axes have their values, free strides are divisible by the
+    innermost extent's divisor.
+    """
     shape, stride = (
         tuple(axes.get(divisor, divisor) for divisor in family.divisible.get(array.name, ())),
         tuple(family.pitch.get(array.name, ())),
     )
     if shape and array.rank > 1:
         stride = (*[shape[-1]] * (array.rank - 1), 1)
-    return Assumption(param=array.name, shape=shape, stride=stride, align=16 if shape or stride else 1)
+    return Assumption(
+        param=array.name, shape=shape, stride=stride, align=16 if shape or stride else 1
+    )
 
 
 def operations(image):
-    """The Tile IR as text, without places in the source; values are renumbered by their first use, and a constant counts once."""
+    """The Tile IR as text, without places in the source; values are renumbered by their first use,
+    and a constant counts once.
+    """
     text = re.sub(r" *//.*", "", render(read_module(image.data)))
     numbers: dict[str, str] = {}
-    lines = sorted(re.sub(r"%\d+", lambda found: numbers.setdefault(found[0], "%"), line) for line in text.split("\n"))
-    return [line for place, line in enumerate(lines) if " = constant " not in line or line not in lines[:place]]
+    lines = sorted(
+        re.sub(r"%\d+", lambda found: numbers.setdefault(found[0], "%"), line)
+        for line in text.split("\n")
+    )
+    return [
+        line
+        for place, line in enumerate(lines)
+        if " = constant " not in line or line not in lines[:place]
+    ]
 
 
 def instructions(image, folder):
     file = folder / "k.cubin"
     file.write_bytes(image.data)
     tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120
+    )
     return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
 
 
@@ -83,14 +138,20 @@ def test_every_family_is_accounted_for():
 
 @pytest.mark.parametrize("name", SAME_OPERATIONS)
 def test_the_operations_are_the_same(tile, tmp_path, name):
-    safe, plain = (compiled(tile, tmp_path, name, module, "tileir") for module in (FAMILIES[name].source, "raw_kernels.py"))
+    safe, plain = (
+        compiled(tile, tmp_path, name, module, "tileir")
+        for module in (FAMILIES[name].source, "raw_kernels.py")
+    )
     assert len(operations(safe)) > 10
     assert operations(safe) == operations(plain)
 
 
 @pytest.mark.parametrize("name", SAME_CODE)
 def test_the_machine_code_is_the_same(tile, tmp_path, name):
-    safe, plain = (compiled(tile, tmp_path, name, module, "sm_90") for module in (FAMILIES[name].source, "raw_kernels.py"))
+    safe, plain = (
+        compiled(tile, tmp_path, name, module, "sm_90")
+        for module in (FAMILIES[name].source, "raw_kernels.py")
+    )
     assert safe.info.resources == plain.info.resources
     code = instructions(safe, tmp_path)
     assert len(code) > 100

@@ -1,4 +1,6 @@
-"""LTO-IR as an image: what each frontend makes, the same bytes wherever that is, and what a link for newer GPUs gives."""
+"""LTO-IR as an image: what each frontend makes, the same bytes wherever that is, and what a link
+for newer GPUs gives.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ LINKED: dict[str, object] = {"options": {"link": ("fun.cu",)}}
 
 
 def made_of(root: Path, files: dict[str, str] = FILES, target: str = "lto_80", **more) -> Image:
-    return cuda_jobs.frontend().compile(cuda_jobs.job(cuda_jobs.write(root, files), "k", target, **more))
+    return cuda_jobs.frontend().compile(
+        cuda_jobs.job(cuda_jobs.write(root, files), "k", target, **more)
+    )
 
 
 def code_of(image: Image, arch: str) -> tuple[bytes, CubinKernel]:
@@ -62,16 +66,25 @@ def code_of(image: Image, arch: str) -> tuple[bytes, CubinKernel]:
 
 def test_cuda_kernels_with_all_that_they_are_linked_with(tmp_path: Path) -> None:
     image = made_of(tmp_path, **LINKED)
-    assert (str(image.info.target), image.info.ptx_isa, image.info.cuda[1]) == ("lto_80", NvJitLink().version, 0)
+    assert (str(image.info.target), image.info.ptx_isa, image.info.cuda[1]) == (
+        "lto_80",
+        NvJitLink().version,
+        0,
+    )
     assert [slot.type for slot in image.abi] == ["ptr", "ptr", "i32"]
-    assert image.info.resources.registers is not None, "measured on the machine code of its own architecture"
+    assert image.info.resources.registers is not None, (
+        "measured on the machine code of its own architecture"
+    )
     for arch in ("sm_80", "sm_90", "sm_120"):
         _, entry = code_of(image, arch)
         assert [param.size for param in entry.params] == [8, 8, 4]
 
 
 def test_it_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
-    here, there = (made_of(tmp_path / name, lineinfo=lines, **LINKED) for name, lines in (("one", True), ("and/another", False)))
+    here, there = (
+        made_of(tmp_path / name, lineinfo=lines, **LINKED)
+        for name, lines in (("one", True), ("and/another", False))
+    )
     assert here.data == there.data
     alone = {"k/a.cu": 'extern "C" __global__ void k(float* y) { y[0] = 1.0f; }'}
     assert made_of(tmp_path / "1", alone).data == made_of(tmp_path / "long/er", alone).data
@@ -80,9 +93,17 @@ def test_it_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
 def test_what_the_code_does_not_say_is_told_to_the_linker(tmp_path: Path) -> None:
     plain = made_of(tmp_path / "plain", **LINKED)
     flags = ("--use_fast_math", "-maxrregcount=40")
-    fast = made_of(tmp_path / "fast", options={"link": ("fun.cu",), "flags": flags}, opt=1)  # of which a linker knows 0 and 3
+    fast = made_of(
+        tmp_path / "fast", options={"link": ("fun.cu",), "flags": flags}, opt=1
+    )  # of which a linker knows 0 and 3
     assert plain.info.linking == ()
-    assert fast.info.linking == ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1", "-maxrregcount=40")
+    assert fast.info.linking == (
+        "-ftz=1",
+        "-prec-div=0",
+        "-prec-sqrt=0",
+        "-fma=1",
+        "-maxrregcount=40",
+    )
     assert made_of(tmp_path / "0", opt=0, **LINKED).info.linking == ("-O0",)
     # A division that is exact takes a call, one that is not takes none.
     assert len(code_of(fast, "sm_90")[0]) < len(code_of(plain, "sm_90")[0])
@@ -105,7 +126,11 @@ def test_a_group_is_one_module(tmp_path: Path) -> None:
         code_of(image, "sm_90")
     # Code that a linker makes goes into no other image.
     alone = cuda_jobs.frontend()
-    assert [alone.compile(jobs[4]).data, alone.compile(jobs[0]).data, alone.compile(jobs[2]).data] == [one.data, cubin.data, ptx.data]
+    assert [
+        alone.compile(jobs[4]).data,
+        alone.compile(jobs[0]).data,
+        alone.compile(jobs[2]).data,
+    ] == [one.data, cubin.data, ptx.data]
 
 
 def test_errors_are_at_their_lines(tmp_path: Path) -> None:
@@ -120,24 +145,45 @@ def test_errors_are_at_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what", "fix"),
     [
-        ({"compiler": "nvcc"}, 'compiler = "nvcc" makes no lto_80: its LTO-IR holds paths of this machine', 'take compiler = "nvrtc"'),
-        ({"flags": ("-Xptxas=-dlcm=ca",)}, "-dlcm=ca is a flag of ptxas, and lto_80 is made into machine code by", "leave lto_NN to other"),
+        (
+            {"compiler": "nvcc"},
+            'compiler = "nvcc" makes no lto_80: its LTO-IR holds paths of this machine',
+            'take compiler = "nvrtc"',
+        ),
+        (
+            {"flags": ("-Xptxas=-dlcm=ca",)},
+            "-dlcm=ca is a flag of ptxas, and lto_80 is made into machine code by",
+            "leave lto_NN to other",
+        ),
     ],
 )
-def test_what_cannot_be_shipped_is_refused_at_the_kernel(tmp_path: Path, options: dict[str, object], what: str, fix: str) -> None:
+def test_what_cannot_be_shipped_is_refused_at_the_kernel(
+    tmp_path: Path, options: dict[str, object], what: str, fix: str
+) -> None:
     with pytest.raises(CompileError) as caught:
-        made_of(tmp_path, {"k/a.cu": '\nextern "C" __global__ void k(float* y) { y[0] = 1; }'}, options=options)
+        made_of(
+            tmp_path,
+            {"k/a.cu": '\nextern "C" __global__ void k(float* y) { y[0] = 1; }'},
+            options=options,
+        )
     assert (what in caught.value.what, fix in caught.value.fix) == (True, True)
     assert caught.value.diagnostics[0].location is not None
-    assert (caught.value.diagnostics[0].location.file, caught.value.diagnostics[0].location.line) == ("k/a.cu", 2)
+    assert (
+        caught.value.diagnostics[0].location.file,
+        caught.value.diagnostics[0].location.line,
+    ) == ("k/a.cu", 2)
 
 
-def test_an_nvjitlink_that_gives_no_linked_ltoir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nvjitlink_that_gives_no_linked_ltoir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def older(*_: object) -> int:
         raise RuntimeError("function __nvJitLinkGetLinkedLTOIRSize is not found")
 
     monkeypatch.setattr("cuda.bindings.nvjitlink.get_linked_ltoir_size", older)
-    with pytest.raises(ToolchainError, match=r"nvJitLink 13\.[0-9.]+ makes no LTO-IR of several modules") as caught:
+    with pytest.raises(
+        ToolchainError, match=r"nvJitLink 13\.[0-9.]+ makes no LTO-IR of several modules"
+    ) as caught:
         made_of(tmp_path, **LINKED)
     assert "leave lto_NN to kernels that link nothing" in caught.value.fix
     made_of(tmp_path / "alone", {"k/a.cu": 'extern "C" __global__ void k(float* y) { y[0] = 1; }'})
@@ -145,9 +191,12 @@ def test_an_nvjitlink_that_gives_no_linked_ltoir(tmp_path: Path, monkeypatch: py
 
 def test_machine_code_of_a_library_is_not_linked_in(tmp_path: Path) -> None:
     root = cuda_jobs.write(tmp_path, FILES)
-    (root / "fun.cubin").write_bytes(nvrtc_made("CUBIN", "sm_80", 'extern "C" __device__ float fun(float x) { return x; }'))
+    (root / "fun.cubin").write_bytes(
+        nvrtc_made("CUBIN", "sm_80", 'extern "C" __device__ float fun(float x) { return x; }')
+    )
     with pytest.raises(
-        CompileError, match=r"fun.cubin cannot be linked for lto_80: no LTO-IR in it, and machine code cannot become LTO-IR"
+        CompileError,
+        match=r"fun.cubin cannot be linked for lto_80: no LTO-IR in it, and machine code cannot become LTO-IR",
     ):
         made_of(tmp_path, options={"link": ("fun.cubin",)})
 
@@ -180,7 +229,9 @@ def test_simt_kernels(tmp_path: Path, name: str) -> None:
     from tests.toolchain import simt_jobs
 
     image, other = (
-        simt_jobs.frontend().compile(simt_jobs.job(simt_jobs.write(tmp_path / where), name, "lto_80", lineinfo=lines))
+        simt_jobs.frontend().compile(
+            simt_jobs.job(simt_jobs.write(tmp_path / where), name, "lto_80", lineinfo=lines)
+        )
         for where, lines in (("one", True), ("and/another", False))
     )
     assert image.data == other.data
@@ -198,8 +249,18 @@ def test_simt_kernels_with_what_numba_and_the_manifest_link(tmp_path: Path) -> N
 
     made = []
     for where in ("one", "and/another"):
-        root = simt_jobs.write(tmp_path / where, {"a.py": MIXED, "c/relu.cu": RELU, "c/half.h": HALF})
-        job = simt_jobs.job(root, "mixed", "lto_80", params=(simt_jobs.Z, simt_jobs.tensor("x")), axes={}, path="a.py", cooperative=True)
+        root = simt_jobs.write(
+            tmp_path / where, {"a.py": MIXED, "c/relu.cu": RELU, "c/half.h": HALF}
+        )
+        job = simt_jobs.job(
+            root,
+            "mixed",
+            "lto_80",
+            params=(simt_jobs.Z, simt_jobs.tensor("x")),
+            axes={},
+            path="a.py",
+            cooperative=True,
+        )
         source = dataclasses.replace(job.spec.source, options=(("link", ("c/relu.cu",)),))
         job = dataclasses.replace(job, spec=dataclasses.replace(job.spec, source=source))
         made.append(simt_jobs.frontend().compile(job))
@@ -211,7 +272,9 @@ def test_simt_kernels_with_what_numba_and_the_manifest_link(tmp_path: Path) -> N
 # Code that comes compiled
 
 
-def prebuilt(root: Path, name: str, data: bytes, symbol: str = "scale", target: str = "lto_80") -> Image:
+def prebuilt(
+    root: Path, name: str, data: bytes, symbol: str = "scale", target: str = "lto_80"
+) -> Image:
     where = prebuilt_source(root, {name: data})
     params = SCALE_PARAMS
     abi: tuple[AbiSlot, ...] = ()
@@ -235,19 +298,28 @@ def test_prebuilt_ltoir_is_taken_as_it_is_and_out_of_a_fatbin(tmp_path: Path) ->
 
 
 def test_prebuilt_ltoir_for_a_newer_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match="this LTO-IR was made for compute_90, which is newer than lto_80"):
+    with pytest.raises(
+        CompileError, match="this LTO-IR was made for compute_90, which is newer than lto_80"
+    ):
         prebuilt(tmp_path, "scale.ltoir", nvrtc_made("LTOIR", "compute_90"))
     with pytest.raises(CompileError, match="no file of this kernel serves lto_80"):
         prebuilt(tmp_path, "scale.ptx", nvrtc_made("PTX", "compute_80"))
 
 
 def test_nvvm_ir_becomes_ltoir_where_it_says_that_the_kernel_is_used(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match="the LTO-IR of this NVVM IR has no kernel 'fill' any more") as caught:
+    with pytest.raises(
+        CompileError, match="the LTO-IR of this NVVM IR has no kernel 'fill' any more"
+    ) as caught:
         prebuilt(tmp_path, "fill.ll", FILL_LL.encode(), "fill")
     assert "say in the IR that it is used: @llvm.used = appending global" in caught.value.fix
     used = "[i8* bitcast (void (float*, float, i32)* @fill to i8*)]"
     line = f'@llvm.used = appending global [1 x i8*] {used}, section "llvm.metadata"\n'
-    image = prebuilt(tmp_path, "used.ll", FILL_LL.replace("define void @fill", f"{line}define void @fill").encode(), "fill")
+    image = prebuilt(
+        tmp_path,
+        "used.ll",
+        FILL_LL.replace("define void @fill", f"{line}define void @fill").encode(),
+        "fill",
+    )
     for arch in ("sm_80", "sm_90", "sm_120"):
         code_of(image, arch)
 
@@ -265,14 +337,21 @@ def test_a_fatbin_holds_it_with_what_its_link_is_told(tmp_path: Path) -> None:
 # Loading
 
 
-def test_a_newer_gpu_gets_machine_code_that_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_gpu_gets_machine_code_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "cache"))
     image = made_of(tmp_path / "project", **LINKED)
     IMAGES[image.info.digest] = image.data
-    params = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, out=name == "y") for name in "yx")
+    params = tuple(
+        Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, out=name == "y")
+        for name in "yx"
+    )
     abi = (slot("ptr", "y.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.shape[0]"))
     launch = LaunchInfo(grid=("cdiv(x.shape[0], 128)",), block=("128",))
-    info = kernel_of("k", params, (VariantInfo(id="k", abi=abi, images=(image.info,)),), launch=launch)
+    info = kernel_of(
+        "k", params, (VariantInfo(id="k", abi=abi, images=(image.info,)),), launch=launch
+    )
     y, x = Array(1000, ptr=0x100000), Array(1000, ptr=0x200000)
     made = []
     for _ in range(2):

@@ -52,15 +52,28 @@ def test_wide_accesses(tmp_path: Path) -> None:
 
 def test_doubles_and_local_memory(tmp_path: Path) -> None:
     body = "float t[999]; for (int j = 0; j < n; j++) t[j] = x[j * n]; y[i] = 1.7 * t[n % 64] + t[n / 3];"
-    local, double = mix(code(compile_text(tmp_path, COPY.format(body=body))), (9, 0), double=False).warnings
+    local, double = mix(
+        code(compile_text(tmp_path, COPY.format(body=body))), (9, 0), double=False
+    ).warnings
     assert "accesses of local memory" in local
     assert "double precision" in double
 
 
 def test_numbers_of_registers_do_not_count(tmp_path: Path) -> None:
     one, other = (
-        [each.normal for each in code(compile_text(tmp_path / name, COPY.format(body=WIDE).replace("(float* y, const float* x,", params)))]
-        for name, params in (("a", "(float* y, const float* x,"), ("b", "(float* y, const float* x, int unused,"))
+        [
+            each.normal
+            for each in code(
+                compile_text(
+                    tmp_path / name,
+                    COPY.format(body=WIDE).replace("(float* y, const float* x,", params),
+                )
+            )
+        ]
+        for name, params in (
+            ("a", "(float* y, const float* x,"),
+            ("b", "(float* y, const float* x, int unused,"),
+        )
     )
     # The extra parameter moves the offset of `n` and nothing else.
     assert len(one) == len(other)
@@ -71,14 +84,29 @@ def host_object(inside: bytes) -> bytes:
     """An object file of an x86-64 host whose one section is what nvcc puts there."""
     names, at = b"\0.nv_fatbin\0.shstrtab\0", 64
     table = (at + len(inside) + len(names) + 7) // 8 * 8
-    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
-    rows = [(0,) * 10, (1, 1, 2, 0, at, len(inside), 0, 0, 8, 0), (12, 3, 0, 0, at + len(inside), len(names), 0, 0, 1, 0)]
-    return (head + inside + names).ljust(table, b"\0") + b"".join(struct.pack("<IIQQQQIIQQ", *row) for row in rows)
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2
+    )
+    rows = [
+        (0,) * 10,
+        (1, 1, 2, 0, at, len(inside), 0, 0, 8, 0),
+        (12, 3, 0, 0, at + len(inside), len(names), 0, 0, 1, 0),
+    ]
+    return (head + inside + names).ljust(table, b"\0") + b"".join(
+        struct.pack("<IIQQQQIIQQ", *row) for row in rows
+    )
 
 
 def test_an_object_an_archive_and_a_program_without_kernels(tmp_path: Path) -> None:
     whole = host_object(fatbin(ltoir=False, tileir=False))
-    entry = b"k.o/".ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"644".ljust(8) + str(len(whole)).encode().ljust(10) + b"`\n"
+    entry = (
+        b"k.o/".ljust(16)
+        + b"0".ljust(12)
+        + b"0".ljust(6) * 2
+        + b"644".ljust(8)
+        + str(len(whole)).encode().ljust(10)
+        + b"`\n"
+    )
     (tmp_path / "k.o").write_bytes(whole)
     (tmp_path / "libk.a").write_bytes(b"!<arch>\n" + entry + whole)
     for name in ("k.o", "libk.a"):
@@ -87,13 +115,17 @@ def test_an_object_an_archive_and_a_program_without_kernels(tmp_path: Path) -> N
         assert (code.kind, kernel.name) == ("host code", "scale")
         assert [str(image.target) for image in kernel.variants[0].images] == ["sm_90", "compute_80"]
         assert len(kernel.params) == 5
-    (tmp_path / "plain.o").write_bytes(host_object(b"\0" * 64).replace(b".nv_fatbin", b".no_fatbin"))
+    (tmp_path / "plain.o").write_bytes(
+        host_object(b"\0" * 64).replace(b".nv_fatbin", b".no_fatbin")
+    )
     with pytest.raises(CompileError, match=r"plain.o: there is no code for GPUs in it"):
         open_code(tmp_path / "plain.o", SEARCH)
 
 
 def test_a_fatbin_of_others(tmp_path: Path) -> None:
-    """Every architecture of a kernel is an image; parameters come from the PTX, and resources are those of the cubins."""
+    """Every architecture of a kernel is an image; parameters come from the PTX, and resources are
+    those of the cubins.
+    """
     (tmp_path / "k.fatbin").write_bytes(fatbin())
     code = open_code(tmp_path / "k.fatbin", SEARCH)
     (kernel,) = describe(code).info.kernels

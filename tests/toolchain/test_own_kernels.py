@@ -1,4 +1,6 @@
-"""The bundle of tilec's own kernels, which is committed, holds what its sources give: `python scripts/build_kernels.py` renews it."""
+"""The bundle of tilec's own kernels, which is committed, holds what its sources give: `python
+scripts/build_kernels.py` renews it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_the_committed_bundle_is_what_its_sources_give():
     committed, fresh = BUNDLE.read_bytes(), built()
     old, new = Bundle.open(committed).info, Bundle.open(fresh).info
     assert new.sources == old.sources, "sources changed: run scripts/build_kernels.py"
-    if new.toolchain != old.toolchain:  # another release of the compilers: other code, for the same launches
+    if (
+        new.toolchain != old.toolchain
+    ):  # another release of the compilers: other code, for the same launches
         assert [(k.name, k.params, k.launch, k.axes, len(k.variants)) for k in new.kernels] == [
             (k.name, k.params, k.launch, k.axes, len(k.variants)) for k in old.kernels
         ]

@@ -1,4 +1,6 @@
-"""Compiled kernels of every form: what is read of them, what is made of them for each target, and what is refused."""
+"""Compiled kernels of every form: what is read of them, what is made of them for each target, and
+what is refused.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,12 @@ def forms() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "lto.fatbin"])
-def test_every_form_gives_machine_code_that_takes_what_a_launch_passes(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "lto.fatbin"]
+)
+def test_every_form_gives_machine_code_that_takes_what_a_launch_passes(
+    tmp_path: Path, name: str
+) -> None:
     where = source(tmp_path, {name: forms()[name]})
     image = frontend().compile(job(where))
     assert tuple((slot.type, slot.size) for slot in image.abi) == EXPECTED_ABI
@@ -81,7 +87,9 @@ def test_ptx_is_taken_as_it_is_and_lowered_where_the_driver_asks_for_it(tmp_path
     assert lowered.info.ptx_isa == (9, 0)
     assert lowered.info.cuda == (13, 0)
     assert lowered.data == image.data.replace(b".version 9.4", b".version 9.0")
-    with pytest.raises(CompileError, match=r"min-driver reads PTX up to ISA 6\.5, compute_80 needs ISA 7\.0") as caught:
+    with pytest.raises(
+        CompileError, match=r"min-driver reads PTX up to ISA 6\.5, compute_80 needs ISA 7\.0"
+    ) as caught:
         frontend().compile(job(where, target="compute_80", max_isa=(6, 5)))
     assert "450 (CUDA 11.0)" in caught.value.fix
 
@@ -91,7 +99,9 @@ def test_ptx_that_cannot_be_lowered_says_what_it_needs(tmp_path: Path) -> None:
     text += "  szext.wrap.s32 %r0, %r1, %r1;\n  ret;\n}\n"
     where = source(tmp_path, {"k.ptx": text.encode()})
     assert frontend().compile(job(where, "k", "compute_80", params=())).info.ptx_isa == (8, 0)
-    with pytest.raises(CompileError, match=r"the PTX cannot be lowered to ISA 7\.4, which is what min-driver reads") as caught:
+    with pytest.raises(
+        CompileError, match=r"the PTX cannot be lowered to ISA 7\.4, which is what min-driver reads"
+    ) as caught:
         frontend().compile(job(where, "k", "compute_80", params=(), max_isa=(7, 4)))
     assert "raise min-driver" in caught.value.fix
     assert str(caught.value.diagnostics[0].location) == "k.ptx:8"
@@ -109,7 +119,9 @@ def test_lto_ir_in_a_fatbin_serves_its_architecture_and_later_ones(tmp_path: Pat
 
 def test_files_for_exactly_a_target_come_before_what_is_compiled(tmp_path: Path) -> None:
     exact = nvrtc_made("CUBIN", "sm_90")
-    where = source(tmp_path, {"k.ptx": ptx(), "k90.cubin": exact, "k100.cubin": nvrtc_made("CUBIN", "sm_100")})
+    where = source(
+        tmp_path, {"k.ptx": ptx(), "k90.cubin": exact, "k100.cubin": nvrtc_made("CUBIN", "sm_100")}
+    )
     assert frontend().compile(job(where)).data == exact
     assert read_cubin(frontend().compile(job(where, target="sm_80")).data).cc == (8, 0)
     assert frontend().compile(job(where, target="sm_100")).data == nvrtc_made("CUBIN", "sm_100")
@@ -121,12 +133,16 @@ def test_code_for_an_architecture_alone_serves_that_alone(tmp_path: Path) -> Non
     image = frontend().compile(job(where, target="sm_90a"))
     assert image.data == alone
     assert str(image.info.target) == "sm_90a"
-    with pytest.raises(CompileError, match=r"no file of this kernel serves sm_90; there is:\n    k\.cubin: a cubin for sm_90a"):
+    with pytest.raises(
+        CompileError,
+        match=r"no file of this kernel serves sm_90; there is:\n    k\.cubin: a cubin for sm_90a",
+    ):
         frontend().compile(job(where))
     image = frontend().compile(job(source(tmp_path, {"k.ptx": ptx(), "k90.cubin": alone})))
     (warning,) = image.warnings
     assert (
-        warning.message == "k90.cubin is a cubin for sm_90a alone and is not taken for sm_90, which is made of PTX 9.4 for sm_80 and later"
+        warning.message
+        == "k90.cubin is a cubin for sm_90a alone and is not taken for sm_90, which is made of PTX 9.4 for sm_80 and later"
     )
     assert (str(warning.location), warning.severity) == ("k90.cubin:1", "warning")
     with pytest.raises(CompileError, match=r"PTX 9\.4 for sm_90a alone"):
@@ -134,7 +150,10 @@ def test_code_for_an_architecture_alone_serves_that_alone(tmp_path: Path) -> Non
 
 
 def test_a_target_that_no_file_serves_names_what_there_is(tmp_path: Path) -> None:
-    where = source(tmp_path, {"k.cubin": nvrtc_made("CUBIN", "sm_90"), "k.fatbin": fatbin(ptx=False, ltoir=False)})
+    where = source(
+        tmp_path,
+        {"k.cubin": nvrtc_made("CUBIN", "sm_90"), "k.fatbin": fatbin(ptx=False, ltoir=False)},
+    )
     with pytest.raises(CompileError) as caught:
         frontend().compile(job(where, target="sm_80"))
     assert "no file of this kernel serves sm_80; there is:" in caught.value.what
@@ -149,7 +168,9 @@ def test_a_target_that_no_file_serves_names_what_there_is(tmp_path: Path) -> Non
 def test_lto_ir_for_a_newer_architecture_says_so(tmp_path: Path) -> None:
     where = source(tmp_path, {"k.ltoir": nvrtc_made("LTOIR", "compute_90")})
     assert read_cubin(frontend().compile(job(where)).data).cc == (9, 0)
-    with pytest.raises(CompileError, match="this LTO-IR was made for compute_90, which is newer than sm_80") as caught:
+    with pytest.raises(
+        CompileError, match="this LTO-IR was made for compute_90, which is newer than sm_80"
+    ) as caught:
         frontend().compile(job(where, target="sm_80"))
     assert "make it for the oldest target (compute_80)" in caught.value.fix
 
@@ -163,7 +184,9 @@ FILL_PARAMS = (
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_120", "compute_80"])
 def test_nvvm_ir_is_compiled(tmp_path: Path, target: str) -> None:
-    image = frontend().compile(job(source(tmp_path, {"fill.ll": FILL_LL.encode()}), "fill", target, params=FILL_PARAMS))
+    image = frontend().compile(
+        job(source(tmp_path, {"fill.ll": FILL_LL.encode()}), "fill", target, params=FILL_PARAMS)
+    )
     assert [slot.type for slot in image.abi] == ["ptr", "f32", "i32"]
     assert (image.info.ptx_isa is None) == target.startswith("sm_")
 
@@ -171,7 +194,9 @@ def test_nvvm_ir_is_compiled(tmp_path: Path, target: str) -> None:
 def test_nvvm_ir_with_opaque_pointers_serves_newer_targets(tmp_path: Path) -> None:
     text = FILL_LL.replace("float*", "ptr").replace("void (ptr, float, i32)*", "ptr")
     where = source(tmp_path, {"fill.ll": text.encode()})
-    assert read_cubin(frontend().compile(job(where, "fill", "sm_100", params=FILL_PARAMS)).data).cc == (10, 0)
+    assert read_cubin(
+        frontend().compile(job(where, "fill", "sm_100", params=FILL_PARAMS)).data
+    ).cc == (10, 0)
     with pytest.raises(CompileError, match="libNVVM refuses this NVVM IR for sm_90") as caught:
         frontend().compile(job(where, "fill", "sm_90", params=FILL_PARAMS))
     assert "opaque ones from 10.0 on" in caught.value.cause
@@ -223,8 +248,12 @@ def test_a_file_with_another_signature_is_refused(tmp_path: Path) -> None:
 def test_a_kernel_that_a_file_does_not_have(tmp_path: Path) -> None:
     other = nvrtc_made("CUBIN", "sm_90", 'extern "C" __global__ void twice(float* y) { *y = 1; }')
     where = source(tmp_path, {"k.ltoir": nvrtc_made("LTOIR", "compute_80"), "k.cubin": other})
-    assert read_cubin(frontend().compile(job(where)).data).kernel("scale")  # the cubin has it not, and so does not serve it
-    alone = dataclasses.replace(job(source(tmp_path, {"k.ptx": ptx()})).spec, source=source(tmp_path, {"k.cubin": other}))
+    assert read_cubin(frontend().compile(job(where)).data).kernel(
+        "scale"
+    )  # the cubin has it not, and so does not serve it
+    alone = dataclasses.replace(
+        job(source(tmp_path, {"k.ptx": ptx()})).spec, source=source(tmp_path, {"k.cubin": other})
+    )
     with pytest.raises(CompileError, match="what serves sm_90 has no kernel 'scale', but twice"):
         frontend().compile(dataclasses.replace(job(where), spec=alone))
 
@@ -237,7 +266,9 @@ def test_ptx_that_ptxas_refuses_is_shown_at_its_line(tmp_path: Path) -> None:
     assert caught.value.diagnostics[0].excerpt == "nonsense.u32 %r1;"
 
 
-@pytest.mark.parametrize("name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"])
+@pytest.mark.parametrize(
+    "name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"]
+)
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7])
 def test_files_that_are_cut_short_are_refused(tmp_path: Path, name: str, part: float) -> None:
     whole = {**forms(), "add.tileirbc": tile_made("tileir"), "fill.ll": FILL_LL.encode()}[name]
@@ -251,7 +282,9 @@ def test_files_that_are_cut_short_are_refused(tmp_path: Path, name: str, part: f
 
 @pytest.mark.parametrize("name", ["scale.cubin", "scale.fatbin", "add.tileirbc"])
 @pytest.mark.parametrize("seed", range(6))
-def test_damaged_files_give_an_image_or_an_error_of_ours(tmp_path: Path, name: str, seed: int) -> None:
+def test_damaged_files_give_an_image_or_an_error_of_ours(
+    tmp_path: Path, name: str, seed: int
+) -> None:
     whole = bytearray({**forms(), "add.tileirbc": tile_made("tileir")}[name])
     for step in range(4):
         whole[(seed * 7919 + step * 104729) % len(whole)] ^= 1 << (seed % 8)
@@ -262,7 +295,9 @@ def test_damaged_files_give_an_image_or_an_error_of_ours(tmp_path: Path, name: s
     try:
         if kernel not in [decl.name for decl in frontend().declare(where)]:
             return  # the damage is in the kernel's name
-        image = frontend().compile(job(where, kernel, params=() if tile else SCALE_PARAMS, abi=TILE_ABI if tile else ()))
+        image = frontend().compile(
+            job(where, kernel, params=() if tile else SCALE_PARAMS, abi=TILE_ABI if tile else ())
+        )
         assert image.info.size == len(image.data)
     except CompileError as raised:
         error = raised
@@ -275,7 +310,9 @@ def contract_job(where: Source, decl: KernelDecl) -> contract.Job:
     return dataclasses.replace(made, spec=dataclasses.replace(made.spec, decl=decl))
 
 
-@pytest.mark.parametrize("name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"])
+@pytest.mark.parametrize(
+    "name", ["scale.ptx", "scale.cubin", "scale.ltoir", "scale.fatbin", "add.tileirbc", "fill.ll"]
+)
 def test_the_contract_of_frontends(tmp_path: Path, name: str) -> None:
     data = {**forms(), "add.tileirbc": tile_made("tileir"), "fill.ll": FILL_LL.encode()}[name]
     more = nvrtc_made("CUBIN", "sm_80") if name != "add.tileirbc" else tile_made("sm_80")

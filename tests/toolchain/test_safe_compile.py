@@ -1,4 +1,6 @@
-"""Kernels in the safe language to images: helpers, dataclasses, pointers, axes as values, variants in one process, determinism."""
+"""Kernels in the safe language to images: helpers, dataclasses, pointers, axes as values, variants
+in one process, determinism.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,17 @@ def text_of(image):
 def test_helper_dataclasses_and_scalars(tile, tmp_path, target):
     shutil.copy(TYPED / "right_kernels.py", tmp_path / "k.py")
     params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2), scalar("by", "f64"))
-    image = tile.compile(job(tile, tmp_path, "k.py", "normalize", params, target=target, axes={"T": "f16", "BM": 8, "BN": 64}))
+    image = tile.compile(
+        job(
+            tile,
+            tmp_path,
+            "k.py",
+            "normalize",
+            params,
+            target=target,
+            axes={"T": "f16", "BM": 8, "BN": 64},
+        )
+    )
     assert [slot.expr for slot in image.abi][-1] == "by"
     assert str(image.info.target) == target
 
@@ -45,7 +57,17 @@ def test_helper_dataclasses_and_scalars(tile, tmp_path, target):
 def test_shares_with_pointers_and_gathers(tile, tmp_path):
     shutil.copy(TYPED / "right_kernels.py", tmp_path / "k.py")
     params = (tensor("c", "T", 2, out=True), tensor("a", "T", 2), tensor("p", "T", 1, out=True))
-    image = tile.compile(job(tile, tmp_path, "k.py", "shares", params, target="sm_90", axes={"T": "f32", "BM": 16, "BN": 16}))
+    image = tile.compile(
+        job(
+            tile,
+            tmp_path,
+            "k.py",
+            "shares",
+            params,
+            target="sm_90",
+            axes={"T": "f32", "BM": 16, "BN": 16},
+        )
+    )
     assert image.info.resources.registers > 0
 
 
@@ -53,7 +75,9 @@ def test_a_pointer_is_the_array_itself(tile, tmp_path):
     text = "@tl.kernel\ndef k(p: tl.Ptr[T], x: tl.Ref[T, 1]):\n    ct.scatter(p, ct.bid(0) * 7, ct.load(p, (0,), ()))\n"
     write(tmp_path, {"k.py": HEAD + text})
     params = (tensor("p", "T", 1, out=True), tensor("x", "T", 1))
-    assert "store_ptr_tko" in text_of(tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32"})))
+    assert "store_ptr_tko" in text_of(
+        tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32"}))
+    )
 
 
 VALUES = """
@@ -71,7 +95,15 @@ def test_axes_have_the_variants_values_in_helpers_too_and_none_afterwards(tile, 
     write(tmp_path, {"k.py": HEAD + VALUES})
     found = []
     for dtype, size in (("f32", 16), ("i32", 64), ("f32", 64), ("f32", 16)):
-        made = job(tile, tmp_path, "k.py", "k", (tensor("z", "T", 1, out=True),), target="tileir", axes={"T": dtype, "BM": size})
+        made = job(
+            tile,
+            tmp_path,
+            "k.py",
+            "k",
+            (tensor("z", "T", 1, out=True),),
+            target="tileir",
+            axes={"T": dtype, "BM": size},
+        )
         found.append(text_of(tile.compile(made)))
     assert found[0] == found[3]
     assert ["tile<16xf32>" in text for text in found] == [True, False, False, True]
@@ -112,7 +144,14 @@ def test_images_do_not_depend_on_where_they_are_made(tmp_path, target):
     for name in ("a", "b/c"):
         root = write(tmp_path / name, {"k.py": HEAD + VALUES})
         command = [sys.executable, "-c", BUILD, str(root), target]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2], timeout=120)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+            timeout=120,
+        )
         digests.append(done.stdout)
     assert len(digests[0]) == 64
     assert digests[0] == digests[1]
@@ -120,14 +159,31 @@ def test_images_do_not_depend_on_where_they_are_made(tmp_path, target):
 
 def test_places_in_tile_ir_are_those_of_the_source(tile, tmp_path):
     write(tmp_path, {"k.py": HEAD + VALUES})
-    made = job(tile, tmp_path, "k.py", "k", (tensor("z", "T", 1, out=True),), target="tileir", axes={"T": "f32", "BM": 16})
+    made = job(
+        tile,
+        tmp_path,
+        "k.py",
+        "k",
+        (tensor("z", "T", 1, out=True),),
+        target="tileir",
+        axes={"T": "f32", "BM": 16},
+    )
     text = text_of(tile.compile(made))
     line = (HEAD + VALUES).split("\n").index("    return tile.astype(T) * BM") + 1
     assert f"k.py:{line}:" in text
     assert str(tmp_path) not in text
     assert "tilec/lang" not in text
     assert "<tilec" not in text
-    made = job(tile, tmp_path, "k.py", "k", (tensor("z", "T", 1, out=True),), target="sm_90", axes={"T": "f32", "BM": 16}, lineinfo=True)
+    made = job(
+        tile,
+        tmp_path,
+        "k.py",
+        "k",
+        (tensor("z", "T", 1, out=True),),
+        target="sm_90",
+        axes={"T": "f32", "BM": 16},
+        lineinfo=True,
+    )
     assert b"arrays.py" not in tile.compile(made).data
 
 
@@ -135,7 +191,11 @@ def test_a_promise_leaves_no_check(tile, tmp_path):
     text = "@tl.kernel\ndef k(z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]):\n    z.store(x.load_tile((z.index[0] + 1,), (BM,), unchecked=True))\n"
     write(tmp_path, {"k.py": HEAD + text})
     params = (tensor("z", "T", 1, out=True), tensor("x", "T", 1))
-    found = text_of(tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16})))
+    found = text_of(
+        tile.compile(
+            job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16})
+        )
+    )
     assert found.count("load_view_tko") == 1
     assert " if " not in found
     assert " loop " not in found
@@ -147,7 +207,14 @@ def test_the_language_says_what_is_missing_without_cuda_tile(tmp_path):
         "from tilec_runtime.errors import ToolchainError\n"
         "try:\n    import tilec.lang\nexcept ToolchainError as error:\n    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=120,
+    )
     assert done.stdout == (
         "tilec.lang needs cuda-tile, which is not installed\n"
         "  cause: kernel modules are for building: a generated package and its launchers do without\n  fix: pip install 'tilec[build]'\n"

@@ -1,4 +1,6 @@
-"""What follows from a safe kernel's source: signature, grid, requirements, proofs, and what is known of its safety."""
+"""What follows from a safe kernel's source: signature, grid, requirements, proofs, and what is
+known of its safety.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,14 @@ def test_parameters_come_from_annotations(tile, tmp_path):
 def test_grids_follow_from_outputs(tile, tmp_path):
     decl = kernel(tile, tmp_path, "z: tl.Mut[T, (BM, 16)], w: tl.Mut[T, BM], x: tl.Ref[T, 1]")
     assert (decl.grid, decl.grid_free) == (("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], 16)"), False)
-    assert decl.requires == ("cdiv(w.shape[0], BM) == cdiv(z.shape[0], BM)", "1 == cdiv(z.shape[1], 16)")
-    assert decl.safety.regions == (Region(param="z", tile=("BM", "16")), Region(param="w", tile=("BM",)))
+    assert decl.requires == (
+        "cdiv(w.shape[0], BM) == cdiv(z.shape[0], BM)",
+        "1 == cdiv(z.shape[1], 16)",
+    )
+    assert decl.safety.regions == (
+        Region(param="z", tile=("BM", "16")),
+        Region(param="w", tile=("BM",)),
+    )
     decl = kernel(tile, tmp_path, "c: tl.MappedMut[T, (BM, BN), 8]")
     assert (decl.grid, decl.grid_free) == (("cdiv(c.shape[0], BM) * cdiv(c.shape[1], BN)",), True)
     assert decl.safety.regions == (Region(param="c", tile=("BM", "BN"), mapped=True),)
@@ -78,23 +86,43 @@ def test_grids_follow_from_outputs(tile, tmp_path):
 def test_preconditions_are_requirements(tile, tmp_path):
     above = '@tl.preconditions("dim(x, 1) % 64 == 0", "dim(x,0) == dim(y, -1) and x.dtype == y.dtype")\n@tl.preconditions("BM <= 64")\n'
     decl = kernel(tile, tmp_path, "z: tl.Mut[T, BM], x: tl.Ref[T, 2], y: tl.Ref[T, 1]", above=above)
-    assert decl.requires == ("x.shape[1] % 64 == 0", "x.shape[0] == y.shape[-1] and x.dtype == y.dtype", "BM <= 64")
+    assert decl.requires == (
+        "x.shape[1] % 64 == 0",
+        "x.shape[0] == y.shape[-1] and x.dtype == y.dtype",
+        "BM <= 64",
+    )
     text = "@tl.preconditions('dim(x, 0) > 1')\n@tl.kernel\ndef k(x: tl.Ref[T, 1]):\n    pass\n"
     assert declared(tile, tmp_path, text).requires == ("x.shape[0] > 1",)
 
 
 Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], BK: tl.Const[int]"
-LIKE = ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)")
+LIKE = (
+    "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",
+    "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)",
+)
 EMPTY = " or z.size == 0"
 PROVEN = {
     "the region's place": (LIKE, "z.store(x.load_tile_like(z))"),
     "as a function": (LIKE, "z.store(tl.load_tile_like(x, z))"),
     "as an imported function": (LIKE, "z.store(load_tile_like(x, z, padding=tl.Padding.NAN))"),
     "its index": (LIKE, "i, j = z.index", "z.store(x.load_tile((i, j), (BM, BN)))"),
-    "parts of its index": (LIKE, "i = z.index[0]", "z.store(x.load_tile((i, z.index[-1]), z.tile_shape))"),
-    "aliases": (LIKE, "a = x", "w = z", "b = BM", "w.store(a.load_tile(index=w.index, shape=(b, BN)))"),
+    "parts of its index": (
+        LIKE,
+        "i = z.index[0]",
+        "z.store(x.load_tile((i, z.index[-1]), z.tile_shape))",
+    ),
+    "aliases": (
+        LIKE,
+        "a = x",
+        "w = z",
+        "b = BM",
+        "w.store(a.load_tile(index=w.index, shape=(b, BN)))",
+    ),
     "swapped": (
-        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[1], BN)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[0], BM)"),
+        (
+            "cdiv(x.shape[0], BM) >= cdiv(z.shape[1], BN)",
+            "cdiv(x.shape[1], BN) >= cdiv(z.shape[0], BM)",
+        ),
         "i, j = z.index",
         "z.store(x.load_tile((j, i), (BM, BN)))",
     ),
@@ -147,7 +175,9 @@ def test_these_accesses_need_no_check(tile, tmp_path, case):
     decl = kernel(tile, tmp_path, Z, *body)
     assert [d.message for d in decl.unproven] == []
     assert decl.requires == requires
-    assert [f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)] == []
+    assert [
+        f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)
+    ] == []
 
 
 ROW = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], w: tl.Ref[T, 1], v: tl.Ref[T, 1], BK: tl.Const[int]"
@@ -156,21 +186,46 @@ FIXED = "w.shape[0] >= BN or w.shape[0] == z.shape[1]"
 ALIKE = {
     "the region's place": (("x.shape == z.shape",), "", OWN),
     "its index": (("x.shape == z.shape",), "", "x.load_tile(z.index, z.tile_shape)"),
-    "one axis of it": (("x.shape[1] == z.shape[0]",), "", "x.load_tile((z.index[1] - 1, z.index[0]), (BN, BM))"),
-    "transposed": (("x.shape[0] == z.shape[1]", "x.shape[1] == z.shape[0]"), "", "i, j = z.index", "x.load_tile((j, i), (BN, BM))"),
-    "a loop over another": (("w.shape[0] == x.shape[1]",), "", "for k in range(x.num_tiles(1, BK)): w.load_tile((k,), (BK,))"),
+    "one axis of it": (
+        ("x.shape[1] == z.shape[0]",),
+        "",
+        "x.load_tile((z.index[1] - 1, z.index[0]), (BN, BM))",
+    ),
+    "transposed": (
+        ("x.shape[0] == z.shape[1]", "x.shape[1] == z.shape[0]"),
+        "",
+        "i, j = z.index",
+        "x.load_tile((j, i), (BN, BM))",
+    ),
+    "a loop over another": (
+        ("w.shape[0] == x.shape[1]",),
+        "",
+        "for k in range(x.num_tiles(1, BK)): w.load_tile((k,), (BK,))",
+    ),
     "a tail of another": (
         ("w.shape[0] == x.shape[1]",),
         "",
         "for k in range(2, x.num_tiles(1, BK)): w.load_tile((k,), (BK,))",
     ),
-    "extents that may be equal": (("BK != BN or w.shape[0] == z.shape[1]",), "", "w.load_tile((z.index[1],), (BK,))"),
+    "extents that may be equal": (
+        ("BK != BN or w.shape[0] == z.shape[1]",),
+        "",
+        "w.load_tile((z.index[1],), (BK,))",
+    ),
     "a look-up by number": ((), "", "w.load_tile((z.index[1],), (1,))"),
     "a quotient": ((), "", "w.load_tile((z.index[1] // 2,), (BN,))"),
     "unchecked": ((), "", "w.load_tile((z.index[1],), (BN,), unchecked=True)"),
     "the first tile": ((FIXED,), "", "w.load_tile((0,), (BN,))"),
-    "the third tile": (("w.shape[0] >= 3 * BN or w.shape[0] == z.shape[1]",), "", "w.load_tile((2,), (BN,))"),
-    "some tiles": (("w.shape[0] >= 4 * BN or w.shape[0] == z.shape[1]",), "", "for k in range(4): w.load_tile((k,), (BN,))"),
+    "the third tile": (
+        ("w.shape[0] >= 3 * BN or w.shape[0] == z.shape[1]",),
+        "",
+        "w.load_tile((2,), (BN,))",
+    ),
+    "some tiles": (
+        ("w.shape[0] >= 4 * BN or w.shape[0] == z.shape[1]",),
+        "",
+        "for k in range(4): w.load_tile((k,), (BN,))",
+    ),
     "a tile that no output has": ((), "", "w.load_tile((0,), (BK,))"),
     "stated for both": ((), "dim(x, 0) >= dim(z, 0) and dim(z, -1) == dim(x, -1)", OWN),
     "stated for one axis": (("x.shape[1] == z.shape[1]",), "dim(x, 0) >= dim(z, 0)", OWN),
@@ -179,7 +234,11 @@ ALIKE = {
     "stated of one alone": (("x.shape == z.shape",), "dim(x, 0) > 3", OWN),
     "stated of a fixed tile": ((), "dim(w, 0) <= BN", "w.load_tile((0,), (BN,))"),
     "broadcast": (("x.shape[1] == z.shape[1]",), "", "x.load_tile_like(z, broadcast=0)"),
-    "broadcast by the function": (("x.shape[0] == z.shape[0]",), "", "load_tile_like(x, z, broadcast=(1,))"),
+    "broadcast by the function": (
+        ("x.shape[0] == z.shape[0]",),
+        "",
+        "load_tile_like(x, z, broadcast=(1,))",
+    ),
     "broadcast whole": ((), "", "tl.load_tile_like(x, z, broadcast=(0, 1))"),
 }
 
@@ -208,13 +267,24 @@ def test_extents_meet_in_helpers_and_regions(tile, tmp_path):
     assert "x.shape[0] == 1" in decl.requires
 
 
-INDEX = "x.load_tile is checked inside of the kernel: index {0} is not known to be among the tiles of x"
+INDEX = (
+    "x.load_tile is checked inside of the kernel: index {0} is not known to be among the tiles of x"
+)
 CHECKED = {
     "a difference": (INDEX.format(0), "i, j = z.index", "x.load_tile((i - 1, j), (BM, BN))"),
     "a negative number": (INDEX.format(0), "x.load_tile((-1, 0), (BM, BN))"),
-    "bound twice": (INDEX.format(1), "i, j = z.index", "j = j * 2", "x.load_tile((i, j), (BM, BN))"),
+    "bound twice": (
+        INDEX.format(1),
+        "i, j = z.index",
+        "j = j * 2",
+        "x.load_tile((i, j), (BM, BN))",
+    ),
     "added to": (INDEX.format(0), "i, j = z.index", "i += 1", "x.load_tile((i, j), (BM, BN))"),
-    "a quotient of what may be negative": (INDEX.format(0), "i = z.index[0] - 1", "x.load_tile((i // 2, 0), (BM, BN))"),
+    "a quotient of what may be negative": (
+        INDEX.format(0),
+        "i = z.index[0] - 1",
+        "x.load_tile((i // 2, 0), (BM, BN))",
+    ),
     "from what may be negative": (
         INDEX.format(1),
         "for k in range(z.index[0] // BK - 1, x.num_tiles(1, BK)):",
@@ -226,7 +296,10 @@ CHECKED = {
         "for k in range(min(3, x.num_tiles(1, BK))):",
         "    x.load_tile((z.index[0], k), (BM, BK))",
     ),
-    "a parameter that is bound later": (INDEX.format(0), "x.load_tile((BK, 0), (BM, BN)); BK = z.index[0]"),
+    "a parameter that is bound later": (
+        INDEX.format(0),
+        "x.load_tile((BK, 0), (BM, BN)); BK = z.index[0]",
+    ),
     "bound by a nested function, and in the module": (
         INDEX.format(0),
         "def f():",
@@ -237,14 +310,27 @@ CHECKED = {
         "like is checked inside of the kernel: load_tile_like is called by another name",
         "like(x, z)",
     ),
-    "bound by a nested function": (INDEX.format(0), "i, j = z.index", "def f(i): return x.load_tile((i, j), (BM, BN))", "f(3)"),
+    "bound by a nested function": (
+        INDEX.format(0),
+        "i, j = z.index",
+        "def f(i): return x.load_tile((i, j), (BM, BN))",
+        "f(3)",
+    ),
     "a computed number of passes": (
         INDEX.format(1),
         "for k in range(x.num_tiles(1, BK) + 1):",
         "    x.load_tile((z.index[0], k), (BM, BK))",
     ),
-    "down from a number": (INDEX.format(1), "for k in range(3, x.num_tiles(1, BK), -1):", "    x.load_tile((z.index[0], k), (BM, BK))"),
-    "from below": (INDEX.format(1), "for k in range(-3, x.num_tiles(1, BK)):", "    x.load_tile((z.index[0], k), (BM, BK))"),
+    "down from a number": (
+        INDEX.format(1),
+        "for k in range(3, x.num_tiles(1, BK), -1):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
+    "from below": (
+        INDEX.format(1),
+        "for k in range(-3, x.num_tiles(1, BK)):",
+        "    x.load_tile((z.index[0], k), (BM, BK))",
+    ),
     "range is something else": (
         INDEX.format(1),
         "range = reversed",
@@ -275,7 +361,9 @@ def test_these_accesses_need_a_check(tile, tmp_path, case):
     assert found.message == message
     assert found.excerpt.lstrip().startswith(body[-1 if "f(3)" not in body else -2].lstrip()[:5])
     assert found.excerpt[found.location.column - 1 :].startswith(("x.load_tile", "(x if", "like("))
-    assert [f.location for f in decl.safety.facts if f.guarantee is Guarantee.KERNEL] == [found.location]
+    assert [f.location for f in decl.safety.facts if f.guarantee is Guarantee.KERNEL] == [
+        found.location
+    ]
 
 
 def test_promises_and_pointers_are_told(tile, tmp_path):
@@ -306,7 +394,10 @@ def test_shares_are_proven_in_their_loop(tile, tmp_path):
     )
     decl = kernel(tile, tmp_path, MAPPED, *body)
     assert decl.unproven == ()
-    assert decl.requires == ("cdiv(a.shape[0], BM) >= cdiv(c.shape[0], BM)", "cdiv(a.shape[1], BN) >= cdiv(c.shape[1], BN)")
+    assert decl.requires == (
+        "cdiv(a.shape[0], BM) >= cdiv(c.shape[0], BM)",
+        "cdiv(a.shape[1], BN) >= cdiv(c.shape[1], BN)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -321,12 +412,15 @@ def test_other_places_are_checked(tile, tmp_path, body):
     (found,) = kernel(tile, tmp_path, MAPPED, *body).unproven
     name = body[-1].strip()[0]
     assert (
-        found.message == f"{name}.store is checked inside of the kernel: the place is not known to be one of this block's tiles of {name}"
+        found.message
+        == f"{name}.store is checked inside of the kernel: the place is not known to be one of this block's tiles of {name}"
     )
 
 
 def test_kernels_of_cuda_tile_say_nothing(tile, tmp_path):
-    decl = declared(tile, tmp_path, "@ct.kernel\ndef k(z, x):\n    ct.store(z, 0, ct.load(x, 0, ()))\n")
+    decl = declared(
+        tile, tmp_path, "@ct.kernel\ndef k(z, x):\n    ct.store(z, 0, ct.load(x, 0, ()))\n"
+    )
     assert (decl.safety, decl.grid, decl.requires, decl.unproven) == (None, (), (), ())
 
 
@@ -337,9 +431,15 @@ def test_a_kernel_is_called_through_its_launcher_only(tile, tmp_path):
     def k() -> None: ...
 
     assert dict(k.hints) == {"occupancy": 2}
-    with pytest.raises(TypeError, match="k is a kernel: build it with `tilec build`, and call the launcher k of the generated package"):
+    with pytest.raises(
+        TypeError,
+        match="k is a kernel: build it with `tilec build`, and call the launcher k of the generated package",
+    ):
         k()
-    with pytest.raises(TypeError, match=r"@tl\.kernel has no hint 'speed': hints are num_ctas, num_worker_warps, occupancy, opt_level"):
+    with pytest.raises(
+        TypeError,
+        match=r"@tl\.kernel has no hint 'speed': hints are num_ctas, num_worker_warps, occupancy, opt_level",
+    ):
         tl.kernel(speed=3)(k.function)
     with pytest.raises(TypeError, match="a precondition is text, such as"):
         tl.preconditions(True)
@@ -359,14 +459,23 @@ def test_names_of_functions_around_come_before_those_of_the_module(tile, tmp_pat
 
 def test_an_empty_mapped_output_excuses_nothing(tile, tmp_path):
     # Its grid is whatever a caller says, so that blocks run which own no tile.
-    decl = kernel(tile, tmp_path, "z: tl.MappedMut[T, (BM,)], x: tl.Ref[T, 1]", "x.load_tile((2,), (BM,))")
+    decl = kernel(
+        tile, tmp_path, "z: tl.MappedMut[T, (BM,)], x: tl.Ref[T, 1]", "x.load_tile((2,), (BM,))"
+    )
     assert decl.requires == ("cdiv(x.shape[0], BM) > 2",)
 
 
 def test_gathers_are_masked(tile, tmp_path):
-    decl = kernel(tile, tmp_path, "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]", "z.store(x.gather(tl.arange(BM, dtype=tl.int32) * 7))")
+    decl = kernel(
+        tile,
+        tmp_path,
+        "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1]",
+        "z.store(x.gather(tl.arange(BM, dtype=tl.int32) * 7))",
+    )
     line = HEAD.count("\n") + 3
-    assert f"x.gather at k.py:{line}: elements beyond the end of an array are padding" in [f.what for f in decl.safety.facts]
+    assert f"x.gather at k.py:{line}: elements beyond the end of an array are padding" in [
+        f.what for f in decl.safety.facts
+    ]
     assert decl.unproven == ()
 
 

@@ -1,4 +1,6 @@
-"""What the safe tile language refuses, before anything is compiled and when it is: the user's place, the user's words, the next step."""
+"""What the safe tile language refuses, before anything is compiled and when it is: the user's
+place, the user's words, the next step.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,38 @@ def kernel(signature, body="pass"):
 
 SIGNATURES = {
     "x": ("x", "parameter 'x' has no annotation: say what the kernel may do with it"),
-    "x: list": ("list", "parameter 'x' is annotated with list, which says nothing that a kernel can take"),
+    "x: list": (
+        "list",
+        "parameter 'x' is annotated with list, which says nothing that a kernel can take",
+    ),
     "x: tl.Ref": ("tl.Ref", "tl.Ref of 'x' does not say dtype and rank"),
     "x: tl.Ref[T]": ("tl.Ref[T]", "tl.Ref[T] of 'x' does not say dtype and rank"),
     "x: tl.Ref[T, 0]": ("tl.Ref[T, 0]", "the rank of 'x' is 0: it is a number from 1 to 8"),
-    "x: tl.Ref[T, BM]": ("tl.Ref[T, BM]", "the rank of 'x' is the variable BM: it is a number from 1 to 8"),
+    "x: tl.Ref[T, BM]": (
+        "tl.Ref[T, BM]",
+        "the rank of 'x' is the variable BM: it is a number from 1 to 8",
+    ),
     "x: tl.Ref[BM, 2]": ("tl.Ref[BM, 2]", "the dtype of 'x' is BM, a size"),
-    "x: tl.Ref['f33', 2]": ("tl.Ref['f33', 2]", "the dtype of 'x' is 'f33', which is none; did you mean 'f32'"),
+    "x: tl.Ref['f33', 2]": (
+        "tl.Ref['f33', 2]",
+        "the dtype of 'x' is 'f33', which is none; did you mean 'f32'",
+    ),
     "x: tl.Ref[int, 2]": ("tl.Ref[int, 2]", "the dtype of 'x' is int"),
     "z: tl.Mut[T]": ("tl.Mut[T]", "tl.Mut[T] of 'z' does not say dtype and tile"),
-    "z: tl.Mut[T, (24,)]": ("tl.Mut[T, (24,)]", "the tile of 'z' has an extent of 24: extents of tiles are powers of two"),
+    "z: tl.Mut[T, (24,)]": (
+        "tl.Mut[T, (24,)]",
+        "the tile of 'z' has an extent of 24: extents of tiles are powers of two",
+    ),
     "z: tl.Mut[T, (T,)]": ("tl.Mut[T, (T,)]", "the tile of 'z' has the extent T, which is a dtype"),
     "z: tl.Mut[T, ('BM',)]": ("tl.Mut[T, ('BM',)]", "the tile of 'z' has the extent 'BM'"),
-    "z: tl.Mut[T, (2, 2, 2, 2)]": ("tl.Mut", "the tile of 'z' has 4 dimensions: a grid has one to three, so an output has as many"),
-    "c: tl.MappedMut[T, (BM,), 8]": ("tl.MappedMut", "'c' has 1 dimension: the tiles of matrices alone are numbered in strips"),
+    "z: tl.Mut[T, (2, 2, 2, 2)]": (
+        "tl.Mut",
+        "the tile of 'z' has 4 dimensions: a grid has one to three, so an output has as many",
+    ),
+    "c: tl.MappedMut[T, (BM,), 8]": (
+        "tl.MappedMut",
+        "'c' has 1 dimension: the tiles of matrices alone are numbered in strips",
+    ),
     "c: tl.MappedMut[T, (BM, BN), 0]": (
         "tl.MappedMut",
         "the strips of 'c' have 0 tile rows: that is a number, a size variable, or tl.BACKWARD",
@@ -62,10 +82,16 @@ SIGNATURES = {
         "tl.Const[str]",
         "constant 'n' is annotated with tl.Const[str]: write tl.Const[int], tl.Const[float] or tl.Const[bool]",
     ),
-    "a: Annotated[float, 'f31']": ("Annotated", "the dtype of 'a' is 'f31', which is none; did you mean 'f32'"),
+    "a: Annotated[float, 'f31']": (
+        "Annotated",
+        "the dtype of 'a' is 'f31', which is none; did you mean 'f32'",
+    ),
     "x: tl.Ref[T, 1] = 3": ("tl.Ref[T, 1]", "parameter 'x' is an array, and has the default 3"),
     "n: int = None": ("int", "parameter 'n' has the default None: defaults are numbers"),
-    "*x: tl.Ref[T, 1]": ("tl.Ref[T, 1]", "parameter 'x' cannot be passed by place: a launcher passes every argument so"),
+    "*x: tl.Ref[T, 1]": (
+        "tl.Ref[T, 1]",
+        "parameter 'x' cannot be passed by place: a launcher passes every argument so",
+    ),
 }
 
 
@@ -167,12 +193,18 @@ BODIES = {
         "getattr",
         "getattr under another name could reach around the safe language\n    {line}\n  hint: write the attribute out",
     ),
-    "getattr(x, '_tl_array')": ("'_tl_array'", "'_tl_array' names what the safe language keeps to itself\n    {line}"),
+    "getattr(x, '_tl_array')": (
+        "'_tl_array'",
+        "'_tl_array' names what the safe language keeps to itself\n    {line}",
+    ),
     "k(z, x)": (
         "k(",
         "k is a kernel, which only a launch calls\n    {line}\n  hint: put what both do into a function without @tl.kernel",
     ),
-    "tl.Mut(x, (0, 0), (BM, BN)).store(1)": ("tl.Mut", "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter"),
+    "tl.Mut(x, (0, 0), (BM, BN)).store(1)": (
+        "tl.Mut",
+        "tl.Mut is made by a launch alone\n    {line}\n  hint: take it as a parameter",
+    ),
 }
 
 
@@ -186,7 +218,11 @@ def test_a_body_is_refused_at_its_place(tile, tmp_path, body):
 
 
 def test_dimensions_of_an_array_and_of_the_region_it_is_read_like(tile, tmp_path):
-    (found,) = refused(tile, tmp_path, kernel("z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 1]", "z.store(x.load_tile_like(z))"))
+    (found,) = refused(
+        tile,
+        tmp_path,
+        kernel("z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 1]", "z.store(x.load_tile_like(z))"),
+    )
     assert found == (
         f"k.py:{LINE + 2}:13: error: x has 1 dimension, and z has 2\n        z.store(x.load_tile_like(z))\n                ^\n"
         "  hint: x is tl.Ref[T, 1], z is tl.Mut[T, (BM, BN)]"
@@ -195,11 +231,17 @@ def test_dimensions_of_an_array_and_of_the_region_it_is_read_like(tile, tmp_path
 
 def test_one_grid_does_not_serve_both_kinds_of_outputs(tile, tmp_path):
     (found,) = refused(tile, tmp_path, kernel("z: tl.Mut[T, (BM,)], c: tl.MappedMut[T, (BM,)]"))
-    assert found.startswith(f"k.py:{LINE + 1}:31: error: z is a tl.Mut, and c a tl.MappedMut: one grid cannot give out both\n")
+    assert found.startswith(
+        f"k.py:{LINE + 1}:31: error: z is a tl.Mut, and c a tl.MappedMut: one grid cannot give out both\n"
+    )
 
 
 def test_every_problem_of_every_kernel_is_told(tile, tmp_path):
-    found = refused(tile, tmp_path, kernel("x, y: list, n: tl.Const[str]") + kernel("w").replace("def k", "def other"))
+    found = refused(
+        tile,
+        tmp_path,
+        kernel("x, y: list, n: tl.Const[str]") + kernel("w").replace("def k", "def other"),
+    )
     assert [line.split(": error: ")[0] for line in found] == [
         f"k.py:{LINE + 1}:7",
         f"k.py:{LINE + 1}:13",
@@ -208,17 +250,27 @@ def test_every_problem_of_every_kernel_is_told(tile, tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("above", "name"), [("g = getattr", "g"), ("import builtins", "builtins.getattr")])
+@pytest.mark.parametrize(
+    ("above", "name"), [("g = getattr", "g"), ("import builtins", "builtins.getattr")]
+)
 def test_getattr_by_a_name_of_the_module_is_looked_at_too(tile, tmp_path, above, name):
-    text = f"{above}\n\n\ndef helper(x):\n    return {name}(x, '_tl' + '_array')\n\n\n" + kernel(Z, "z.store(helper(x))")
+    text = f"{above}\n\n\ndef helper(x):\n    return {name}(x, '_tl' + '_array')\n\n\n" + kernel(
+        Z, "z.store(helper(x))"
+    )
     (found,) = refused(tile, tmp_path, text)
-    assert found.startswith(f"k.py:{LINE + 4}:12: error: getattr with a computed name could reach around the safe language\n")
+    assert found.startswith(
+        f"k.py:{LINE + 4}:12: error: getattr with a computed name could reach around the safe language\n"
+    )
 
 
 def test_helpers_are_looked_at_too(tile, tmp_path):
-    text = "def helper(x):\n    return ct.load(x._tl_array, (0,), (4,))\n\n\n" + kernel(Z, "z.store(helper(x))")
+    text = "def helper(x):\n    return ct.load(x._tl_array, (0,), (4,))\n\n\n" + kernel(
+        Z, "z.store(helper(x))"
+    )
     (found,) = refused(tile, tmp_path, text)
-    assert found.startswith(f"k.py:{LINE + 1}:20: error: x._tl_array reaches around the safe language\n")
+    assert found.startswith(
+        f"k.py:{LINE + 1}:20: error: x._tl_array reaches around the safe language\n"
+    )
 
 
 CONDITIONS = {
@@ -235,7 +287,9 @@ CONDITIONS = {
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_a_precondition_is_refused_in_its_text(tile, tmp_path, condition):
     column, what = CONDITIONS[condition]
-    text = kernel(Z).replace("@tl.kernel\n", f'@tl.kernel\n@tl.preconditions("dim(x, 0) > 0", "{condition}")\n')
+    text = kernel(Z).replace(
+        "@tl.kernel\n", f'@tl.kernel\n@tl.preconditions("dim(x, 0) > 0", "{condition}")\n'
+    )
     (found,) = refused(tile, tmp_path, text)
     line = f'@tl.preconditions("dim(x, 0) > 0", "{condition}")'
     place = line.index(condition) + column if what else None
@@ -248,17 +302,31 @@ def test_a_precondition_is_refused_in_its_text(tile, tmp_path, condition):
 def test_annotations_that_are_text_are_evaluated_in_the_module(tile, tmp_path):
     head = "from __future__ import annotations\nimport tilec.lang as tl\nT = tl.dtype('T')\n"
     (found,) = refused(tile, tmp_path, kernel("x: tl.Ref[T, 1], y: tl.Ref[S, 1]"), head)
-    assert found.startswith("k.py:5:27: error: the annotation cannot be evaluated: NameError: name 'S' is not defined\n")
+    assert found.startswith(
+        "k.py:5:27: error: the annotation cannot be evaluated: NameError: name 'S' is not defined\n"
+    )
 
 
-# --- what a compile alone can see ------------------------------------------------------------------------------------------------
+# --- what a compile alone can see
+# ------------------------------------------------------------------------------------------------
 
 
 def compile_error(tile, root, text, **more):
     write(root, {"k.py": HEAD + text})
     params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
     with pytest.raises(CompileError) as caught:
-        tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16, "BN": 16}, **more))
+        tile.compile(
+            job(
+                tile,
+                root,
+                "k.py",
+                "k",
+                params,
+                target="tileir",
+                axes={"T": "f32", "BM": 16, "BN": 16},
+                **more,
+            )
+        )
     return [d.render() for d in caught.value.diagnostics]
 
 
@@ -266,7 +334,10 @@ def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
     text = "def helper(a):\n    return helper(a)\n\n\n" + kernel(Z, "z.store(helper(x))")
     first, *notes = compile_error(tile, tmp_path, text)
     assert first.startswith(f"k.py:{LINE + 1}:12: error: Maximum recursion depth")
-    assert "hint: what a kernel calls becomes a part of it, so no function can call itself: write a loop" in first
+    assert (
+        "hint: what a kernel calls becomes a part of it, so no function can call itself: write a loop"
+        in first
+    )
     assert [note.split("\n")[0] for note in notes] == [
         f"k.py:{LINE + 1}:12: note: called from here, in helper",
         f"k.py:{LINE + 6}:13: note: called from here, in k",
@@ -275,18 +346,29 @@ def test_a_helper_that_calls_itself_without_end(tile, tmp_path):
 
 def test_a_method_that_is_given_what_is_read_for_a_place(tile, tmp_path):
     text = "import dataclasses\n\n\n@dataclasses.dataclass(frozen=True)\nclass Rows:\n    x: object\n\n"
-    text += "    def load(self, z):\n        return self.x.load_tile_like(z)\n\n\n" + kernel(Z, "z.store(Rows(x).load(x))")
+    text += "    def load(self, z):\n        return self.x.load_tile_like(z)\n\n\n" + kernel(
+        Z, "z.store(Rows(x).load(x))"
+    )
     first, _ = compile_error(tile, tmp_path, text)
     assert "error: 'Ref' object has no attribute 'index'" in first
-    assert "hint: load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)" in first
+    assert (
+        "hint: load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)"
+        in first
+    )
 
 
 @pytest.mark.parametrize(
-    ("sum_", "types"), [("x + x", "tl.Ref[float32] and tl.Ref[float32]"), ("z + x", "tl.Mut[float32] and tl.Ref[float32]")]
+    ("sum_", "types"),
+    [
+        ("x + x", "tl.Ref[float32] and tl.Ref[float32]"),
+        ("z + x", "tl.Mut[float32] and tl.Ref[float32]"),
+    ],
 )
 def test_arithmetic_on_arrays(tile, tmp_path, sum_, types):
     (found,) = compile_error(tile, tmp_path, kernel(Z, f"z.store({sum_})"))
-    assert found.startswith(f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: {types}\n")
+    assert found.startswith(
+        f"k.py:{LINE + 2}:13: error: Unsupported operand types for +: {types}\n"
+    )
     assert found.endswith(
         "  hint: arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
     )
@@ -301,56 +383,110 @@ def test_a_tile_of_another_shape_than_the_region(tile, tmp_path):
 
 def test_an_operation_that_there_is_not(tile, tmp_path):
     (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(tl.zeroes((16, 16), tl.float32))"))
-    assert found.startswith(f"k.py:{LINE + 2}:13: error: Module 'tilec.lang' has no attribute 'zeroes'")
+    assert found.startswith(
+        f"k.py:{LINE + 2}:13: error: Module 'tilec.lang' has no attribute 'zeroes'"
+    )
     assert found.endswith("hint: did you mean 'zeros'")
 
 
 def test_a_word_of_the_compiler_behind_tl(tile, tmp_path):
-    (found,) = compile_error(tile, tmp_path, kernel(Z, "z.store(0.0)\n    for _ in tl.static_iter(range(2)):\n        z.store(1.0)"))
-    assert found.startswith(f"k.py:{LINE + 3}:14: error: static_iter() must be used directly by name")
-    assert found.endswith("hint: from tilec.lang import static_iter, and call it without tl in front")
+    (found,) = compile_error(
+        tile,
+        tmp_path,
+        kernel(Z, "z.store(0.0)\n    for _ in tl.static_iter(range(2)):\n        z.store(1.0)"),
+    )
+    assert found.startswith(
+        f"k.py:{LINE + 3}:14: error: static_iter() must be used directly by name"
+    )
+    assert found.endswith(
+        "hint: from tilec.lang import static_iter, and call it without tl in front"
+    )
 
 
 def test_a_place_of_another_output(tile, tmp_path):
-    write(tmp_path, {"k.py": HEAD + kernel("c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)")})
+    write(
+        tmp_path,
+        {
+            "k.py": HEAD
+            + kernel(
+                "c: tl.MappedMut[T, (BM,)], d: tl.MappedMut[T, (BM,)]", "d.store(c.place(0), 1.0)"
+            )
+        },
+    )
     params = (tensor("c", "T", 1, out=True), tensor("d", "T", 1, out=True))
     with pytest.raises(CompileError) as caught:
-        tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16}))
+        tile.compile(
+            job(tile, tmp_path, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16})
+        )
     assert caught.value.diagnostics[0].render().startswith(f"k.py:{LINE + 2}:5: error: ")
     assert "the place is one of another output" in caught.value.diagnostics[0].render()
 
 
 def test_a_function_that_declare_cannot_follow_is_looked_at_when_it_is_compiled(tile, tmp_path):
     hidden = "TABLE = {'f': lambda x: x._tl_array}\ninner = TABLE['f']\n"
-    (found,) = compile_error(tile, tmp_path, hidden + kernel(Z, "ct.store(inner(x), (0, 0), z.load())"))
-    assert found.startswith(f"k.py:{LINE + 4}:14: error: _tl_array is a part of the safe language that kernels cannot reach\n")
+    (found,) = compile_error(
+        tile, tmp_path, hidden + kernel(Z, "ct.store(inner(x), (0, 0), z.load())")
+    )
+    assert found.startswith(
+        f"k.py:{LINE + 4}:14: error: _tl_array is a part of the safe language that kernels cannot reach\n"
+    )
 
 
 def test_checks_in_helpers_of_other_packages_are_seen(tile, tmp_path, monkeypatch):
-    write(tmp_path / "lib", {"helperlib.py": "def first(x, shape):\n    return x.load_tile((0, 0), shape)\n"})
+    write(
+        tmp_path / "lib",
+        {"helperlib.py": "def first(x, shape):\n    return x.load_tile((0, 0), shape)\n"},
+    )
     monkeypatch.syspath_prepend(str(tmp_path / "lib"))
-    root = write(tmp_path / "project", {"k.py": HEAD + "import helperlib\n" + kernel(Z, "z.store(helperlib.first(x, (BM, BN)))")})
+    root = write(
+        tmp_path / "project",
+        {"k.py": HEAD + "import helperlib\n" + kernel(Z, "z.store(helperlib.first(x, (BM, BN)))")},
+    )
     (decl,) = tile.declare(Source(root=str(root), path="k.py"))
     (found,) = decl.unproven
-    assert found.message == "x.load_tile is checked inside of the kernel: it is in the helper function first"
+    assert (
+        found.message
+        == "x.load_tile is checked inside of the kernel: it is in the helper function first"
+    )
     assert (found.location.line, found.excerpt) == (2, "    return x.load_tile((0, 0), shape)")
     params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
     axes = {"T": "f32", "BM": 16, "BN": 16}
     assert tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes)).data
     with pytest.raises(CompileError) as caught:
-        tile.compile(job(tile, root, "k.py", "k", params, target="tileir", axes=axes, checks=Checks.DENY))
-    assert 'load_tile checks inside of the kernel, which has checks = "deny"' in str(caught.value.diagnostics[0].render())
+        tile.compile(
+            job(tile, root, "k.py", "k", params, target="tileir", axes=axes, checks=Checks.DENY)
+        )
+    assert 'load_tile checks inside of the kernel, which has checks = "deny"' in str(
+        caught.value.diagnostics[0].render()
+    )
 
 
 def test_checks_are_left_out_where_they_are_off(tile, tmp_path):
     from tilec_runtime.cpu.tileir.read import read_module
     from tilec_runtime.cpu.tileir.text import render
 
-    write(tmp_path, {"k.py": HEAD + kernel(Z, "z.store(x.load_tile((z.index[0] - 1, 0), (BM, BN)))")})
+    write(
+        tmp_path, {"k.py": HEAD + kernel(Z, "z.store(x.load_tile((z.index[0] - 1, 0), (BM, BN)))")}
+    )
     params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2))
     axes = {"T": "f32", "BM": 16, "BN": 16}
     on, off = (
-        render(read_module(tile.compile(job(tile, tmp_path, "k.py", "k", params, target="tileir", axes=axes, checks=checks)).data))
+        render(
+            read_module(
+                tile.compile(
+                    job(
+                        tile,
+                        tmp_path,
+                        "k.py",
+                        "k",
+                        params,
+                        target="tileir",
+                        axes=axes,
+                        checks=checks,
+                    )
+                ).data
+            )
+        )
         for checks in (Checks.ON, Checks.OFF)
     )
     assert on.count(" = if ") == 1

@@ -1,4 +1,6 @@
-"""Calls of helper functions are followed: what is proven, demanded and refused in them, and that only calls which were seen lose checks."""
+"""Calls of helper functions are followed: what is proven, demanded and refused in them, and that
+only calls which were seen lose checks.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,10 @@ def fill(out, at):
 TABLE = [load]
 """
 Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2], n: int"
-ROWS, COLUMNS = "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)"
+ROWS, COLUMNS = (
+    "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",
+    "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)",
+)
 EMPTY = " or z.size == 0"
 
 
@@ -103,29 +108,57 @@ PROVEN = {
     "an index": ((ROWS, COLUMNS), "z.store(load(x, z.index[0], z.index[1]))"),
     "in two steps": ((ROWS, COLUMNS), "i, j = z.index", "z.store(twice(x, j=j, i=i))"),
     "a loop inside": ((ROWS,), "z.store(loop(x, z))"),
-    "of a module": ((ROWS, COLUMNS), "i, j = z.index", "z.store(lib.tile(x, i, j, (BM, BN), padding=tl.Padding.NAN))"),
-    "of a module in a package": ((ROWS, COLUMNS), "i, j = z.index", "z.store(pkg.deep.at(x, i, j, (BM, BN)))"),
-    "imported by its name": ((ROWS, COLUMNS), "i, j = z.index", "z.store(by_name(x, i, j, z.tile_shape))"),
+    "of a module": (
+        (ROWS, COLUMNS),
+        "i, j = z.index",
+        "z.store(lib.tile(x, i, j, (BM, BN), padding=tl.Padding.NAN))",
+    ),
+    "of a module in a package": (
+        (ROWS, COLUMNS),
+        "i, j = z.index",
+        "z.store(pkg.deep.at(x, i, j, (BM, BN)))",
+    ),
+    "imported by its name": (
+        (ROWS, COLUMNS),
+        "i, j = z.index",
+        "z.store(by_name(x, i, j, z.tile_shape))",
+    ),
     "a default, and another module's": (
         (f"cdiv(x.shape[0], BM) > 0{EMPTY}", f"cdiv(x.shape[1], BN) > 2{EMPTY}"),
         "z.store(lib.first(x, (BM, BN), j=2))",
     ),
     "what a function gives back": (
-        ("cdiv(x.shape[0], BM) >= cdiv(z.shape[1], BN)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[0], BM)"),
+        (
+            "cdiv(x.shape[0], BM) >= cdiv(z.shape[1], BN)",
+            "cdiv(x.shape[1], BN) >= cdiv(z.shape[0], BM)",
+        ),
         "i, j = lib.place(z)",
         "z.store(x.load_tile((i, j), (BM, BN)))",
     ),
     "a quotient that it gives back": (
-        (f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), 2){EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
+        (
+            f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), 2){EMPTY}",
+            f"cdiv(x.shape[1], BN) > 0{EMPTY}",
+        ),
         "z.store(load(x, lib.half(z.index[0]), 0))",
     ),
     "two arrays": (
-        (ROWS, COLUMNS, "cdiv(y.shape[0], BM) >= cdiv(z.shape[0], BM)", "cdiv(y.shape[1], BN) >= cdiv(z.shape[1], BN)"),
+        (
+            ROWS,
+            COLUMNS,
+            "cdiv(y.shape[0], BM) >= cdiv(z.shape[0], BM)",
+            "cdiv(y.shape[1], BN) >= cdiv(z.shape[1], BN)",
+        ),
         "i, j = z.index",
         "z.store(load(x, i, j) + load(y, i, j))",
     ),
     "an output": ((ROWS, COLUMNS), "lib.put(z, x.load_tile_like(z))"),
-    "in a nested function": ((ROWS, COLUMNS), "def f(t):", "    return t + load(x, z.index[0], z.index[1])", "z.store(f(z.load()))"),
+    "in a nested function": (
+        (ROWS, COLUMNS),
+        "def f(t):",
+        "    return t + load(x, z.index[0], z.index[1])",
+        "z.store(f(z.load()))",
+    ),
 }
 
 
@@ -135,7 +168,9 @@ def test_what_is_passed_is_followed(tile, tmp_path, case):
     decl = declared(tile, tmp_path, *body)
     assert [d.message for d in decl.unproven] == []
     assert sorted(decl.requires) == sorted(requires)
-    assert [f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)] == []
+    assert [
+        f.what for f in decl.safety.facts if f.guarantee in (Guarantee.KERNEL, Guarantee.NONE)
+    ] == []
     assert ir(tile, tmp_path, *body, checks=Checks.DENY).count(" = if ") == 0
 
 
@@ -143,19 +178,43 @@ def test_facts_of_helpers_name_the_array_of_the_kernel(tile, tmp_path):
     decl = declared(tile, tmp_path, "z.store(load(y, z.index[0], z.index[1]))")
     line = HEAD.count("\n") + 4
     (fact,) = [f for f in decl.safety.facts if f.location is not None and f.location.line == line]
-    assert (fact.what, fact.guarantee, fact.in_helper) == (f"a.load_tile at k.py:{line}: each tile begins in y", Guarantee.LAUNCH, True)
+    assert (fact.what, fact.guarantee, fact.in_helper) == (
+        f"a.load_tile at k.py:{line}: each tile begins in y",
+        Guarantee.LAUNCH,
+        True,
+    )
 
 
-INDEX = "a.load_tile is checked inside of the kernel: index {} is not known to be among the tiles of {}"
+INDEX = (
+    "a.load_tile is checked inside of the kernel: index {} is not known to be among the tiles of {}"
+)
 UNFOLLOWED = "a.load_tile is checked inside of the kernel: it is in the helper function load"
 CHECKED = {
     "a number that is data": (INDEX.format(0, "x"), 1, "z.store(load(x, n, 0))"),
     "in two steps": (INDEX.format(0, "x"), 2, "z.store(twice(x, z.index[0] - 1, 0))"),
-    "one call of two": (INDEX.format(1, "y"), 1, "z.store(load(x, z.index[0], 0) + load(y, z.index[0], n))"),
-    "a keyword for what is passed by place": (INDEX.format(0, "x"), 1, "z.store(by_place(n, x, i=0))"),
-    "unpacked": ("a.load_tile is checked inside of the kernel: its array is not followed to a parameter", 1, "z.store(load(*(x, 0, 0)))"),
+    "one call of two": (
+        INDEX.format(1, "y"),
+        1,
+        "z.store(load(x, z.index[0], 0) + load(y, z.index[0], n))",
+    ),
+    "a keyword for what is passed by place": (
+        INDEX.format(0, "x"),
+        1,
+        "z.store(by_place(n, x, i=0))",
+    ),
+    "unpacked": (
+        "a.load_tile is checked inside of the kernel: its array is not followed to a parameter",
+        1,
+        "z.store(load(*(x, 0, 0)))",
+    ),
     "under a name of the kernel": (UNFOLLOWED, 0, "f = load", "z.store(f(x, 0, 0))"),
-    "passed on": (UNFOLLOWED, 0, "def g(f):", "    return f(x, n, 0)", "z.store(load(x, 0, 0) + g(load))"),
+    "passed on": (
+        UNFOLLOWED,
+        0,
+        "def g(f):",
+        "    return f(x, n, 0)",
+        "z.store(load(x, 0, 0) + g(load))",
+    ),
 }
 
 
@@ -164,19 +223,25 @@ def test_what_cannot_be_followed_keeps_its_check(tile, tmp_path, case):
     message, notes, *body = CHECKED[case]
     found, *more = declared(tile, tmp_path, *body).unproven
     assert found.message == message
-    assert [(note.severity, note.message.startswith("called from here, in ")) for note in more] == [("note", True)] * notes
+    assert [(note.severity, note.message.startswith("called from here, in ")) for note in more] == [
+        ("note", True)
+    ] * notes
     if notes:
         assert more[-1].excerpt.strip() == body[-1]
     assert ir(tile, tmp_path, *body).count(" = if ") >= 1
 
 
 def test_a_function_that_is_reached_unseen_is_the_one_with_checks(tile, tmp_path):
-    """The proven call loses its check; the one out of a table, whose arguments nobody followed, has it."""
+    """The proven call loses its check; the one out of a table, whose arguments nobody followed, has
+    it.
+    """
     body = "i, j = z.index", "z.store(load(x, i, j) + static_eval(TABLE[0])(x, n, n))"
     decl = declared(tile, tmp_path, *body)
     assert decl.unproven == ()  # what a table holds is seen when it is compiled
     assert ir(tile, tmp_path, *body).count(" = if ") == 1
-    with pytest.raises(CompileError, match='load_tile checks inside of the kernel, which has checks = "deny"'):
+    with pytest.raises(
+        CompileError, match='load_tile checks inside of the kernel, which has checks = "deny"'
+    ):
         ir(tile, tmp_path, *body, checks=Checks.DENY)
 
 
@@ -185,7 +250,10 @@ def test_functions_that_call_themselves_are_no_trouble(tile, tmp_path):
     assert (decl.requires[0], decl.unproven) == (ROWS, ())
     # Each call passes something else: there is no end to it, and nothing is followed.
     (found,) = declared(tile, tmp_path, "z.store(again(x, z.index[0], n))").unproven
-    assert found.message == "a.load_tile is checked inside of the kernel: it is in the helper function again"
+    assert (
+        found.message
+        == "a.load_tile is checked inside of the kernel: it is in the helper function again"
+    )
 
 
 def test_shares_are_known_in_helpers(tile, tmp_path):
@@ -193,7 +261,10 @@ def test_shares_are_known_in_helpers(tile, tmp_path):
     body = "for tile in c.tiles:", "    at = c.place(tile)"
     assert declared(tile, tmp_path, *body, "    fill(c, at)", signature=signature).unproven == ()
     found, note = declared(tile, tmp_path, *body, "    fill(d, at)", signature=signature).unproven
-    assert found.message == "out.store is checked inside of the kernel: the place is not known to be one of this block's tiles of d"
+    assert (
+        found.message
+        == "out.store is checked inside of the kernel: the place is not known to be one of this block's tiles of d"
+    )
     assert note.excerpt == "        fill(d, at)"
 
 

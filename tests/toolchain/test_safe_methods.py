@@ -1,4 +1,6 @@
-"""Methods of frozen dataclasses are followed where the object is kept: what is proven in them, and what keeps their checks."""
+"""Methods of frozen dataclasses are followed where the object is kept: what is proven in them, and
+what keeps their checks.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ def inside(x, z):
     return t.like(z)
 """
 Z = "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], y: tl.Ref[T, 2], n: int"
-ROWS, COLUMNS = "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)", "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)"
+ROWS, COLUMNS = (
+    "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",
+    "cdiv(x.shape[1], BN) >= cdiv(z.shape[1], BN)",
+)
 OTHER = tuple(text.replace("x.", "y.", 1) for text in (ROWS, COLUMNS))
 EMPTY = " or z.size == 0"
 
@@ -109,15 +114,28 @@ PROVEN = {
     "a method of a method": ((ROWS, COLUMNS), "t = Tiles(x, factor=2.0)", "z.store(t.like(z))"),
     "where it is made": ((ROWS, COLUMNS), "z.store(Tiles(x, 2.0).like(z))"),
     "in a helper": ((ROWS, COLUMNS), "z.store(inside(x, z))"),
-    "two arrays of another module": ((ROWS, COLUMNS, *OTHER), "p = Pairs(x, y)", "i, j = z.index", "z.store(p.load(i, j))"),
+    "two arrays of another module": (
+        (ROWS, COLUMNS, *OTHER),
+        "p = Pairs(x, y)",
+        "i, j = z.index",
+        "z.store(p.load(i, j))",
+    ),
     "a field that is a number": (
         (f"cdiv(x.shape[0], BM) > 0{EMPTY}", f"cdiv(y.shape[0], BM) > 0{EMPTY}", COLUMNS, OTHER[1]),
         "p = Pairs(x, y)",
         "z.store(p.column(z.index[1]))",
     ),
-    "a field of its own": ((ROWS, COLUMNS), "t = Tiles(x, 2.0)", "i, j = z.index", "z.store(t.x.load_tile((i, j), (BM, BN)))"),
+    "a field of its own": (
+        (ROWS, COLUMNS),
+        "t = Tiles(x, 2.0)",
+        "i, j = z.index",
+        "z.store(t.x.load_tile((i, j), (BM, BN)))",
+    ),
     "what a method gives back": (
-        (f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), 2){EMPTY}", f"cdiv(x.shape[1], BN) > 0{EMPTY}"),
+        (
+            f"cdiv(x.shape[0], BM) >= cdiv(cdiv(z.shape[0], BM), 2){EMPTY}",
+            f"cdiv(x.shape[1], BN) > 0{EMPTY}",
+        ),
         "p = Pairs(x, x)",
         "z.store(x.load_tile((p.half(z.index[0]), 0), (BM, BN)))",
     ),
@@ -144,14 +162,35 @@ def test_methods_of_objects_that_are_kept_are_followed(tile, tmp_path, case):
 CHECKED = {
     "an index that is data": ("t = Tiles(x, 2.0)", "z.store(t.load(n, 0))"),
     "one call of two": ("t = Tiles(x, 2.0)", "z.store(t.like(z) + t.load(n, 0))"),
-    "two objects, one of data": ("t = Tiles(x, 2.0)", "u = Tiles(x, 3.0)", "z.store(t.like(z) + u.load(n, n))"),
+    "two objects, one of data": (
+        "t = Tiles(x, 2.0)",
+        "u = Tiles(x, 3.0)",
+        "z.store(t.like(z) + u.load(n, n))",
+    ),
     "passed on": ("t = Tiles(x, 2.0)", "z.store(t.like(z) + passed(t, n))"),
     "under another name": ("t = Tiles(x, 2.0)", "u = t", "z.store(t.like(z) + u.load(n, 0))"),
-    "a class under another name": ("t = Tiles(x, 2.0)", "C = Tiles", "z.store(t.like(z) + C(x, 1.0).load(n, 0))"),
-    "a method without its call": ("t = Tiles(x, 2.0)", "f = t.load", "z.store(t.like(z) + f(n, 0))"),
+    "a class under another name": (
+        "t = Tiles(x, 2.0)",
+        "C = Tiles",
+        "z.store(t.like(z) + C(x, 1.0).load(n, 0))",
+    ),
+    "a method without its call": (
+        "t = Tiles(x, 2.0)",
+        "f = t.load",
+        "z.store(t.like(z) + f(n, 0))",
+    ),
     "in a tuple": ("t = Tiles(x, 2.0)", "u = (t, t)", "z.store(t.like(z) + u[0].load(n, 0))"),
-    "bound twice": ("t = Tiles(x, 2.0)", "z.store(t.like(z))", "t = Tiles(x, 1.0)", "z.store(t.load(n, 0))"),
-    "a method that lets it go": ("t = Leaky(x)", "i, j = z.index", "z.store(t.load(i, j) + t.again(n))"),
+    "bound twice": (
+        "t = Tiles(x, 2.0)",
+        "z.store(t.like(z))",
+        "t = Tiles(x, 1.0)",
+        "z.store(t.load(n, 0))",
+    ),
+    "a method that lets it go": (
+        "t = Leaky(x)",
+        "i, j = z.index",
+        "z.store(t.load(i, j) + t.again(n))",
+    ),
     "through its module": ("p = lib.Pairs(x, y)", "i, j = z.index", "z.store(p.load(i, j))"),
     "through a module that is passed on": (
         "p = Pairs(x, y)",
@@ -182,5 +221,9 @@ def test_misuse_in_a_method_is_refused_there_and_the_call_is_named(tile, tmp_pat
     with pytest.raises(CompileError) as caught:
         tile.declare(source)
     first, second = caught.value.diagnostics
-    assert "out (the kernel's y) is only read (tl.Ref[T, 2]): it cannot be stored to" in first.render()
-    assert second.render().endswith("note: called from here, in k\n        t.put(y, z.load())\n        ^")
+    assert (
+        "out (the kernel's y) is only read (tl.Ref[T, 2]): it cannot be stored to" in first.render()
+    )
+    assert second.render().endswith(
+        "note: called from here, in k\n        t.put(y, z.load())\n        ^"
+    )

@@ -1,4 +1,6 @@
-"""Every operation of cuda.tile that the language has is applied to tiles that a kernel in the language loaded, and compiled."""
+"""Every operation of cuda.tile that the language has is applied to tiles that a kernel in the
+language loaded, and compiled.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,51 @@ pytestmark = pytest.mark.toolchain
 
 # x, y: tiles of f32; i, j: of i32; all of them 16 x 16. `e` is a tile of f8.
 UNARY = (
-    *("abs", "ceil", "cos", "cosh", "exp", "exp2", "floor", "isnan", "log", "log2", "negative", "rsqrt", "sin", "sinh", "sqrt", "tan"),
+    *(
+        "abs",
+        "ceil",
+        "cos",
+        "cosh",
+        "exp",
+        "exp2",
+        "floor",
+        "isnan",
+        "log",
+        "log2",
+        "negative",
+        "rsqrt",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+    ),
     "tanh",
 )
 BINARY = (
-    *("add", "atan2", "equal", "floordiv", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum", "mod"),
+    *(
+        "add",
+        "atan2",
+        "equal",
+        "floordiv",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "maximum",
+        "minimum",
+        "mod",
+    ),
     *("mul", "not_equal", "pow", "sub", "truediv"),
 )
-WHOLE = ("divmod", "bitwise_and", "bitwise_lshift", "bitwise_or", "bitwise_rshift", "bitwise_xor", "cdiv")
+WHOLE = (
+    "divmod",
+    "bitwise_and",
+    "bitwise_lshift",
+    "bitwise_or",
+    "bitwise_rshift",
+    "bitwise_xor",
+    "cdiv",
+)
 ALONG = ("argmax", "argmin", "cumprod", "cumsum", "max", "min", "prod", "sum")
 CALLS = {
     **{name: f"tl.{name}(x)" for name in UNARY},
@@ -90,12 +129,22 @@ def k(z: tl.Mut[tl.float32, (BM, BM)], a: tl.Ref[tl.float32, 2], b: tl.Ref[tl.in
 def test_every_operation_works_on_tiles(tmp_path) -> None:
     import tilec.lang.ops as ops
 
-    operations = {name for name in ops.__all__ if isinstance(getattr(ops, name), types.FunctionType)}
+    operations = {
+        name for name in ops.__all__ if isinstance(getattr(ops, name), types.FunctionType)
+    }
     assert operations == set(CALLS), "each operation has a call, and no call has lost its operation"
     lines = [f"    r{number} = {call}\n" for number, call in enumerate(CALLS.values()) if call]
     write(tmp_path, {"k.py": f"{HEAD}{''.join(lines)}    z.store(x)\n"})
     params = (tensor("z", "f32", 2, out=True), tensor("a", "f32", 2), tensor("b", "i32", 2))
-    text = render(read_module(frontend().compile(job(frontend(), tmp_path, "k.py", "k", params, target="tileir", axes={"BM": 16})).data))
+    text = render(
+        read_module(
+            frontend()
+            .compile(
+                job(frontend(), tmp_path, "k.py", "k", params, target="tileir", axes={"BM": 16})
+            )
+            .data
+        )
+    )
     # What has an effect is there whatever becomes of the rest, whose results nothing takes.
     assert text.count("print") >= 2
     assert "assert" in text
@@ -106,7 +155,9 @@ def test_an_error_whose_place_cuda_tile_cannot_write_down_is_told(tmp_path) -> N
     write(tmp_path, {"k.py": f'{HEAD}    static_exception(ValueError("no"))\n'})
     params = (tensor("z", "f32", 2, out=True), tensor("a", "f32", 2), tensor("b", "i32", 2))
     with pytest.raises(CompileError) as caught:
-        frontend().compile(job(frontend(), tmp_path, "k.py", "k", params, target="tileir", axes={"BM": 16}))
+        frontend().compile(
+            job(frontend(), tmp_path, "k.py", "k", params, target="tileir", axes={"BM": 16})
+        )
     (problem,) = caught.value.diagnostics
     assert problem.message.startswith("static_exception() is only allowed after `raise`")
     assert problem.location is not None

@@ -1,4 +1,6 @@
-"""Kernels in the safe language against the same kernels written in cuda.tile: no operation, register or instruction more."""
+"""Kernels in the safe language against the same kernels written in cuda.tile: no operation,
+register or instruction more.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,25 @@ def tile():
 def compiled(tile, root, pair, kernel, target):
     text, dtype, arrays, axes = PAIRS[pair]
     write(root, {"k.py": HEAD + text})
-    params = tuple(tensor(name, dtype, 2, out=name == "z") for name in ("z", "x", "y") if name in arrays)
-    assume = tuple(Assumption(param=p.name, shape=(16, 16), stride=(16, 1), align=16) for p in params)
-    return tile.compile(job(tile, root, "k.py", kernel, params, target=target, axes={"T": dtype, **axes}, assume=assume, name="k"))
+    params = tuple(
+        tensor(name, dtype, 2, out=name == "z") for name in ("z", "x", "y") if name in arrays
+    )
+    assume = tuple(
+        Assumption(param=p.name, shape=(16, 16), stride=(16, 1), align=16) for p in params
+    )
+    return tile.compile(
+        job(
+            tile,
+            root,
+            "k.py",
+            kernel,
+            params,
+            target=target,
+            axes={"T": dtype, **axes},
+            assume=assume,
+            name="k",
+        )
+    )
 
 
 def operations(image):
@@ -40,7 +58,9 @@ def instructions(image, folder):
     file = folder / "k.cubin"
     file.write_bytes(image.data)
     tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120
+    )
     return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
 
 

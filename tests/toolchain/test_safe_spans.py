@@ -1,4 +1,6 @@
-"""`tl.SpanMut`, `tl.BACKWARD`, `Ref.nearest`, and loops that begin behind zero: what is proven of them, and what is refused."""
+"""`tl.SpanMut`, `tl.BACKWARD`, `Ref.nearest`, and loops that begin behind zero: what is proven of
+them, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,24 @@ def refused(tile, root, signature, *body):
 
 def test_a_span_has_one_block_along_its_axis(tile, tmp_path):
     decl = kernel(
-        tile, tmp_path, SPAN, "row, _ = y.index", "for j in range(y.num_tiles(1)):", "    y.store_tile(j, x.load_tile((row, j), (BM, BN)))"
+        tile,
+        tmp_path,
+        SPAN,
+        "row, _ = y.index",
+        "for j in range(y.num_tiles(1)):",
+        "    y.store_tile(j, x.load_tile((row, j), (BM, BN)))",
     )
     assert decl.grid == ("cdiv(y.shape[0], BM)", "1")
     assert decl.unproven == ()
-    assert decl.requires == ("cdiv(x.shape[0], BM) >= cdiv(y.shape[0], BM)", "cdiv(x.shape[1], BN) >= cdiv(y.shape[1], BN)")
+    assert decl.requires == (
+        "cdiv(x.shape[0], BM) >= cdiv(y.shape[0], BM)",
+        "cdiv(x.shape[1], BN) >= cdiv(y.shape[1], BN)",
+    )
     assert decl.safety.regions == (Region(param="y", tile=("BM", "y.shape[1]")),)
-    assert "y: a block reads and writes its own tiles of BM x BN, all along axis 1, and no others" in [f.what for f in decl.safety.facts]
+    assert (
+        "y: a block reads and writes its own tiles of BM x BN, all along axis 1, and no others"
+        in [f.what for f in decl.safety.facts]
+    )
     assert not decl.grid_free
 
 
@@ -72,12 +85,17 @@ def test_an_empty_span_excuses_nothing(tile, tmp_path):
     ],
 )
 def test_numbers_along_a_span(tile, tmp_path, number, needed):
-    decl = kernel(tile, tmp_path, SPAN, "for j in range(y.num_tiles(1)):", f"    y.store_tile({number}, 0.0)")
+    decl = kernel(
+        tile, tmp_path, SPAN, "for j in range(y.num_tiles(1)):", f"    y.store_tile({number}, 0.0)"
+    )
     if needed is not None:
         assert (decl.requires, decl.unproven) == (needed, ())
         return
     (found,) = decl.unproven
-    assert found.message == "y.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
+    assert (
+        found.message
+        == "y.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
+    )
     assert [f.what for f in decl.safety.facts if f.guarantee is Guarantee.KERNEL] == [
         f"y.store_tile at k.py:{LINE + 2}: each tile begins in y"
     ]
@@ -85,10 +103,15 @@ def test_numbers_along_a_span(tile, tmp_path, number, needed):
 
 def test_helpers_store_where_it_is_known_and_with_a_check_elsewhere(tile, tmp_path):
     above = "def helper(out, j):\n    out.store_tile(j, 0.0)\n\n\n"
-    proven = kernel(tile, tmp_path, SPAN, "for j in range(y.num_tiles(1)):", "    helper(y, j)", above=above)
+    proven = kernel(
+        tile, tmp_path, SPAN, "for j in range(y.num_tiles(1)):", "    helper(y, j)", above=above
+    )
     assert proven.unproven == ()
     found, note = kernel(tile, tmp_path, SPAN, "helper(y, -1)", above=above).unproven
-    assert found.message == "out.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
+    assert (
+        found.message
+        == "out.store_tile is checked inside of the kernel: index 1 is not known to be among the tiles of y"
+    )
     assert (note.severity, note.message) == ("note", "called from here, in k")
 
 
@@ -131,12 +154,18 @@ def test_the_nearest_tile_is_known_where_there_is_any(tile, tmp_path):
         "z.store(x.load_tile((g, 0), (BM, BN)))",
     )
     assert decl.unproven == ()
-    assert decl.requires == ("cdiv(x.shape[0], BM) > 0 or z.size == 0", "cdiv(x.shape[1], BN) > 0 or z.size == 0")
+    assert decl.requires == (
+        "cdiv(x.shape[0], BM) > 0 or z.size == 0",
+        "cdiv(x.shape[1], BN) > 0 or z.size == 0",
+    )
 
 
 def test_the_nearest_of_other_tiles_has_to_be_one_of_these(tile, tmp_path):
     decl = kernel(
-        tile, tmp_path, "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], n: int", "z.store(x.load_tile((x.nearest(n, 0, BN), 0), (BM, BN)))"
+        tile,
+        tmp_path,
+        "z: tl.Mut[T, (BM, BN)], x: tl.Ref[T, 2], n: int",
+        "z.store(x.load_tile((x.nearest(n, 0, BN), 0), (BM, BN)))",
     )
     assert "cdiv(x.shape[0], BM) >= cdiv(x.shape[0], BN)" in decl.requires
 
@@ -151,13 +180,19 @@ LOAD = "    x.load_tile((z.index[0], k), (BM, BK))"
         ("range(min(z.index[0] * BM // BK, x.num_tiles(1, BK)), x.num_tiles(1, BK))", "BK > 0"),
         ("range(z.index[0] // BK, x.num_tiles(1, BK))", "BK > 0"),
         ("range(min(3, x.num_tiles(1, BK)) if EARLY else x.num_tiles(1, BK))", None),
-        ("range(min(z.index[0] * BM, x.num_tiles(1, BK)), min(z.index[1] - 7, x.num_tiles(1, BK)))", None),
+        (
+            "range(min(z.index[0] * BM, x.num_tiles(1, BK)), min(z.index[1] - 7, x.num_tiles(1, BK)))",
+            None,
+        ),
     ],
 )
 def test_loops_that_begin_at_a_number_from_zero_on(tile, tmp_path, loop, divisor):
     decl = kernel(tile, tmp_path, CAUSAL, f"for k in {loop}:", LOAD)
     assert decl.unproven == ()
-    assert decl.requires == ("cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)", *([divisor] if divisor else []))
+    assert decl.requires == (
+        "cdiv(x.shape[0], BM) >= cdiv(z.shape[0], BM)",
+        *([divisor] if divisor else []),
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +206,10 @@ def test_loops_that_begin_at_a_number_from_zero_on(tile, tmp_path, loop, divisor
 )
 def test_loops_of_which_nothing_is_known(tile, tmp_path, loop):
     (found,) = kernel(tile, tmp_path, CAUSAL, f"for k in {loop}:", LOAD).unproven
-    assert found.message == "x.load_tile is checked inside of the kernel: index 1 is not known to be among the tiles of x"
+    assert (
+        found.message
+        == "x.load_tile is checked inside of the kernel: index 1 is not known to be among the tiles of x"
+    )
 
 
 def test_tiles_that_are_numbered_backward_are_owned_as_well(tile, tmp_path):

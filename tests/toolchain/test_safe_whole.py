@@ -1,4 +1,6 @@
-"""Tiles that lie in their array whole: what the facts of a variant say of them, and that nothing else takes their masks away."""
+"""Tiles that lie in their array whole: what the facts of a variant say of them, and that nothing
+else takes their masks away.
+"""
 
 from __future__ import annotations
 
@@ -68,17 +70,35 @@ def root(tmp_path_factory):
 def code(tile, root, kernel, facts, *, of=("z", "x"), extent=(), **spec):
     """Machine code where both arrays have extents with these divisors, or these extents."""
     assume = tuple(
-        Assumption(param=name, shape=() if extent else facts if name in of else (1, 8), extent=extent, stride=(8, 1), align=16)
+        Assumption(
+            param=name,
+            shape=() if extent else facts if name in of else (1, 8),
+            extent=extent,
+            stride=(8, 1),
+            align=16,
+        )
         for name in ("z", "x")
     )
     params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
     made = tile.compile(
-        job(tile, root, "k.py", kernel, params, target="sm_90", axes={"T": "f32", "BM": 4, "BN": 512}, assume=assume, **spec)
+        job(
+            tile,
+            root,
+            "k.py",
+            kernel,
+            params,
+            target="sm_90",
+            axes={"T": "f32", "BM": 4, "BN": 512},
+            assume=assume,
+            **spec,
+        )
     )
     file = root / "k.cubin"
     file.write_bytes(made.data)
     tool = find_tool("cuobjdump", ToolSearch()).path
-    done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [tool, "-sass", str(file)], capture_output=True, text=True, check=True, timeout=120
+    )
     return re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.*?);", done.stdout, re.MULTILINE)
 
 
@@ -102,7 +122,9 @@ def test_known_extents_do_as_well(tile, root):
 
 
 def test_each_array_is_asked_by_itself(tile, root):
-    found = [masked(code(tile, root, "mut", (4, 512), of=of)) for of in (("z", "x"), ("z",), ("x",))]
+    found = [
+        masked(code(tile, root, "mut", (4, 512), of=of)) for of in (("z", "x"), ("z",), ("x",))
+    ]
     assert found[0] == 0
     assert min(found[1:]) > 0
 
@@ -123,9 +145,22 @@ def test_kernels_can_ask(tile, root):
 
 
 def test_portable_code_is_for_readers_that_know_no_such_promise(tile, root):
-    facts = tuple(Assumption(param=name, shape=(4, 512), stride=(8, 1), align=16) for name in ("z", "x"))
+    facts = tuple(
+        Assumption(param=name, shape=(4, 512), stride=(8, 1), align=16) for name in ("z", "x")
+    )
     params = (tensor("z", "f32", 2, out=True), tensor("x", "f32", 2))
-    made = tile.compile(job(tile, root, "k.py", "mut", params, target="tileir", axes={"T": "f32", "BM": 4, "BN": 512}, assume=facts))
+    made = tile.compile(
+        job(
+            tile,
+            root,
+            "k.py",
+            "mut",
+            params,
+            target="tileir",
+            axes={"T": "f32", "BM": 4, "BN": 512},
+            assume=facts,
+        )
+    )
     assert made.info.ptx_isa == (13, 3)
 
 

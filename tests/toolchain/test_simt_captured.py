@@ -1,4 +1,6 @@
-"""SIMT kernels that a function makes: what they capture is a constant of each, or an axis of the matrix."""
+"""SIMT kernels that a function makes: what they capture is a constant of each, or an axis of the
+matrix.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,12 @@ def test_each_kernel_has_the_numbers_that_it_captured(root: Path) -> None:
 
 
 def test_an_axis_that_is_captured_has_the_variants_value(root: Path) -> None:
-    declared = {decl.name: decl for decl in frontend().declare(Source(root=str(root), path="k/a.py"))}
-    assert [(use.name, use.dtype, use.where) for use in declared["sized"].axes] == [("ALPHA", False, "alpha, which it captures")]
+    declared = {
+        decl.name: decl for decl in frontend().declare(Source(root=str(root), path="k/a.py"))
+    }
+    assert [(use.name, use.dtype, use.where) for use in declared["sized"].axes] == [
+        ("ALPHA", False, "alpha, which it captures")
+    ]
     three, five = (compiled(root, "sized", ALPHA=alpha).data for alpha in (3, 5))
     assert three != five
     assert [(use.name, use.dtype) for use in declared["typed"].axes] == [("T", True)]
@@ -76,8 +82,14 @@ def test_an_axis_that_is_captured_has_the_variants_value(root: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "what"),
     [
-        ("bad = make([1, 2])", "kernel 'bad': it captures 'alpha', a list, and what a kernel captures is a constant of it"),
-        ("bad = make({1: 2})", "kernel 'bad': it captures 'alpha', a dict, and what a kernel captures is a constant of it"),
+        (
+            "bad = make([1, 2])",
+            "kernel 'bad': it captures 'alpha', a list, and what a kernel captures is a constant of it",
+        ),
+        (
+            "bad = make({1: 2})",
+            "kernel 'bad': it captures 'alpha', a dict, and what a kernel captures is a constant of it",
+        ),
         ("bad = make(1, plain)", "kernel 'bad': it captures 'op', which is no device function"),
         ("bad = make(1, make(1))", "kernel 'bad': it captures 'op', which is no device function"),
     ],
@@ -89,7 +101,10 @@ def test_what_cannot_be_captured(tmp_path: Path, made: str, what: str) -> None:
     (problem,) = caught.value.diagnostics
     assert problem.message == what
     assert problem.location is not None
-    assert (problem.location.file, problem.location.line) == ("k/a.py", HEAD.split("    def scaled")[0].count("\n") + 1)
+    assert (problem.location.file, problem.location.line) == (
+        "k/a.py",
+        HEAD.split("    def scaled")[0].count("\n") + 1,
+    )
     assert problem.hint
 
 

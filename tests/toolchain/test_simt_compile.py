@@ -1,4 +1,6 @@
-"""SIMT kernels in Python to images with no GPU: parameters, constants, options, targets, checks of indices; and the frontends' contract."""
+"""SIMT kernels in Python to images with no GPU: parameters, constants, options, targets, checks of
+indices; and the frontends' contract.
+"""
 
 from __future__ import annotations
 
@@ -28,23 +30,49 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contract_job(source: Source, decl: KernelDecl) -> Job:
-    spec = KernelSpec(name="add", language="simt", source=source, decl=decl, symbol="add", params=ADD)
-    return Job(spec=spec, variant=Variant(kernel="add", id="add", axes=(("T", "f32"),)), target=Target.parse("sm_90"))
+    spec = KernelSpec(
+        name="add", language="simt", source=source, decl=decl, symbol="add", params=ADD
+    )
+    return Job(
+        spec=spec,
+        variant=Variant(kernel="add", id="add", axes=(("T", "f32"),)),
+        target=Target.parse("sm_90"),
+    )
 
 
 def test_the_frontend_keeps_the_contract(tmp_path: Path) -> None:
     broken = KERNELS.replace("z[i] = common.scaled(x[i], a)", "z[i] = common.scaled(x[i], b)")
     sample = contract.Sample(
-        make=SimtFrontend, files=FILES, path="k/a.py", pulled_in="k/common.py", kernel="add", job=contract_job, broken=(broken, 17)
+        make=SimtFrontend,
+        files=FILES,
+        path="k/a.py",
+        pulled_in="k/common.py",
+        kernel="add",
+        job=contract_job,
+        broken=(broken, 17),
     )
     contract.check_all(sample, tmp_path)
 
 
 def test_declarations(root: Path) -> None:
     found = {d.name: d for d in frontend().declare(Source(root=str(root), path="k/a.py"))}
-    assert list(found) == ["add", "cube", "pair", "tiled", "checked", "plain", "optioned", "meeting"]
+    assert list(found) == [
+        "add",
+        "cube",
+        "pair",
+        "tiled",
+        "checked",
+        "plain",
+        "optioned",
+        "meeting",
+    ]
     add = found["add"]
-    assert (add.location.file, add.location.line, add.location.column, add.doc) == ("k/a.py", 13, 5, "z = a x + 1.")
+    assert (add.location.file, add.location.line, add.location.column, add.doc) == (
+        "k/a.py",
+        13,
+        5,
+        "z = a x + 1.",
+    )
     rows = [(p.name, p.kind, p.type, p.dtype, p.rank, p.out) for p in add.params]
     assert rows == [
         ("z", "tensor", "simt.Mut[T]", "T", 1, True),
@@ -59,7 +87,11 @@ def test_declarations(root: Path) -> None:
     ]
     assert {use.name for use in found["tiled"].axes} == {"T", "SPAN"}
     assert (found["tiled"].params[1].kind, found["tiled"].params[1].default) == ("constant", 8)
-    assert [(p.kind, p.type, p.out) for p in found["plain"].params] == [("tensor", "", True), ("tensor", "", None), ("tensor", "", None)]
+    assert [(p.kind, p.type, p.out) for p in found["plain"].params] == [
+        ("tensor", "", True),
+        ("tensor", "", None),
+        ("tensor", "", None),
+    ]
     assert found["optioned"].max_threads == 128
 
 
@@ -82,9 +114,18 @@ def test_an_array_is_its_address_and_its_extents(root: Path) -> None:
 
 
 def test_strides_that_are_free_are_passed_and_fixed_ones_are_constants(root: Path) -> None:
-    params = (tensor("z", rank=3, out=True), tensor("x", rank=2, stride=(None, 1)), scalar("n", "i32"))
+    params = (
+        tensor("z", rank=3, out=True),
+        tensor("x", rank=2, stride=(None, 1)),
+        scalar("n", "i32"),
+    )
     image = frontend().compile(job(root, "cube", params=params))
-    assert [slot.expr for slot in image.abi if slot.expr.startswith("x.")] == ["x.ptr", "x.shape[0]", "x.shape[1]", "x.stride[0]"]
+    assert [slot.expr for slot in image.abi if slot.expr.startswith("x.")] == [
+        "x.ptr",
+        "x.shape[0]",
+        "x.shape[1]",
+        "x.stride[0]",
+    ]
 
 
 @pytest.mark.parametrize("dtype", sorted(NAMES))
@@ -102,7 +143,12 @@ def test_a_struct_is_one_parameter_with_its_padding(root: Path) -> None:
     image = frontend().compile(job(root, "pair"))
     assert packed(image)[2] == ("struct", "small", 24)
     assert image.abi[2].align == 8
-    assert [(p.offset, p.size) for p in read_cubin(image.data).kernel("pair").params] == [(0, 8), (8, 8), (16, 24), (40, 1)]
+    assert [(p.offset, p.size) for p in read_cubin(image.data).kernel("pair").params] == [
+        (0, 8),
+        (8, 8),
+        (16, 24),
+        (40, 1),
+    ]
 
 
 def test_arguments_of_the_manifest(root: Path) -> None:
@@ -111,12 +157,23 @@ def test_arguments_of_the_manifest(root: Path) -> None:
         AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
         AbiSlot(type="i32", expr="x.size", size=4, align=4),
     )
-    image = frontend().compile(job(root, "plain", params=(tensor("x"), tensor("out", out=True)), abi=abi))
-    assert [slot.expr for slot in image.abi] == ["out.ptr", "out.shape[0]", "x.ptr", "x.shape[0]", "x.size"]
+    image = frontend().compile(
+        job(root, "plain", params=(tensor("x"), tensor("out", out=True)), abi=abi)
+    )
+    assert [slot.expr for slot in image.abi] == [
+        "out.ptr",
+        "out.shape[0]",
+        "x.ptr",
+        "x.shape[0]",
+        "x.size",
+    ]
 
 
 def test_constants_and_axes_are_in_the_code(root: Path) -> None:
-    made = [frontend().compile(job(root, "tiled", axes=axes)) for axes in ({"T": "f32", "SPAN": 4, "N": 16}, {"T": "f64", "SPAN": 2})]
+    made = [
+        frontend().compile(job(root, "tiled", axes=axes))
+        for axes in ({"T": "f32", "SPAN": 4, "N": 16}, {"T": "f64", "SPAN": 2})
+    ]
     assert [image.info.resources.shared for image in made] == [16 * 4 * 4, 8 * 2 * 8]
 
 
@@ -131,7 +188,9 @@ def test_options_of_the_decorator(root: Path) -> None:
     assert registers <= 24
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"])
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_80", "sm_90a", "sm_100", "sm_100f", "sm_120", "sm_121a"]
+)
 def test_targets(root: Path, target: str) -> None:
     image = frontend().compile(job(root, target=target))
     assert image.data.startswith(b"\x7fELF")
@@ -143,7 +202,9 @@ def test_ptx_is_lowered_for_the_oldest_driver(root: Path) -> None:
     image = frontend().compile(job(root, target="compute_80", max_isa=(8, 0)))
     assert (image.info.ptx_isa, image.info.cuda) == ((8, 0), (12, 0))
     assert b".version 8.0" in image.data
-    with pytest.raises(CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_100 needs ISA 8\.6"):
+    with pytest.raises(
+        CompileError, match=r"min-driver reads PTX up to ISA 8\.0, compute_100 needs ISA 8\.6"
+    ):
         frontend().compile(job(root, target="compute_100", max_isa=(8, 0)))
 
 
@@ -164,7 +225,9 @@ def test_images_do_not_depend_on_what_was_compiled_before(root: Path) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "f16"], ids=["alone", "linked with numba's CUDA C++"])
 @pytest.mark.parametrize("debug", [False, True])
 def test_lines_are_those_of_the_source(root: Path, dtype: str, debug: bool) -> None:
-    wanted = job(root, target="compute_80", axes={"T": dtype, "SPAN": 4}, lineinfo=True, debug=debug)
+    wanted = job(
+        root, target="compute_80", axes={"T": dtype, "SPAN": 4}, lineinfo=True, debug=debug
+    )
     text = frontend().compile(wanted).data.decode()
     assert '"k/a.py"' in text
     assert str(root) not in text
@@ -172,7 +235,10 @@ def test_lines_are_those_of_the_source(root: Path, dtype: str, debug: bool) -> N
 
 
 def test_indices_are_checked_where_the_profile_says(root: Path) -> None:
-    checked, bare = (frontend().compile(job(root, "checked", "compute_80", bounds=on, lineinfo=on)).data.decode() for on in (True, False))
+    checked, bare = (
+        frontend().compile(job(root, "checked", "compute_80", bounds=on, lineinfo=on)).data.decode()
+        for on in (True, False)
+    )
     assert "trap;" in checked  # the exception
     assert "__assertfail" in checked  # the index
     assert "vprintf" in checked
@@ -197,9 +263,19 @@ def test_every_kind_of_access_is_checked(name: str, tmp_path: Path) -> None:
     head = "from numba import cuda, float32, int32\nfrom tilec import simt\nfrom . import common\n\n@simt.kernel\n"
     signature = "def k(z: simt.Mut[float32], n: simt.Mut[int32], x: simt.Ref[float32], m: simt.Ref[float32, 2], i: int):\n    "
     helper = "from numba import cuda\n\n@cuda.jit(device=True)\ndef get(x, i):\n    return x[i]\n"
-    write(tmp_path, {"k/__init__.py": "", "k/common.py": helper, "k/a.py": f"{head}{signature}{ACCESSES[name]}\n"})
+    write(
+        tmp_path,
+        {
+            "k/__init__.py": "",
+            "k/common.py": helper,
+            "k/a.py": f"{head}{signature}{ACCESSES[name]}\n",
+        },
+    )
     params = (Z, tensor("n", "i32", out=True), tensor("x"), tensor("m", rank=2), scalar("i", "i32"))
-    checked, bare = (frontend().compile(job(tmp_path, "k", "compute_80", params=params, bounds=on)).data for on in (True, False))
+    checked, bare = (
+        frontend().compile(job(tmp_path, "k", "compute_80", params=params, bounds=on)).data
+        for on in (True, False)
+    )
     assert b"__assertfail" in checked
     assert b"__assertfail" not in bare
 
@@ -208,7 +284,12 @@ def test_a_kernel_may_do_without_checks_in_every_profile(root: Path) -> None:
     text = KERNELS.replace("@simt.kernel\ndef checked", "@simt.kernel(bounds=False)\ndef checked")
     assert text != KERNELS
     write(root, {"k/free.py": text})
-    assert b"__assertfail" not in frontend().compile(job(root, "checked", "compute_80", path="k/free.py", bounds=True)).data
+    assert (
+        b"__assertfail"
+        not in frontend()
+        .compile(job(root, "checked", "compute_80", path="k/free.py", bounds=True))
+        .data
+    )
 
 
 def test_the_barrier_of_a_grid_is_in_the_image(root: Path) -> None:
@@ -234,7 +315,11 @@ def test_a_barrier_of_the_grid_that_no_launch_can_pass_is_told(root: Path) -> No
 
 def test_the_environment_changes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = frontend().compile(job(root, target="compute_80"))
-    for name, value in (("NUMBA_OPT", "0"), ("NUMBA_CUDA_DEBUGINFO", "1"), ("NUMBA_DUMP_ASSEMBLY", "1")):
+    for name, value in (
+        ("NUMBA_OPT", "0"),
+        ("NUMBA_CUDA_DEBUGINFO", "1"),
+        ("NUMBA_DUMP_ASSEMBLY", "1"),
+    ):
         monkeypatch.setenv(name, value)
     assert frontend().compile(job(root, target="compute_80")) == before
 
@@ -254,11 +339,18 @@ def test_a_shared_array_of_the_launch(root: Path) -> None:
 
 def test_outputs_are_the_only_arrays_that_are_written(root: Path) -> None:
     with pytest.raises(CompileError, match="does not compile for sm_90") as caught:
-        frontend().compile(job(root, "plain", params=(tensor("z"), tensor("x"), scalar("n", "i64"))))
+        frontend().compile(
+            job(root, "plain", params=(tensor("z"), tensor("x"), scalar("n", "i64")))
+        )
     (told,) = caught.value.diagnostics
     assert (told.location.file, told.location.line) == ("k/a.py", 52)  # type: ignore[union-attr]
     assert told.hint == "the array is only read: annotate it with simt.Mut, or say out = true"
 
 
 def test_declaring_needs_no_values_of_axes(root: Path) -> None:
-    assert frontend().compile(job(root, "checked", params=(Z, scalar("i", "i32")), axes={})).info.symbol == "checked"
+    assert (
+        frontend()
+        .compile(job(root, "checked", params=(Z, scalar("i", "i32")), axes={}))
+        .info.symbol
+        == "checked"
+    )

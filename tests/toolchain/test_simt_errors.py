@@ -38,17 +38,29 @@ Z = (tensor("z", "T", out=True),)
 
 
 def compiled(
-    folder: Path, text: str, *, params: tuple[Param, ...] = Z, abi: tuple[AbiSlot, ...] = (), axes: dict[str, object] | None = None
+    folder: Path,
+    text: str,
+    *,
+    params: tuple[Param, ...] = Z,
+    abi: tuple[AbiSlot, ...] = (),
+    axes: dict[str, object] | None = None,
 ) -> CompileError:
     root = write(folder, {"k/__init__.py": "", "k/common.py": COMMON, "k/a.py": HEAD + text})
     with pytest.raises(CompileError) as caught:
-        frontend().compile(job(root, "k", params=params, abi=abi, axes={"T": "f32"} if axes is None else axes))  # type: ignore[arg-type]
+        frontend().compile(
+            job(root, "k", params=params, abi=abi, axes={"T": "f32"} if axes is None else axes)
+        )  # type: ignore[arg-type]
     return caught.value
 
 
 # (kernel, what is wrong, its line counted from the decorator's, hint)
 SOURCES = {
-    "unknown name": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = w\n", "NameError: name 'w' is not defined", 2, ""),
+    "unknown name": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = w\n",
+        "NameError: name 'w' is not defined",
+        2,
+        "",
+    ),
     "try": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    try:\n        z[0] = 1\n    except ValueError:\n        pass\n",
         "No implementation of function exception_match found",
@@ -61,7 +73,12 @@ SOURCES = {
         0,
         "numba-cuda's documentation",
     ),
-    "yield": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    yield 1\n", "a kernel runs to its end: it cannot yield or await", 1, ""),
+    "yield": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    yield 1\n",
+        "a kernel runs to its end: it cannot yield or await",
+        1,
+        "",
+    ),
     "return": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    return z[0]\n",
         "a kernel returns nothing, and this one returns float32",
@@ -74,7 +91,12 @@ SOURCES = {
         1,
         "simt.Mut[T]",
     ),
-    "atomic": ("@simt.kernel\ndef k(z: simt.Ref[T]):\n    cuda.atomic.add(z, 0, 1)\n", "z is only read (simt.Ref[T])", 1, "z: simt.Mut[T]"),
+    "atomic": (
+        "@simt.kernel\ndef k(z: simt.Ref[T]):\n    cuda.atomic.add(z, 0, 1)\n",
+        "z is only read (simt.Ref[T])",
+        1,
+        "z: simt.Mut[T]",
+    ),
     "store in a function": (
         "@simt.kernel\ndef k(z: simt.Ref[T]):\n    write(z)\n",
         "setitem(readonly array",
@@ -105,8 +127,18 @@ SOURCES = {
         2,
         "",
     ),
-    "list of the module": ("M = [1, 2]\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M[1]\n", "make it a tuple", 3, ""),
-    "rank": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0, 0] = 1\n", "No implementation of function setitem found", 2, ""),
+    "list of the module": (
+        "M = [1, 2]\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M[1]\n",
+        "make it a tuple",
+        3,
+        "",
+    ),
+    "rank": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0, 0] = 1\n",
+        "No implementation of function setitem found",
+        2,
+        "",
+    ),
     "allocation": (
         "@simt.kernel\ndef k(z: simt.Mut[T]):\n    y = np.zeros(4)\n    z[0] = y[0]\n",
         "function zeros",
@@ -131,14 +163,54 @@ SOURCES = {
         2,
         "",
     ),
-    "set": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    s = {1, 2}\n    z[0] = 1 in s\n", "kernels have no set", 2, ""),
-    "tuple": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0], z[1] = (1, 2, 3)\n", "wrong tuple length: expected 2, got 3", 2, ""),
-    "recursion": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = again(3)\n", "a function calls itself", -4, ""),
-    "annotation": ("@simt.kernel\ndef k(z: simt.Mut[T], q: str):\n    z[0] = 1\n", "q: <class 'str'> is no dtype", 1, "simt.Const[int]"),
-    "text": ('@simt.kernel\ndef k(z: "simt.Mutt[T]"):\n    z[0] = 1\n', "its annotation 'simt.Mutt[T]' cannot be read", 1, "simt.Ref[T]"),
-    "rank of four": ("@simt.kernel\ndef k(z: simt.Mut[T, 4]):\n    z[0] = 1\n", "a rank of 1 to 3, as in Mut[T, 2]", 1, ""),
-    "any number": ("@simt.kernel\ndef k(*z):\n    z[0] = 1\n", "a kernel takes a fixed number of arguments", 1, ""),
-    "f8": ('@simt.kernel\ndef k(z: simt.Mut["f8e4m3"]):\n    z[0] = 1\n', "'f8e4m3' is no dtype of a SIMT kernel", 1, ""),
+    "set": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    s = {1, 2}\n    z[0] = 1 in s\n",
+        "kernels have no set",
+        2,
+        "",
+    ),
+    "tuple": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0], z[1] = (1, 2, 3)\n",
+        "wrong tuple length: expected 2, got 3",
+        2,
+        "",
+    ),
+    "recursion": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = again(3)\n",
+        "a function calls itself",
+        -4,
+        "",
+    ),
+    "annotation": (
+        "@simt.kernel\ndef k(z: simt.Mut[T], q: str):\n    z[0] = 1\n",
+        "q: <class 'str'> is no dtype",
+        1,
+        "simt.Const[int]",
+    ),
+    "text": (
+        '@simt.kernel\ndef k(z: "simt.Mutt[T]"):\n    z[0] = 1\n',
+        "its annotation 'simt.Mutt[T]' cannot be read",
+        1,
+        "simt.Ref[T]",
+    ),
+    "rank of four": (
+        "@simt.kernel\ndef k(z: simt.Mut[T, 4]):\n    z[0] = 1\n",
+        "a rank of 1 to 3, as in Mut[T, 2]",
+        1,
+        "",
+    ),
+    "any number": (
+        "@simt.kernel\ndef k(*z):\n    z[0] = 1\n",
+        "a kernel takes a fixed number of arguments",
+        1,
+        "",
+    ),
+    "f8": (
+        '@simt.kernel\ndef k(z: simt.Mut["f8e4m3"]):\n    z[0] = 1\n',
+        "'f8e4m3' is no dtype of a SIMT kernel",
+        1,
+        "",
+    ),
     "packed struct": (
         '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([("a", "i1"), ("b", "f8")])]):\n    z[0] = b.b\n',
         "is not aligned, as it would be in C",
@@ -163,7 +235,12 @@ SOURCES = {
         2,
         "",
     ),
-    "empty struct": ("@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([])]):\n    z[0] = 1\n", "has no fields", 1, ""),
+    "empty struct": (
+        "@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([])]):\n    z[0] = 1\n",
+        "has no fields",
+        1,
+        "",
+    ),
     "byte order": (
         '@simt.kernel\ndef k(z: simt.Mut[T], b: simt.Struct[np.dtype([("x", ">f4")])]):\n    z[0] = b.x\n',
         "numba has no type for a field of",
@@ -182,9 +259,24 @@ SOURCES = {
         0,
         "take the signature out",
     ),
-    "linked": ('@cuda.jit(link=["a.cu"])\ndef k(z):\n    z[0] = 1\n', "@cuda.jit(link=…) names a.cu", 1, "functions of Python only"),
-    "two decorators": ("@simt.kernel\n@cuda.jit\ndef k(z):\n    z[0] = 1\n", "is put on a function, not on a CUDADispatcher", 0, ""),
-    "axis without values": ("@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = N\n", "Untyped global name 'N'", 2, "give the axis values"),
+    "linked": (
+        '@cuda.jit(link=["a.cu"])\ndef k(z):\n    z[0] = 1\n',
+        "@cuda.jit(link=…) names a.cu",
+        1,
+        "functions of Python only",
+    ),
+    "two decorators": (
+        "@simt.kernel\n@cuda.jit\ndef k(z):\n    z[0] = 1\n",
+        "is put on a function, not on a CUDADispatcher",
+        0,
+        "",
+    ),
+    "axis without values": (
+        "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = N\n",
+        "Untyped global name 'N'",
+        2,
+        "give the axis values",
+    ),
     "arithmetic of axes": (
         "M = N * 2\n@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = M\n",
         "unsupported operand type(s) for *: 'SizeAxis'",
@@ -201,7 +293,9 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_what_a_kernel_cannot_be(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_kernel_cannot_be(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, what, line, hint = SOURCES[name]
     if name == "signature":
         _without_a_driver(monkeypatch)
@@ -228,8 +322,15 @@ def _without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_error_in_a_function_names_the_call(tmp_path: Path) -> None:
     error = compiled(tmp_path, "@simt.kernel\ndef k(z: simt.Mut[T]):\n    z[0] = nothing(z[1])\n")
     inner, outer = error.diagnostics
-    assert (inner.message, inner.excerpt) == ("Unknown attribute 'nothing' of type float32", "    return v.nothing")
-    assert (outer.message, outer.severity, outer.excerpt) == ("called from here", "note", "    z[0] = nothing(z[1])")
+    assert (inner.message, inner.excerpt) == (
+        "Unknown attribute 'nothing' of type float32",
+        "    return v.nothing",
+    )
+    assert (outer.message, outer.severity, outer.excerpt) == (
+        "called from here",
+        "note",
+        "    z[0] = nothing(z[1])",
+    )
     assert (error.kernel, error.target) == ("k", "sm_90")
     assert error.what.startswith("k/a.py: kernel 'k' does not compile for sm_90: ")
 
@@ -241,11 +342,31 @@ PLAIN = "@cuda.jit\ndef k(z, q):\n    z[0] = q\n"
     ("text", "params", "axes", "what"),
     [
         (PLAIN, Z, None, "neither params nor an axis of the matrix says what parameter 'q' is"),
-        (PLAIN, (*Z, Param(name="q", kind=ParamKind.STRUCT, size=8)), None, "nothing says what is in the struct 'q'"),
-        (PLAIN, (*Z, Param(name="q", kind=ParamKind.PTR)), None, "parameter 'q' is a bare address in the manifest"),
+        (
+            PLAIN,
+            (*Z, Param(name="q", kind=ParamKind.STRUCT, size=8)),
+            None,
+            "nothing says what is in the struct 'q'",
+        ),
+        (
+            PLAIN,
+            (*Z, Param(name="q", kind=ParamKind.PTR)),
+            None,
+            "parameter 'q' is a bare address in the manifest",
+        ),
         (PLAIN, (*Z, scalar("q", "f8e4m3")), None, "parameter 'q': numba has no dtype f8e4m3"),
-        (PLAIN, (tensor("z", "T", rank=4, out=True), scalar("q", "f32")), None, "parameter 'z' has rank 4"),
-        ("@simt.kernel\ndef k(z: simt.Mut[T], q: simt.Const[int]):\n    z[0] = q\n", Z, {"T": "f32", "q": 1.5}, "the matrix gives it 1.5"),
+        (
+            PLAIN,
+            (tensor("z", "T", rank=4, out=True), scalar("q", "f32")),
+            None,
+            "parameter 'z' has rank 4",
+        ),
+        (
+            "@simt.kernel\ndef k(z: simt.Mut[T], q: simt.Const[int]):\n    z[0] = q\n",
+            Z,
+            {"T": "f32", "q": 1.5},
+            "the matrix gives it 1.5",
+        ),
         (
             "@simt.kernel\ndef k(z: simt.Mut[T], q: simt.Const[int]):\n    z[0] = q\n",
             (*Z, scalar("q", "i32")),
@@ -271,7 +392,9 @@ def test_a_kernel_that_is_gone(tmp_path: Path) -> None:
     write(tmp_path, {"k/a.py": HEAD + "@simt.kernel\ndef ad(z: simt.Mut[T]):\n    z[0] = 1\n"})
     compiler = frontend()
     compiler.declare(Source(root=str(root), path="k/a.py"))
-    with pytest.raises(CompileError, match=r"k/a\.py has no SIMT kernel 'add'; it has ad") as caught:
+    with pytest.raises(
+        CompileError, match=r"k/a\.py has no SIMT kernel 'add'; it has ad"
+    ) as caught:
         compiler.compile(asked)
     assert caught.value.diagnostics[0].hint == "did you mean 'ad'"
 

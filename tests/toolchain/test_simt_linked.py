@@ -1,4 +1,6 @@
-"""SIMT kernels that call device functions of CUDA C++: what is put into their PTX, what are inputs, and what is refused where."""
+"""SIMT kernels that call device functions of CUDA C++: what is put into their PTX, what are inputs,
+and what is refused where.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ __device__ __noinline__ float helper(float x) { return x * TABLE[1]; }
 extern "C" __device__ float act(float x) { return x > 0.0f ? x : helper(x); }
 extern "C" __device__ float unused(float x) { return x; }
 """
-FILES = {"k/__init__.py": "", "k/a.py": KERNEL, "k/act.cu": ACT, "k/table.cuh": "__constant__ float TABLE[2] = {1.0f, 0.125f};\n"}
+FILES = {
+    "k/__init__.py": "",
+    "k/a.py": KERNEL,
+    "k/act.cu": ACT,
+    "k/table.cuh": "__constant__ float TABLE[2] = {1.0f, 0.125f};\n",
+}
 PARAMS = (tensor("y", out=True), tensor("x"))
 
 
@@ -40,7 +47,9 @@ def compiled(root: Path, *link: str, target: str = "compute_80", **files: str) -
     write(root, {**FILES, **{f"k/{name.replace('__', '.')}": text for name, text in files.items()}})
     made = job(root, "apply", target, params=PARAMS, axes={})
     source = dataclasses.replace(made.spec.source, options=(("link", link),))
-    return frontend().compile(dataclasses.replace(made, spec=dataclasses.replace(made.spec, source=source)))
+    return frontend().compile(
+        dataclasses.replace(made, spec=dataclasses.replace(made.spec, source=source))
+    )
 
 
 def refused(root: Path, *link: str, **files: str) -> CompileError:
@@ -64,15 +73,26 @@ def test_linked_sources_and_their_headers_are_inputs(tmp_path: Path) -> None:
     assert names == sorted(names)
     assert {"k/a.py", "k/act.cu", "k/table.cuh"} <= set(names)
     before = compiled(tmp_path, "k/act.cu").data
-    assert compiled(tmp_path, "k/act.cu", table__cuh="__constant__ float TABLE[2] = {1.0f, 0.25f};\n").data != before
+    assert (
+        compiled(
+            tmp_path, "k/act.cu", table__cuh="__constant__ float TABLE[2] = {1.0f, 0.25f};\n"
+        ).data
+        != before
+    )
 
 
 def test_what_is_defined_nowhere(tmp_path: Path) -> None:
     error = refused(tmp_path)
     assert "it calls act, which is defined nowhere" in error.what
-    assert error.fix == 'define it in CUDA C++, extern "C" __device__, and link that: [kernel.apply] link = ["act.cu"]'
+    assert (
+        error.fix
+        == 'define it in CUDA C++, extern "C" __device__, and link that: [kernel.apply] link = ["act.cu"]'
+    )
     mangled = ACT.replace('extern "C" __device__ float act', "__device__ float act")
-    assert "it calls act, which is defined nowhere" in refused(tmp_path, "k/act.cu", act__cu=mangled).what
+    assert (
+        "it calls act, which is defined nowhere"
+        in refused(tmp_path, "k/act.cu", act__cu=mangled).what
+    )
 
 
 def test_a_declaration_that_is_not_the_definitions(tmp_path: Path) -> None:
@@ -87,7 +107,11 @@ def test_a_declaration_that_is_not_the_definitions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("call", "given"),
-    [("act(x[i], 2)", "(float32, int64)"), ("act()", "()"), ("act((x[i], 1))", "(Tuple(float32, int64))")],
+    [
+        ("act(x[i], 2)", "(float32, int64)"),
+        ("act()", "()"),
+        ("act((x[i], 1))", "(Tuple(float32, int64))"),
+    ],
 )
 def test_a_call_with_other_arguments_than_declared(tmp_path: Path, call: str, given: str) -> None:
     error = refused(tmp_path, "k/act.cu", a__py=KERNEL.replace("act(x[i])", call))
@@ -100,7 +124,9 @@ def test_a_call_with_other_arguments_than_declared(tmp_path: Path, call: str, gi
 
 def test_two_definitions_of_one_function(tmp_path: Path) -> None:
     again = 'extern "C" __device__ float act(float x) { return x; }\n'
-    assert "k/more.cu: link error" in refused(tmp_path, "k/act.cu", "k/more.cu", more__cu=again).what
+    assert (
+        "k/more.cu: link error" in refused(tmp_path, "k/act.cu", "k/more.cu", more__cu=again).what
+    )
 
 
 def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
@@ -115,7 +141,11 @@ def test_errors_of_a_linked_source_are_at_its_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "what", "fix"),
     [
-        ("k/libact.a", "k/libact.a is a device library, and a SIMT kernel is linked with CUDA C++ sources alone", "link the .cu file"),
+        (
+            "k/libact.a",
+            "k/libact.a is a device library, and a SIMT kernel is linked with CUDA C++ sources alone",
+            "link the .cu file",
+        ),
     ],
 )
 def test_what_cannot_be_linked(tmp_path: Path, entry: str, what: str, fix: str) -> None:

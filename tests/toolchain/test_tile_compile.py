@@ -11,7 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.tile_jobs import HEADER, SAMPLE, frontend, job, sample_at, scalar, tensor, vectors, write
+from tests.toolchain.tile_jobs import (
+    HEADER,
+    SAMPLE,
+    frontend,
+    job,
+    sample_at,
+    scalar,
+    tensor,
+    vectors,
+    write,
+)
 from tilec.build import BuildRequest, plan_only
 from tilec.compile.events import SilentObserver
 from tilec.frontends.tile import api, patches
@@ -37,7 +47,9 @@ def tile():
 
 def _add(tile, root=SAMPLE, **more):
     axes = more.pop("axes", {"TILE": 256})
-    return tile.compile(job(tile, root, "kernels/vector.py", "add", more.pop("params", ADD), axes=axes, **more))
+    return tile.compile(
+        job(tile, root, "kernels/vector.py", "add", more.pop("params", ADD), axes=axes, **more)
+    )
 
 
 def test_a_cubin_records_what_it_is(tile):
@@ -56,15 +68,24 @@ def test_a_cubin_records_what_it_is(tile):
     entry = read.kernel("add_tile")
     assert info.resources.registers == entry.registers > 0
     assert info.resources.code == entry.code > 0
-    assert (info.resources.spill_stores, info.resources.spill_loads, info.resources.stack) == (0, 0, 0)
+    assert (info.resources.spill_stores, info.resources.spill_loads, info.resources.stack) == (
+        0,
+        0,
+        0,
+    )
     assert info.resources.constant > 0
 
 
 def test_portable_tile_ir_has_the_oldest_version_that_says_what_the_kernel_says(tile, tmp_path):
-    text = f"{HEADER}@ct.kernel\ndef copy(x, y):\n    ct.store(y, (0,), ct.load(x, (0,), (16,){{}}))\n"
+    text = (
+        f"{HEADER}@ct.kernel\ndef copy(x, y):\n    ct.store(y, (0,), ct.load(x, (0,), (16,){{}}))\n"
+    )
     write(tmp_path, {"plain.py": text.format(""), "newer.py": text.format(", check_bounds=False")})
     params = vectors("x", "y")
-    images = [tile.compile(job(tile, tmp_path, path, "copy", params, target="tileir")) for path in ("plain.py", "newer.py")]
+    images = [
+        tile.compile(job(tile, tmp_path, path, "copy", params, target="tileir"))
+        for path in ("plain.py", "newer.py")
+    ]
     assert [image.data[8:10] for image in images] == [bytes((13, 3)), bytes((13, 4))]
     assert [image.info.cuda for image in images] == [(13, 3), (13, 4)]
 
@@ -90,13 +111,21 @@ def test_portable_tile_ir_needs_no_assembler():
 def _f32_matmul(tile, target):
     params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
     axes = {"BM": 64, "BN": 64, "BK": 32}
-    return tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes=axes, target=target)).info
+    return tile.compile(
+        job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes=axes, target=target)
+    ).info
 
 
 def test_assembling_again_gives_the_same_bytes(tile):
-    """At random addresses tileiras gave each of two outputs in 6 of 12 runs of this kernel, which so passes 1 of 128 times."""
+    """At random addresses tileiras gave each of two outputs in 6 of 12 runs of this kernel, which
+    so passes 1 of 128 times.
+    """
     manifest = Path(__file__).parents[2] / "tilec.toml"
-    request = BuildRequest(manifest_path=manifest, targets=("sm_107",), select=("gemm-f16-BM128-BN128-BK64-div16-sm_107",))
+    request = BuildRequest(
+        manifest_path=manifest,
+        targets=("sm_107",),
+        select=("gemm-f16-BM128-BN128-BK64-div16-sm_107",),
+    )
     (example,) = plan_only(request, SilentObserver()).jobs
     images = [tile.compile(example).info for _ in range(8)]
     assert len({image.digest for image in images}) == 1
@@ -104,13 +133,20 @@ def test_assembling_again_gives_the_same_bytes(tile):
 
 
 def test_images_for_sm_100_are_marked_where_addresses_are_random(tile, monkeypatch):
-    monkeypatch.setattr(run, "_personality", lambda: lambda _: 0)  # as where a seccomp profile refuses
-    assert {target: _f32_matmul(tile, target).reproducible for target in ("sm_90", "sm_100")} == {"sm_90": True, "sm_100": False}
+    monkeypatch.setattr(
+        run, "_personality", lambda: lambda _: 0
+    )  # as where a seccomp profile refuses
+    assert {target: _f32_matmul(tile, target).reproducible for target in ("sm_90", "sm_100")} == {
+        "sm_90": True,
+        "sm_100": False,
+    }
 
 
 def test_slots_are_pointer_extents_strides(tile):
     params = (tensor("a", "f16", 2), tensor("b", "f16", 2), tensor("c", "f16", 2, out=True))
-    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32}))
+    image = tile.compile(
+        job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes={"BM": 64, "BN": 64, "BK": 32})
+    )
     assert image.abi[:5] == (
         AbiSlot(type="ptr", expr="a.ptr", size=8, align=8),
         AbiSlot(type="i32", expr="a.shape[0]", size=4, align=4),
@@ -123,7 +159,10 @@ def test_slots_are_pointer_extents_strides(tile):
     assert image.info.resources.shared == entry.shared
 
 
-SCALARS = HEADER + "@ct.kernel\ndef fill(out, value, T: ct.Constant[int]):\n    ct.store(out, (0,), ct.full((T,), value, out.dtype))\n"
+SCALARS = (
+    HEADER
+    + "@ct.kernel\ndef fill(out, value, T: ct.Constant[int]):\n    ct.store(out, (0,), ct.full((T,), value, out.dtype))\n"
+)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "i8", "u16", "i32", "u64", "f16", "bf16", "f64"])
@@ -142,7 +181,11 @@ def test_every_dtype_of_the_table_is_one_of_cuda_tile():
 
 
 def test_fixed_strides_keep_their_slots(tile):
-    params = (tensor("a", stride=(1,)), tensor("b", stride=(1,)), tensor("c", stride=(None,), out=True))
+    params = (
+        tensor("a", stride=(1,)),
+        tensor("b", stride=(1,)),
+        tensor("c", stride=(None,), out=True),
+    )
     assert len(_add(tile, params=params).abi) == 9
 
 
@@ -166,7 +209,9 @@ def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
         return replace(read, kernels=tuple(replace(k, params=k.params[:-1]) for k in read.kernels))
 
     monkeypatch.setattr(tileiras, "read_cubin", other)
-    with pytest.raises(CompileError, match="add takes other parameters than a launch would pass") as caught:
+    with pytest.raises(
+        CompileError, match="add takes other parameters than a launch would pass"
+    ) as caught:
         _add(tile)
     assert "c.stride[0] (i32): 4 bytes at 44  -  <- differs" in str(caught.value)
     assert str(caught.value).count("differs") == str(caught.value).count("4 bytes at 44") == 1
@@ -175,11 +220,31 @@ def test_an_image_with_another_abi_is_refused(tile, monkeypatch):
 def test_dtype_axes_and_defaults_of_constants(tile):
     params = (tensor("x", "T"), tensor("y", "T"), tensor("out", "T", out=True), scalar("alpha"))
     sizes = {
-        dtype: tile.compile(job(tile, SAMPLE, "kernels/vector.py", "saxpy", params, axes={"T": dtype}, target="tileir")).data
+        dtype: tile.compile(
+            job(
+                tile,
+                SAMPLE,
+                "kernels/vector.py",
+                "saxpy",
+                params,
+                axes={"T": dtype},
+                target="tileir",
+            )
+        ).data
         for dtype in ("f32", "f16")
     }
     assert sizes["f32"] != sizes["f16"]
-    given = tile.compile(job(tile, SAMPLE, "kernels/vector.py", "saxpy", params, axes={"T": "f32", "TILE": 256}, target="tileir"))
+    given = tile.compile(
+        job(
+            tile,
+            SAMPLE,
+            "kernels/vector.py",
+            "saxpy",
+            params,
+            axes={"T": "f32", "TILE": 256},
+            target="tileir",
+        )
+    )
     assert given.data == sizes["f32"]
 
 
@@ -195,8 +260,15 @@ def test_assumptions_change_the_code_and_not_the_abi(tile):
 
 def test_facts_of_parameter_and_variant_are_joined(tile):
     params = vectors("a", "b", "c", shape_divisible=(4,), align=8)
-    joined = _add(tile, params=params, assume=tuple(Assumption(param=n, shape=(6,), align=12) for n in "abc"), target="tileir")
-    direct = _add(tile, params=vectors("a", "b", "c", shape_divisible=(12,), align=24), target="tileir")
+    joined = _add(
+        tile,
+        params=params,
+        assume=tuple(Assumption(param=n, shape=(6,), align=12) for n in "abc"),
+        target="tileir",
+    )
+    direct = _add(
+        tile, params=vectors("a", "b", "c", shape_divisible=(12,), align=24), target="tileir"
+    )
     assert joined.data == direct.data
 
 
@@ -211,12 +283,21 @@ def test_hints_and_levels(tile):
 
 def test_the_authors_own_hints_survive(tile, tmp_path):
     body = "def k(a, T: ct.Constant[int]):\n    ct.store(a, (0,), ct.load(a, (0,), (T,)) + 1)\n"
-    write(tmp_path, {"mine.py": HEADER + "@ct.kernel(occupancy=ct.ByTarget(sm_80=2, default=1), opt_level=1)\n" + body})
+    write(
+        tmp_path,
+        {
+            "mine.py": HEADER
+            + "@ct.kernel(occupancy=ct.ByTarget(sm_80=2, default=1), opt_level=1)\n"
+            + body
+        },
+    )
     write(tmp_path, {"plain.py": HEADER + "@ct.kernel\n" + body})
     params = (tensor("a", out=True),)
     mine = job(tile, tmp_path, "mine.py", "k", params, axes={"T": 64}, target="tileir")
     assert tile.compile(mine).data != tile.compile(replace(mine, hints=(("occupancy", 4),))).data
-    plain = job(tile, tmp_path, "plain.py", "k", params, axes={"T": 64}, opt=1, hints={"occupancy": 2})
+    plain = job(
+        tile, tmp_path, "plain.py", "k", params, axes={"T": 64}, opt=1, hints={"occupancy": 2}
+    )
     mine = replace(mine, target=Target.parse("sm_80"))
     assert tile.compile(mine).info.resources == tile.compile(plain).info.resources
 
@@ -233,7 +314,11 @@ def test_debug_information_only_when_asked_for(tile):
 
 def test_bytes_do_not_depend_on_the_directory(tile, tmp_path):
     one, two = sample_at(tmp_path / "one"), sample_at(tmp_path / "two and ü")
-    for options in ({"target": "sm_90", "lineinfo": True}, {"target": "tileir"}, {"target": "sm_80"}):
+    for options in (
+        {"target": "sm_90", "lineinfo": True},
+        {"target": "tileir"},
+        {"target": "sm_80"},
+    ):
         first, second = _add(tile, one, **options), _add(tile, two, **options)
         assert first == second
         assert str(tmp_path).encode() not in first.data
@@ -246,9 +331,21 @@ def test_bytes_do_not_depend_on_the_directory(tile, tmp_path):
         "print(f.compile(j).info.digest)\n"
     )
     root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "7", "CUDA_TILE_TESTING_DISABLE_DIV": "1", "CUDA_TILE_LOGS": "TILEIR"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "PYTHONHASHSEED": "7",
+        "CUDA_TILE_TESTING_DISABLE_DIV": "1",
+        "CUDA_TILE_LOGS": "TILEIR",
+    }
     done = subprocess.run(
-        [sys.executable, "-c", code, str(one)], env=env, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code, str(one)],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     )
     assert done.stdout.strip() == _add(tile, two, target="sm_90", lineinfo=True).info.digest
     assert done.stderr == ""
@@ -259,11 +356,18 @@ def test_bytes_do_not_depend_on_where_a_library_is_installed(tile, tmp_path, mon
     images = []
     for n in ("one", "two"):
         write(tmp_path / n, {"tile_library/ops.py": HEADER + "def twice(t):\n    return t + t\n"})
-        use = HEADER + "from tile_library.ops import twice\n@ct.kernel\ndef k(x):\n    ct.store(x, (0,), twice(ct.load(x, (0,), (16,))))\n"
+        use = (
+            HEADER
+            + "from tile_library.ops import twice\n@ct.kernel\ndef k(x):\n    ct.store(x, (0,), twice(ct.load(x, (0,), (16,))))\n"
+        )
         root = write(tmp_path / n / "project", {"k.py": use})
         with monkeypatch.context() as patch:
             patch.syspath_prepend(str(tmp_path / n))
-            images.append(tile.compile(job(tile, root, "k.py", "k", (tensor("x", out=True),), target="tileir")))
+            images.append(
+                tile.compile(
+                    job(tile, root, "k.py", "k", (tensor("x", out=True),), target="tileir")
+                )
+            )
         for name in [m for m in sys.modules if m.startswith("tile_library")]:
             del sys.modules[name]
     assert images[0].data == images[1].data
@@ -284,16 +388,25 @@ def test_no_cache_and_no_file_is_left_behind(tile, tmp_path, monkeypatch):
 def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
     params = (tensor("a", "f32", 2), tensor("b", "f32", 2), tensor("c", "f32", 2, out=True))
     axes = {"BM": 64, "BN": 64, "BK": 32}
-    image = tile.compile(job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes=axes, opt=0, target=target))
+    image = tile.compile(
+        job(tile, SAMPLE, "kernels/matrix.py", "gemm", params, axes=axes, opt=0, target=target)
+    )
     used = image.info.resources
     assert used.stack > 0
     (tmp_path / "image.cubin").write_bytes(image.data)
     nvdisasm = find_tool("nvdisasm", tile._search).path
     listing = subprocess.run(
-        [nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"], capture_output=True, text=True, check=True, timeout=120
+        [nvdisasm, "-c", "-ndf", tmp_path / "image.cubin"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout
     widths = {"": 4, "64": 8, "128": 16}
-    shown = {name: sum(widths[w] for w in re.findall(rf"\s{name}(?:\.LU)?(?:\.(64|128))?\s", listing)) for name in ("STL", "LDL")}
+    shown = {
+        name: sum(widths[w] for w in re.findall(rf"\s{name}(?:\.LU)?(?:\.(64|128))?\s", listing))
+        for name in ("STL", "LDL")
+    }
     assert (used.spill_stores, used.spill_loads) == (shown["STL"], shown["LDL"])
     assert used.spill_stores > 0
     with pytest.raises(BundleError, match="no code for 'other'"):
@@ -303,7 +416,10 @@ def test_spills_are_what_the_disassembler_shows(tile, tmp_path, target):
 
 
 def test_one_symbol_for_all_variants(tile):
-    names = {_add(tile, axes={"TILE": t}, target="tileir", name="vector-add").info.symbol for t in (128, 256)}
+    names = {
+        _add(tile, axes={"TILE": t}, target="tileir", name="vector-add").info.symbol
+        for t in (128, 256)
+    }
     assert names == {"vector_add_tile"}
 
 
@@ -312,7 +428,11 @@ def test_every_architecture_that_is_not_refused_compiles(tile):
     kept = [t for t in targets if not tile.refuse(t)]
     assert [str(t) for t in targets if tile.refuse(t)] == ["sm_75"]
     listed = subprocess.run(
-        [tile._python.tools()["tileiras"].path, "--help"], capture_output=True, text=True, check=True, timeout=120
+        [tile._python.tools()["tileiras"].path, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout
     assert all(f"={t} " in listed for t in kept)
     image = _add(tile, target="sm_121")
@@ -326,7 +446,14 @@ def test_the_toolchain_names_what_takes_part(tile):
     assert infos["python"].version == f"{sys.version_info[0]}.{sys.version_info[1]}"
     code = "import sys\nfrom tests.toolchain.tile_jobs import frontend\nfrontend().toolchain()\nprint('cuda.tile' in sys.modules)"
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert done.stdout.strip() == "False"
 
 
@@ -349,7 +476,9 @@ def test_the_digest_of_cuda_tile_is_that_of_its_own_files():
     )
     here = own + "\n".join(more)
     assert files_digest(here, "cuda/tile/__init__.py") == files_digest(own, "cuda/tile/__init__.py")
-    assert files_digest(own.replace("bbb", "eee"), "cuda/tile/__init__.py") != files_digest(own, "cuda/tile/__init__.py")
+    assert files_digest(own.replace("bbb", "eee"), "cuda/tile/__init__.py") != files_digest(
+        own, "cuda/tile/__init__.py"
+    )
 
 
 def test_the_api_is_as_expected():
@@ -378,7 +507,11 @@ def test_the_api_is_as_expected():
 def test_the_newest_bytecode_that_both_know_is_written(tile):
     tools = tile._python.tools()
     listed = subprocess.run(
-        [tools["tileiras"].path, "--list-versions"], capture_output=True, text=True, check=True, timeout=120
+        [tools["tileiras"].path, "--list-versions"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout.split()
     newest = max(tuple(map(int, v.split("."))) for v in listed)
     assert tile._python.bytecode_version() == min(newest, api.BYTECODES[-1])

@@ -1,4 +1,6 @@
-"""CUDA Tile C++: from a template instance to Tile IR and cubins, the same bytes everywhere, errors at the user's line."""
+"""CUDA Tile C++: from a template instance to Tile IR and cubins, the same bytes everywhere, errors
+at the user's line.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,21 @@ def job(
     source = Source(root=str(root), path="k/a.cu", options=tuple(sorted((options or {}).items())))
     (decl,) = frontend().declare(source)
     axes: tuple[tuple[str, AxisValue], ...] = (("T", dtype), ("BLOCK", 64))
-    spec = KernelSpec(name="scale", language="tile", source=source, decl=decl, symbol=symbol, params=(), lineinfo=lineinfo)
-    return Job(spec=spec, variant=Variant(kernel="scale", id=f"scale-{dtype}", axes=axes), target=Target.parse(target), hints=hints)
+    spec = KernelSpec(
+        name="scale",
+        language="tile",
+        source=source,
+        decl=decl,
+        symbol=symbol,
+        params=(),
+        lineinfo=lineinfo,
+    )
+    return Job(
+        spec=spec,
+        variant=Variant(kernel="scale", id=f"scale-{dtype}", axes=axes),
+        target=Target.parse(target),
+        hints=hints,
+    )
 
 
 def failure(one: Job) -> CompileError:
@@ -72,7 +87,12 @@ def failure(one: Job) -> CompileError:
 def test_the_kernels_of_a_source_with_their_parameters(tmp_path: Path) -> None:
     source = Source(root=str(write(tmp_path, FILES)), path="k/a.cu")
     (decl,) = frontend().declare(source)
-    assert (decl.qualified, decl.template, decl.simt, decl.doc) == ("ops::scale", ("T", "BLOCK"), False, "y = s * x, tile by tile.")
+    assert (decl.qualified, decl.template, decl.simt, decl.doc) == (
+        "ops::scale",
+        ("T", "BLOCK"),
+        False,
+        "y = s * x, tile by tile.",
+    )
     assert [(p.name, p.kind, p.dtype, p.out) for p in decl.params] == [
         ("y", "tensor", "T", True),
         ("x", "tensor", "T", False),
@@ -80,17 +100,31 @@ def test_the_kernels_of_a_source_with_their_parameters(tmp_path: Path) -> None:
         ("s", "scalar", "f32", None),
     ]
     names = [file.name for file in frontend().inputs(source)]
-    assert {"k/a.cu", "k/unit.cuh", "<toolkit>/nvcc", "<toolkit>/cicc", "<toolkit>/headers", "<host>/gcc"} <= set(names)
+    assert {
+        "k/a.cu",
+        "k/unit.cuh",
+        "<toolkit>/nvcc",
+        "<toolkit>/cicc",
+        "<toolkit>/headers",
+        "<host>/gcc",
+    } <= set(names)
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_an_instance_becomes_portable_tile_ir(tmp_path: Path, dtype: str) -> None:
     image = frontend().compile(job(write(tmp_path, FILES), dtype=dtype))
     module = read_module(image.data)
-    assert [function.name for function in module.functions] == [image.info.symbol], "code for threads is left out"
+    assert [function.name for function in module.functions] == [image.info.symbol], (
+        "code for threads is left out"
+    )
     assert image.info.target.kind is TargetKind.TILEIR
     assert image.info.cuda == module.version
-    assert [(slot.type, slot.expr) for slot in image.abi] == [("ptr", "y.ptr"), ("ptr", "x.ptr"), ("i32", "n"), ("f32", "s")]
+    assert [(slot.type, slot.expr) for slot in image.abi] == [
+        ("ptr", "y.ptr"),
+        ("ptr", "x.ptr"),
+        ("i32", "n"),
+        ("f32", "s"),
+    ]
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_120"])
@@ -104,8 +138,13 @@ def test_an_instance_becomes_a_cubin(tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["tileir", "sm_90"])
-def test_the_same_project_gives_the_same_bytes_in_every_directory(tmp_path: Path, target: str) -> None:
-    images = [frontend().compile(job(write(tmp_path / name, FILES), target, lineinfo=True)).data for name in ("one", "a/longer/directory")]
+def test_the_same_project_gives_the_same_bytes_in_every_directory(
+    tmp_path: Path, target: str
+) -> None:
+    images = [
+        frontend().compile(job(write(tmp_path / name, FILES), target, lineinfo=True)).data
+        for name in ("one", "a/longer/directory")
+    ]
     assert images[0] == images[1]
     assert str(tmp_path).encode() not in images[0]
     assert b"site-packages" not in images[0]
@@ -123,8 +162,12 @@ def test_strings_are_changed_and_nothing_else(tmp_path: Path) -> None:
     data = frontend().compile(job(write(tmp_path, FILES))).data
     longer = with_strings(data, lambda text: text.replace("k/a.cu", "another/place/k/a.cu"))
     before, after = read_module(data), read_module(longer)
-    assert [op.name for op in before.functions[0].walk()] == [op.name for op in after.functions[0].walk()]
-    assert with_strings(longer, lambda text: text.replace("another/place/k/a.cu", "k/a.cu")) == with_strings(data, lambda text: text)
+    assert [op.name for op in before.functions[0].walk()] == [
+        op.name for op in after.functions[0].walk()
+    ]
+    assert with_strings(
+        longer, lambda text: text.replace("another/place/k/a.cu", "k/a.cu")
+    ) == with_strings(data, lambda text: text)
 
 
 def test_an_error_is_at_the_users_line(tmp_path: Path) -> None:
@@ -150,9 +193,15 @@ def test_an_instance_that_the_source_does_not_have(tmp_path: Path) -> None:
 
 
 def test_an_instance_that_the_source_makes_too(tmp_path: Path) -> None:
-    more = TEXT + "template __tile_global__ void ops::scale<float, 32>(float*, const float*, int, float);\n"
+    more = (
+        TEXT
+        + "template __tile_global__ void ops::scale<float, 32>(float*, const float*, int, float);\n"
+    )
     error = failure(job(write(tmp_path, {**FILES, "k/a.cu": more})))
-    assert error.what == "the source makes 2 instances of scale, so that ops::scale<float, 64> cannot be told from the others"
+    assert (
+        error.what
+        == "the source makes 2 instances of scale, so that ops::scale<float, 64> cannot be told from the others"
+    )
 
 
 def test_a_source_without_tile_kernels(tmp_path: Path) -> None:
@@ -172,6 +221,8 @@ def test_hints_and_options_that_it_does_not_have(tmp_path: Path) -> None:
 
 def test_macros_and_the_level_of_optimisation_reach_the_compiler(tmp_path: Path) -> None:
     root = write(tmp_path, {**FILES, "k/unit.cuh": ""})
-    image = frontend().compile(job(root, "sm_90", options={"define": (("UNIT", "2.0f"),)}, hints=(("opt", 1),)))
+    image = frontend().compile(
+        job(root, "sm_90", options={"define": (("UNIT", "2.0f"),)}, hints=(("opt", 1),))
+    )
     assert image.info.symbol
     assert 'identifier "UNIT" is undefined' in failure(job(root)).diagnostics[0].message

@@ -48,7 +48,8 @@ def only(error: CompileError) -> str:
     return diagnostic.render()
 
 
-# --- the module --------------------------------------------------------------------------------------------------------------------
+# --- the module
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_syntax_error(tile, tmp_path):
@@ -57,27 +58,45 @@ def test_syntax_error(tile, tmp_path):
 
 
 def test_syntax_error_of_a_helper(tile, tmp_path):
-    error = declare_error(tile, tmp_path, {"a/k.py": "import helper\n", "a/helper.py": "x = 1\nif x\n    pass\n"}, "a/k.py")
-    assert only(error).startswith("a/helper.py:2:5: error: SyntaxError: expected ':'\n    if x\n        ^")
+    error = declare_error(
+        tile,
+        tmp_path,
+        {"a/k.py": "import helper\n", "a/helper.py": "x = 1\nif x\n    pass\n"},
+        "a/k.py",
+    )
+    assert only(error).startswith(
+        "a/helper.py:2:5: error: SyntaxError: expected ':'\n    if x\n        ^"
+    )
 
 
 def test_missing_import(tile, tmp_path):
     error = declare_error(tile, tmp_path, {"k.py": "import os\n\nfrom not_there import f\n"})
-    assert "k.py:3:1: error: ModuleNotFoundError: No module named 'not_there'\n    from not_there import f\n    ^" in only(error)
+    assert (
+        "k.py:3:1: error: ModuleNotFoundError: No module named 'not_there'\n    from not_there import f\n    ^"
+        in only(error)
+    )
     assert "install not_there where you build" in only(error)
     assert error.what.startswith("k.py cannot be imported: ModuleNotFoundError")
 
 
 def test_missing_module_of_a_package_that_is_there(tile, tmp_path):
     error = declare_error(tile, tmp_path, {"k.py": "import cuda.tiles as ct\n"})
-    assert only(error).endswith("hint: the package cuda is installed, and has no such module; did you mean 'cuda.tile'")
+    assert only(error).endswith(
+        "hint: the package cuda is installed, and has no such module; did you mean 'cuda.tile'"
+    )
 
 
 def test_an_exception_at_import_shows_the_users_frames(tile, tmp_path):
-    files = {"k.py": "from lib.tools import f\n\nprint('about to fail')\nLIMIT = f(0)\n", "lib/tools.py": "def f(n):\n    return 1 // n\n"}
+    files = {
+        "k.py": "from lib.tools import f\n\nprint('about to fail')\nLIMIT = f(0)\n",
+        "lib/tools.py": "def f(n):\n    return 1 // n\n",
+    }
     error = declare_error(tile, tmp_path, files)
     column = 12 if sys.version_info >= (3, 11) else 5
-    assert f"lib/tools.py:2:{column}: error: ZeroDivisionError: integer division or modulo by zero\n        return 1 // n" in only(error)
+    assert (
+        f"lib/tools.py:2:{column}: error: ZeroDivisionError: integer division or modulo by zero\n        return 1 // n"
+        in only(error)
+    )
     assert error.log.index('File "k.py", line 4') < error.log.index('File "lib/tools.py", line 2')
     assert "about to fail" in error.log
 
@@ -91,10 +110,13 @@ def test_a_source_that_is_no_text(tile, tmp_path):
     (tmp_path / "k.py").write_bytes(b"x = '\xff'\n")
     with pytest.raises(CompileError, match=r"k\.py cannot be read: SyntaxError: ") as caught:
         tile.declare(Source(root=str(tmp_path), path="k.py"))
-    assert only(caught.value).endswith("hint: save the file as UTF-8, or name its encoding in its first line")
+    assert only(caught.value).endswith(
+        "hint: save the file as UTF-8, or name its encoding in its first line"
+    )
     (tmp_path / "k.py").write_bytes(b"x = 1\0\n")
     with pytest.raises(
-        CompileError, match=r"k.py cannot be (read|imported): (SyntaxError|ValueError): source code string cannot contain null"
+        CompileError,
+        match=r"k.py cannot be (read|imported): (SyntaxError|ValueError): source code string cannot contain null",
     ):
         tile.declare(Source(root=str(tmp_path), path="k.py"))
 
@@ -105,15 +127,26 @@ def test_missing_source(tile, tmp_path):
 
 
 def test_an_annotation_that_does_not_exist(tile, tmp_path):
-    error = declare_error(tile, tmp_path, {"k.py": HEADER + "@ct.kernel\ndef k(x: ct.Nothing):\n    pass\n"})
+    error = declare_error(
+        tile, tmp_path, {"k.py": HEADER + "@ct.kernel\ndef k(x: ct.Nothing):\n    pass\n"}
+    )
     assert "k.py:3:" in only(error)
     assert "has no attribute 'Nothing'" in only(error)
 
 
 def test_modules_by_computed_names(tile, tmp_path):
-    error = declare_error(tile, tmp_path, {"k.py": "import os\n\nm = __import__('hel' + 'per')\n", "helper.py": "x = 1\n"})
-    assert "the module reads helper.py when it is executed, and the manifest does not say so" in error.what
-    assert only(error).startswith("k.py:3:5: error: " if sys.version_info >= (3, 11) else "k.py:3:1: error: ")
+    error = declare_error(
+        tile,
+        tmp_path,
+        {"k.py": "import os\n\nm = __import__('hel' + 'per')\n", "helper.py": "x = 1\n"},
+    )
+    assert (
+        "the module reads helper.py when it is executed, and the manifest does not say so"
+        in error.what
+    )
+    assert only(error).startswith(
+        "k.py:3:5: error: " if sys.version_info >= (3, 11) else "k.py:3:1: error: "
+    )
     assert 'fix: inputs = ["helper.py"] beside the kernel\'s source' in only(error)
 
 
@@ -124,18 +157,25 @@ def test_modules_through_a_changed_path(tile, tmp_path):
     }
     before = list(sys.path)
     error = declare_error(tile, tmp_path, files)
-    assert "the module reads deep/deeper.py when it is executed, and the manifest does not say so" in error.what
+    assert (
+        "the module reads deep/deeper.py when it is executed, and the manifest does not say so"
+        in error.what
+    )
     assert only(error).startswith("k.py:3:1: error: ")
     assert 'fix: inputs = ["deep/deeper.py"] beside the kernel\'s source' in only(error)
     assert sys.path == before
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-# --- the kernel --------------------------------------------------------------------------------------------------------------------
+# --- the kernel
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_error_of_cuda_tile_has_the_users_line(tile, tmp_path):
-    text = HEADER + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ä = ct.load(x, (0,), (T,)); y = ä + 'a'\n"
+    text = (
+        HEADER
+        + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ä = ct.load(x, (0,), (T,)); y = ä + 'a'\n"
+    )
     error = compile_error(tile, tmp_path, text, tensor("x"), axes={"T": 16})
     assert only(error).startswith("k.py:4:37: error: ")
     assert only(error).endswith("    " + text.splitlines()[3] + "\n" + " " * 40 + "^")
@@ -144,7 +184,10 @@ def test_an_error_of_cuda_tile_has_the_users_line(tile, tmp_path):
 
 
 def test_an_error_in_a_helper_tells_how_it_was_reached(tile, tmp_path):
-    write(tmp_path, {"helper.py": "import cuda.tile as ct\n\n\ndef twice(t):\n    return ct.matmul(t, t)\n"})
+    write(
+        tmp_path,
+        {"helper.py": "import cuda.tile as ct\n\n\ndef twice(t):\n    return ct.matmul(t, t)\n"},
+    )
     text = (
         HEADER
         + "from helper import twice\n@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), twice(ct.load(x, (0,), (T,))))\n"
@@ -152,7 +195,12 @@ def test_an_error_in_a_helper_tells_how_it_was_reached(tile, tmp_path):
     error = compile_error(tile, tmp_path, text, tensor("x", out=True), axes={"T": 15})
     assert error.diagnostics[0].location.file in ("helper.py", "k.py")
     text = text.replace("(T,)", "(16,)").replace(", T: ct.Constant[int]", "")
-    write(tmp_path, {"helper.py": "import cuda.tile as ct\n\n\ndef twice(t):\n    return ct.reshape(t, (3,))\n"})
+    write(
+        tmp_path,
+        {
+            "helper.py": "import cuda.tile as ct\n\n\ndef twice(t):\n    return ct.reshape(t, (3,))\n"
+        },
+    )
     error = compile_error(tile, tmp_path, text, tensor("x", out=True))
     inner, outer = error.diagnostics
     assert str(inner.location).startswith("helper.py:5:")
@@ -161,12 +209,20 @@ def test_an_error_in_a_helper_tells_how_it_was_reached(tile, tmp_path):
 
 
 def test_syntax_that_tile_code_does_not_have(tile, tmp_path):
-    error = compile_error(tile, tmp_path, HEADER + "@ct.kernel\ndef k(x):\n    with open('x') as f:\n        pass\n", tensor("x"))
+    error = compile_error(
+        tile,
+        tmp_path,
+        HEADER + "@ct.kernel\ndef k(x):\n    with open('x') as f:\n        pass\n",
+        tensor("x"),
+    )
     assert str(error.diagnostics[0].location).startswith("k.py:4:")
 
 
 def test_a_dtype_that_the_target_lacks(tile, tmp_path):
-    text = HEADER + "@ct.kernel\ndef k(x, y, T: ct.Constant[int]):\n    ct.store(y, (0,), ct.load(x, (0,), (T,)).astype(ct.float32))\n"
+    text = (
+        HEADER
+        + "@ct.kernel\ndef k(x, y, T: ct.Constant[int]):\n    ct.store(y, (0,), ct.load(x, (0,), (T,)).astype(ct.float32))\n"
+    )
     params = (tensor("x", "f8e4m3"), tensor("y", out=True))
     error = compile_error(tile, tmp_path, text, *params, axes={"T": 16}, target="sm_80")
     assert "sm_80" in error.what
@@ -175,7 +231,10 @@ def test_a_dtype_that_the_target_lacks(tile, tmp_path):
 
 
 def test_static_assertions(tile, tmp_path):
-    text = HEADER + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.static_assert(T < 64, 'T is too large')\n"
+    text = (
+        HEADER
+        + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.static_assert(T < 64, 'T is too large')\n"
+    )
     error = compile_error(tile, tmp_path, text, tensor("x"), axes={"T": 128})
     assert only(error).startswith("k.py:4:5: error: Static assertion failed: T is too large")
 
@@ -192,28 +251,43 @@ def test_a_failure_without_a_place_points_at_the_kernel(tile, tmp_path, monkeypa
 
 @pytest.mark.parametrize("target", ["tileir", "sm_90"])
 def test_a_tile_beyond_what_tile_ir_allows_is_refused_at_the_kernel(tile, tmp_path, target):
-    """cuda.tile writes it: portable bytecode would be shipped that nothing can run, and tileiras names offsets of its input alone."""
-    text = HEADER + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (T,)) + 1)\n"
-    error = compile_error(tile, tmp_path, text, tensor("x", out=True), axes={"T": 2**25}, target=target)
+    """cuda.tile writes it: portable bytecode would be shipped that nothing can run, and tileiras
+    names offsets of its input alone.
+    """
+    text = (
+        HEADER
+        + "@ct.kernel\ndef k(x, T: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (T,)) + 1)\n"
+    )
+    error = compile_error(
+        tile, tmp_path, text, tensor("x", out=True), axes={"T": 2**25}, target=target
+    )
     assert only(error) == (
         "k.py:3:5: error: a tile of 33554432 elements is too large: the most is 16777216\n    def k(x, T: ct.Constant[int]):\n        ^\n"
         "  hint: give the axes of the matrix that its extents come from smaller values"
     )
 
 
-# --- manifest and kernel -----------------------------------------------------------------------------------------------------------
+# --- manifest and kernel
+# -----------------------------------------------------------------------------------------------------------
 
-TWO = HEADER + "@ct.kernel\ndef k(x, scale,\n      TILE: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (TILE,)) * scale)\n"
+TWO = (
+    HEADER
+    + "@ct.kernel\ndef k(x, scale,\n      TILE: ct.Constant[int]):\n    ct.store(x, (0,), ct.load(x, (0,), (TILE,)) * scale)\n"
+)
 
 
 def test_parameters_that_nobody_describes(tile, tmp_path):
     error = compile_error(tile, tmp_path, TWO, tensor("x"), scalar("scal"), axes={"TILES": 16})
     first, second, third = (d.render() for d in error.diagnostics)
-    assert first.startswith("k.py:3:10: error: kernel 'k' takes 'scale', and neither params nor an axis of the matrix says what it is")
+    assert first.startswith(
+        "k.py:3:10: error: kernel 'k' takes 'scale', and neither params nor an axis of the matrix says what it is"
+    )
     assert first.endswith("    def k(x, scale,\n             ^\n  hint: did you mean 'scal'?")
     assert second.startswith("k.py:4:7: error: constant 'TILE' has no value in this variant")
     assert second.endswith("hint: did you mean 'TILES'?")
-    assert third.startswith("k.py:3:5: error: the manifest has a parameter 'scal' that kernel 'k' does not take")
+    assert third.startswith(
+        "k.py:3:5: error: the manifest has a parameter 'scal' that kernel 'k' does not take"
+    )
     assert third.endswith("hint: did you mean 'scale'?")
 
 
@@ -221,7 +295,11 @@ def test_parameters_that_nobody_describes(tile, tmp_path):
     ("params", "axes", "message"),
     [
         ((tensor("x"), scalar("scale")), {"TILE": "f32"}, "constant 'TILE' is 'f32', a text"),
-        ((tensor("x"), scalar("scale")), {"TILE": 1.5}, "constant 'TILE' is declared as int, and its value is 1.5"),
+        (
+            (tensor("x"), scalar("scale")),
+            {"TILE": 1.5},
+            "constant 'TILE' is declared as int, and its value is 1.5",
+        ),
         (
             (tensor("x"), scalar("scale"), scalar("TILE", "i32")),
             {},
@@ -230,12 +308,28 @@ def test_parameters_that_nobody_describes(tile, tmp_path):
         ((tensor("x", rank=-1), scalar("scale")), {"TILE": 16}, "tensor 'x' has no rank"),
         ((tensor("x", ""), scalar("scale")), {"TILE": 16}, "parameter 'x' has no dtype"),
         ((tensor("x", "f33"), scalar("scale")), {"TILE": 16}, "unknown dtype 'f33'"),
-        ((tensor("x", stride=(1, 1)), scalar("scale")), {"TILE": 16}, "tensor 'x' has rank 1, and 2 strides"),
+        (
+            (tensor("x", stride=(1, 1)), scalar("scale")),
+            {"TILE": 16},
+            "tensor 'x' has rank 1, and 2 strides",
+        ),
         ((tensor("x", stride=(-1,)), scalar("scale")), {"TILE": 16}, "negative stride"),
-        ((tensor("x", shape_divisible=(4, 4)), scalar("scale")), {"TILE": 16}, "2 divisors of its shape"),
-        ((tensor("x", stride_divisible=(4,)), scalar("scale")), {"TILE": 16}, "stride 0 of tensor 'x' is 1, and is assumed"),
+        (
+            (tensor("x", shape_divisible=(4, 4)), scalar("scale")),
+            {"TILE": 16},
+            "2 divisors of its shape",
+        ),
+        (
+            (tensor("x", stride_divisible=(4,)), scalar("scale")),
+            {"TILE": 16},
+            "stride 0 of tensor 'x' is 1, and is assumed",
+        ),
         ((tensor("x", align=0), scalar("scale")), {"TILE": 16}, "is not positive"),
-        ((tensor("x"), Param(name="scale", kind=ParamKind.PTR)), {"TILE": 16}, "'scale' is a ptr in the manifest"),
+        (
+            (tensor("x"), Param(name="scale", kind=ParamKind.PTR)),
+            {"TILE": 16},
+            "'scale' is a ptr in the manifest",
+        ),
     ],
 )
 def test_manifest_and_kernel_that_do_not_fit(tile, tmp_path, params, axes, message):
@@ -245,7 +339,9 @@ def test_manifest_and_kernel_that_do_not_fit(tile, tmp_path, params, axes, messa
 
 
 def test_wrong_rank_is_told_at_the_users_line(tile, tmp_path):
-    error = compile_error(tile, tmp_path, TWO, tensor("x", rank=2), scalar("scale"), axes={"TILE": 16})
+    error = compile_error(
+        tile, tmp_path, TWO, tensor("x", rank=2), scalar("scale"), axes={"TILE": 16}
+    )
     assert only(error).startswith("k.py:5:")
 
 
@@ -254,9 +350,13 @@ def test_parameters_that_cannot_be_passed(tile, tmp_path):
         HEADER
         + "from typing import Annotated\n@ct.kernel\ndef k(x: Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(0,))]):\n    pass\n"
     )
-    assert "static_shape_dims is not supported" in only(compile_error(tile, tmp_path, text, tensor("x")))
+    assert "static_shape_dims is not supported" in only(
+        compile_error(tile, tmp_path, text, tensor("x"))
+    )
     text = HEADER + "@ct.kernel\ndef k(n: ct.ScalarInt64):\n    pass\n"
-    assert "annotated as i64 in the kernel, and is i32 in the manifest" in only(compile_error(tile, tmp_path, text, scalar("n", "i32")))
+    assert "annotated as i64 in the kernel, and is i32 in the manifest" in only(
+        compile_error(tile, tmp_path, text, scalar("n", "i32"))
+    )
     text = HEADER + "@ct.kernel\ndef k(n: ct.Constant[tuple[int, int]]):\n    pass\n"
     assert "tuples are not supported" in only(compile_error(tile, tmp_path, text))
 
@@ -277,10 +377,16 @@ def test_a_misspelt_function_of_cuda_tile(tile, tmp_path):
 
 
 def test_a_store_of_another_dtype(tile, tmp_path):
-    source = HEADER + "@ct.kernel\ndef k(z, alpha):\n    ct.store(z, (0,), alpha * ct.load(z, (0,), (16,)))\n"
+    source = (
+        HEADER
+        + "@ct.kernel\ndef k(z, alpha):\n    ct.store(z, (0,), alpha * ct.load(z, (0,), (16,)))\n"
+    )
     params = (tensor("z", dtype="f16", out=True), scalar("alpha", "f32"))
     error = compile_error(tile, tmp_path, source, *params)
-    assert "k.py:4:5: error: Stored tile is incompatible with array's dtype: cannot implicitly cast float32 to float16\n" in only(error)
+    assert (
+        "k.py:4:5: error: Stored tile is incompatible with array's dtype: cannot implicitly cast float32 to float16\n"
+        in only(error)
+    )
     assert only(error).endswith("hint: cast it where it is stored: value.astype(array.dtype)")
 
 
@@ -289,7 +395,9 @@ def test_hints(tile):
     with pytest.raises(CompileError, match="unknown hint 'num_cta' for sm_80") as caught:
         tile.compile(replace(made, hints=(("num_cta", 2),)))
     assert caught.value.fix == "did you mean 'num_ctas'?"
-    with pytest.raises(CompileError, match="a hint is out of range: num_ctas should be power of 2, got 3"):
+    with pytest.raises(
+        CompileError, match="a hint is out of range: num_ctas should be power of 2, got 3"
+    ):
         tile.compile(replace(made, hints=(("num_ctas", 3),)))
 
 
@@ -299,7 +407,8 @@ def test_targets_that_are_refused(tile):
         tile.compile(replace(made, target=Target.parse("sm_90a")))
 
 
-# --- tileiras ----------------------------------------------------------------------------------------------------------------------
+# --- tileiras
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def fake_toolkit(folder: Path, script: str) -> Path:
@@ -311,7 +420,10 @@ def fake_toolkit(folder: Path, script: str) -> Path:
         if (real / item).exists():
             (folder / item).symlink_to(real / item)
     path = folder / "bin" / "tileiras"
-    path.write_text("#!/bin/sh\n" + 'if [ "$1" = --version ]; then echo "release 13.4, V13.4.92"; exit 0; fi\n' + script)
+    path.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo "release 13.4, V13.4.92"; exit 0; fi\n' + script
+    )
     path.chmod(0o755)
     return folder
 
@@ -319,7 +431,17 @@ def fake_toolkit(folder: Path, script: str) -> Path:
 def assembled_by(tmp_path: Path, script: str, **more):
     home = fake_toolkit(tmp_path / "toolkit", script)
     tile = frontend(prefer="system", cuda_home=str(home))
-    return tile.compile(job(tile, SAMPLE, "kernels/vector.py", "add", vectors("a", "b", "c"), axes={"TILE": 128}, **more))
+    return tile.compile(
+        job(
+            tile,
+            SAMPLE,
+            "kernels/vector.py",
+            "add",
+            vectors("a", "b", "c"),
+            axes={"TILE": 128},
+            **more,
+        )
+    )
 
 
 def test_tileiras_refuses(tmp_path):
@@ -327,17 +449,24 @@ def test_tileiras_refuses(tmp_path):
         """echo 'loc("kernels/vector.py":13:9): error: tile is too large' >&2\n"""
         """echo 'loc(fused<#x>["kernels/vector.py":14:9]): error: again' >&2; exit 5"""
     )
-    with pytest.raises(CompileError, match="tileiras refuses kernel 'add' for sm_80: tile is too large") as caught:
+    with pytest.raises(
+        CompileError, match="tileiras refuses kernel 'add' for sm_80: tile is too large"
+    ) as caught:
         assembled_by(tmp_path, script)
     first, second = caught.value.diagnostics
-    assert first.render() == "kernels/vector.py:13:9: error: tile is too large\n        x = ct.load(a, (i,), (TILE,))\n            ^"
+    assert (
+        first.render()
+        == "kernels/vector.py:13:9: error: tile is too large\n        x = ct.load(a, (i,), (TILE,))\n            ^"
+    )
     assert (second.location.line, second.message) == (14, "again")
     assert caught.value.log.startswith('loc("kernels')
     assert caught.value.command == "tileiras kernel.tileirbc -o kernel.cubin --gpu-name sm_80 -O3"
 
 
 def test_tileiras_crashes(tmp_path):
-    with pytest.raises(CompileError, match=r"tileiras crashed \(SIGSEGV\) on kernel 'add' for sm_80") as caught:
+    with pytest.raises(
+        CompileError, match=r"tileiras crashed \(SIGSEGV\) on kernel 'add' for sm_80"
+    ) as caught:
         assembled_by(tmp_path, "kill -SEGV $$")
     assert "a bug of tileiras" in caught.value.cause
 
@@ -346,7 +475,9 @@ def test_tileiras_hangs(tmp_path):
     with pytest.raises(CompileError, match=r"took more than 2 s") as caught:
         assembled_by(tmp_path, f"sleep 600 & echo $! > {tmp_path}/pid; wait", timeout=2.0)
     assert "smaller tile size" in caught.value.fix
-    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # a worker's children end with the worker
+    os.kill(
+        int((tmp_path / "pid").read_text()), signal.SIGKILL
+    )  # a worker's children end with the worker
 
 
 def test_tileiras_writes_nothing_or_nonsense(tmp_path):
@@ -396,26 +527,48 @@ def test_an_old_tileiras_is_told(tmp_path):
         shutil.copy(tool, home / "bin" / name)
     write(home, {"version.json": '{"cuda": {"version": "13.1.0"}}'})
     (home / "include" / "cuda.h").unlink(missing_ok=True)
-    with pytest.raises(ToolchainError, match=r"tileiras is of version 13\.1\.80, and tile kernels need 13\.2 or newer"):
+    with pytest.raises(
+        ToolchainError,
+        match=r"tileiras is of version 13\.1\.80, and tile kernels need 13\.2 or newer",
+    ):
         frontend(prefer="system", cuda_home=str(home)).toolchain()
 
 
 def test_assumptions_about_strangers_are_harmless(tile):
-    """An assumption names a launcher parameter; those of another kernel's are no business of this one."""
-    made = job(tile, SAMPLE, "kernels/vector.py", "add", vectors("a", "b", "c"), axes={"TILE": 128}, target="tileir")
+    """An assumption names a launcher parameter; those of another kernel's are no business of this
+    one.
+    """
+    made = job(
+        tile,
+        SAMPLE,
+        "kernels/vector.py",
+        "add",
+        vectors("a", "b", "c"),
+        axes={"TILE": 128},
+        target="tileir",
+    )
     assert (
-        tile.compile(replace(made, variant=replace(made.variant, assume=(Assumption(param="q", align=16),)))).data
+        tile.compile(
+            replace(made, variant=replace(made.variant, assume=(Assumption(param="q", align=16),)))
+        ).data
         == tile.compile(made).data
     )
 
 
 def test_nothing_is_printed(tmp_path):
-    write(tmp_path, {"k.py": HEADER + "import sys\nprint('hello')\n@ct.kernel\ndef k(x):\n    pass\n"})
+    write(
+        tmp_path, {"k.py": HEADER + "import sys\nprint('hello')\n@ct.kernel\ndef k(x):\n    pass\n"}
+    )
     code = (
         "import sys\nfrom pathlib import Path\nfrom tests.toolchain.tile_jobs import *\nf = frontend()\n"
         "f.compile(job(f, Path(sys.argv[1]), 'k.py', 'k', (tensor('x'),), hints={'num_worker_warps': 4}))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert (done.stdout, done.stderr) == ("", "")

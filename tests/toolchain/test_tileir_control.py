@@ -1,4 +1,6 @@
-"""Control flow of real kernels on the CPU: blocks that part, leave early, lock, and wait for earlier and later blocks."""
+"""Control flow of real kernels on the CPU: blocks that part, leave early, lock, and wait for
+earlier and later blocks.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,10 @@ def test_waiting_for_what_never_comes_is_a_fault_that_names_the_loop() -> None:
         kernels.run(kernels.stuck, 3, np.zeros(1, np.int32), kernel="stuck-i32")
     text = str(caught.value)
     assert "tileir_kernels.py" in text
-    assert "stuck-i32: block (0, 0, 0) and 2 more wait in a loop for what no block in flight does" in text
+    assert (
+        "stuck-i32: block (0, 0, 0) and 2 more wait in a loop for what no block in flight does"
+        in text
+    )
     assert "fix: let blocks wait only for blocks with smaller numbers" in text
     assert caught.value.location is not None
     assert caught.value.location.line > 0
@@ -100,7 +105,8 @@ def test_waiting_for_what_never_comes_is_a_fault_that_names_the_loop() -> None:
 
 def test_waiting_for_a_block_that_cannot_start_is_a_fault() -> None:
     flag, y = np.zeros(1, np.int32), np.zeros(2, np.int32)
-    # As on a GPU that holds fewer blocks than the grid has, if all but the last one waited: here only block 0 waits, so it goes well.
+    # As on a GPU that holds fewer blocks than the grid has, if all but the last one waited: here
+    # only block 0 waits, so it goes well.
     kernels.run(kernels.later, 2000, flag, y)
     assert y.tolist() == [7, 8]
 
@@ -118,14 +124,22 @@ def test_only_loops_that_can_wait_make_blocks_take_turns() -> None:
             "early": (x, x),
         }.items()
     }
-    assert waits == {"locked": True, "later": True, "chained": True, "own_bounds": False, "collatz": False, "early": False}
+    assert waits == {
+        "locked": True,
+        "later": True,
+        "chained": True,
+        "own_bounds": False,
+        "collatz": False,
+        "early": False,
+    }
 
 
 def test_kernels_print_and_assert() -> None:
     texts: list[str] = []
     x = np.array([0, 1, 2, 3, 4, 5], np.float32)
     with pytest.raises(
-        FaultError, match=r"assert in block \(2, 0, 0\): the assertion failed, first for element \(1,\) of its tile: too large"
+        FaultError,
+        match=r"assert in block \(2, 0, 0\): the assertion failed, first for element \(1,\) of its tile: too large",
     ):
         kernels.run(kernels.talks, 3, x, output=texts.append)
     assert "".join(texts) == "".join(f"block {i}: [{2 * i:f}, {2 * i + 1:f}]\n" for i in range(3))
@@ -139,7 +153,11 @@ def test_stepping_goes_by_source_lines_of_the_kernel() -> None:
         stop = stepper.run_to(line, "tileir_kernels.py")
         assert stop is not None
         assert stop.block == (2, 0, 0)
-        found = {executed.op.name: executed for executed in [stop, *(next(stepper) for _ in range(6))] if executed.line == line}
+        found = {
+            executed.op.name: executed
+            for executed in [stop, *(next(stepper) for _ in range(6))]
+            if executed.line == line
+        }
         assert found["load_view_tko"].results[0].tolist() == list(range(32, 48))
         assert int(found["reduce"].results[0]) == sum(range(32, 48))
         stepper.finish()

@@ -1,4 +1,6 @@
-"""The reader and the printer against the toolkit's disassembler: same operations, types, attributes and places."""
+"""The reader and the printer against the toolkit's disassembler: same operations, types, attributes
+and places.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from tilec_runtime.model.arch import TargetKind
 pytestmark = pytest.mark.toolchain
 
 VERSIONS: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
-CASES = [(name, version) for name, (_, _, since) in KERNELS.items() for version in VERSIONS if version >= since]
+CASES = [
+    (name, version)
+    for name, (_, _, since) in KERNELS.items()
+    for version in VERSIONS
+    if version >= since
+]
 
 CPP = """#include <cuda_tile.h>
 namespace ct = ::cuda::tiles;
@@ -62,7 +69,11 @@ def same(data: bytes) -> Module:
     return read
 
 
-@pytest.mark.parametrize(("name", "version"), CASES, ids=lambda part: part if isinstance(part, str) else f"{part[0]}.{part[1]}")
+@pytest.mark.parametrize(
+    ("name", "version"),
+    CASES,
+    ids=lambda part: part if isinstance(part, str) else f"{part[0]}.{part[1]}",
+)
 def test_kernels_of_cuda_tile(name: str, version: Version) -> None:
     assert same(compiled(name, version)).version == version
 
@@ -70,7 +81,9 @@ def test_kernels_of_cuda_tile(name: str, version: Version) -> None:
 @pytest.mark.parametrize("divisible", [4, 16])
 @pytest.mark.parametrize("name", ["shapes", "products", "views", "parts"])
 def test_kernels_with_assumptions(name: str, divisible: int) -> None:
-    assert any(op.name == "assume" for op in same(compiled(name, divisible=divisible)).functions[0].walk())
+    assert any(
+        op.name == "assume" for op in same(compiled(name, divisible=divisible)).functions[0].walk()
+    )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}")
@@ -79,9 +92,15 @@ def test_every_operation(sample: Call) -> None:
 
 
 def test_the_samples_and_kernels_leave_no_operation_out() -> None:
-    names = {op.name for name, version in CASES for op in read_module(compiled(name, version)).functions[0].walk()}
+    names = {
+        op.name
+        for name, version in CASES
+        for op in read_module(compiled(name, version)).functions[0].walk()
+    }
     assert len(names) >= 90
-    names |= {op.name for sample in SAMPLES for op in read_module(module(sample)).functions[0].walk()}
+    names |= {
+        op.name for sample in SAMPLES for op in read_module(module(sample)).functions[0].walk()
+    }
     assert names == OPS.keys()
 
 
@@ -108,7 +127,11 @@ def chain(loc: Loc | None) -> Iterator[Loc]:
 
 def test_a_helper_in_a_helper_names_every_call() -> None:
     source = (Path(__file__).parent / "tile_corpus.py").read_text(encoding="utf-8").splitlines()
-    chains = [list(chain(op.loc)) for op in read_module(compiled("floats")).functions[0].walk() if op.name == "fma"]
+    chains = [
+        list(chain(op.loc))
+        for op in read_module(compiled("floats")).functions[0].walk()
+        if op.name == "fma"
+    ]
     [deepest] = [found for found in chains if len(found) == 3]
     lines = [source[loc.line - 1].strip() for loc in deepest]
     assert lines[0] == "return x * 2.0 + 1.0"
@@ -118,8 +141,15 @@ def test_a_helper_in_a_helper_names_every_call() -> None:
 
 
 def test_every_variant_of_the_tile_examples() -> None:
-    plan = plan_only(BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), SilentObserver())
-    jobs = [job for kernel in plan.kernels for job in kernel.jobs if job.spec.language == "tile" and job.target.kind is TargetKind.TILEIR]
+    plan = plan_only(
+        BuildRequest(manifest_path=Path(__file__).parents[2] / "tilec.toml"), SilentObserver()
+    )
+    jobs = [
+        job
+        for kernel in plan.kernels
+        for job in kernel.jobs
+        if job.spec.language == "tile" and job.target.kind is TargetKind.TILEIR
+    ]
     assert len({job.variant.id for job in jobs}) == len(jobs) >= 20
     tile = frontend()
     for job in jobs:
@@ -162,12 +192,24 @@ def test_what_no_assembler_takes_is_refused_with_its_place() -> None:
 
 @pytest.fixture(scope="module")
 def cpp(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
-    """Bytecode that nvcc writes for CUDA Tile C++, with line information, and the name of its source."""
+    """Bytecode that nvcc writes for CUDA Tile C++, with line information, and the name of its
+    source.
+    """
     folder = tmp_path_factory.mktemp("cpp")
     source, output = folder / "sums.cu", folder / "sums.tilebc"
     source.write_text(CPP)
     nvcc = find_tool("nvcc", ToolSearch(path=os.environ.get("PATH", ""))).path
-    command = [str(nvcc), "--tilebc", "--enable-tile", "-std=c++20", "-arch=sm_90", "-lineinfo", "-o", str(output), str(source)]
+    command = [
+        str(nvcc),
+        "--tilebc",
+        "--enable-tile",
+        "-std=c++20",
+        "-arch=sm_90",
+        "-lineinfo",
+        "-o",
+        str(output),
+        str(source),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
     return output.read_bytes(), str(source)
 
@@ -179,12 +221,17 @@ def test_tile_cpp_is_read_too(cpp: tuple[bytes, str]) -> None:
     text = disassemble(cpp[0], "-g")
     assert text is not None
     # Columns of C++ count from 1 in the file.
-    assert [item for item in located(read, first=1) if item[1]] == [item for item in places(text) if item[1]]
+    assert [item for item in located(read, first=1) if item[1]] == [
+        item for item in places(text) if item[1]
+    ]
 
 
 def test_tile_cpp_with_its_source(cpp: tuple[bytes, str]) -> None:
     shown = render(read_module(cpp[0]), {cpp[1]: CPP.splitlines()})
     assert f"  // {cpp[1]}:11 | auto x = in.load(i);\n" in shown
-    assert f"{cpp[1]}:5 | __tile__ auto twice(ct::tile<float, ct::shape<64>> v) {{ return v + v; }}\n" in shown
+    assert (
+        f"{cpp[1]}:5 | __tile__ auto twice(ct::tile<float, ct::shape<64>> v) {{ return v + v; }}\n"
+        in shown
+    )
     # nvcc counts columns behind its macros, so those of line 5 are not the source's.
     assert re.search(rf"  // 5:\d+, called at {re.escape(cpp[1])}:13:", shown)

@@ -1,4 +1,6 @@
-"""The reader against the encoder of the installed cuda-tile: every operation, in every version, gives back what went in."""
+"""The reader against the encoder of the installed cuda-tile: every operation, in every version,
+gives back what went in.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,20 @@ from tests.toolchain.tile_encoder import (
     integer,
 )
 from tests.toolchain.tile_encoder import enum as encoder_enum
-from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, FloatAttr, HintsAttr, IntegerAttr, Op, Pointer, Scalar, Tile, Token, Type, Version
+from tilec_runtime.cpu.tileir.ir import (
+    Bounded,
+    DivBy,
+    FloatAttr,
+    HintsAttr,
+    IntegerAttr,
+    Op,
+    Pointer,
+    Scalar,
+    Tile,
+    Token,
+    Type,
+    Version,
+)
 from tilec_runtime.cpu.tileir.ops import BY_CODE, OPS, Arity, OpSpec
 from tilec_runtime.cpu.tileir.read import decode
 from tilec_runtime.cpu.tileir.types import SCALARS
@@ -35,11 +50,19 @@ pytestmark = pytest.mark.toolchain
 
 ENCODERS = {encoder.name: encoder for encoder in encoders()}
 SAMPLES = 6
-TYPES: tuple[Type, ...] = (Tile(Scalar.I32, ()), Tile(Scalar.F32, (4, 8)), Tile(Scalar.I1, (2,)), Token(), Tile(Pointer(Scalar.F64), (16,)))
+TYPES: tuple[Type, ...] = (
+    Tile(Scalar.I32, ()),
+    Tile(Scalar.F32, (4, 8)),
+    Tile(Scalar.I1, (2,)),
+    Token(),
+    Tile(Pointer(Scalar.F64), (16,)),
+)
 
 
 class Sample:
-    """Random arguments for one encoder and version, and what the reader has to give back, in the order of the signature."""
+    """Random arguments for one encoder and version, and what the reader has to give back, in the
+    order of the signature.
+    """
 
     def __init__(self, encoder: Encoder, version: Version, seed: int) -> None:
         self.encoder = encoder
@@ -67,7 +90,9 @@ class Sample:
     def _types(self, kind: str, known: bool, body: Body) -> Any:
         if kind.startswith("Optional") and not known:
             return None
-        chosen = self.random.choices(TYPES, k=self.random.randrange(4) if kind.startswith("Sequence") else 1)
+        chosen = self.random.choices(
+            TYPES, k=self.random.randrange(4) if kind.startswith("Sequence") else 1
+        )
         self.results += chosen
         made = body.types(chosen)
         return made if kind.startswith("Sequence") else made[0]
@@ -91,8 +116,15 @@ class Sample:
             return None, None
         if inner == "OptimizationHints":
             latency = pick.randrange(1, 10)
-            expected = HintsAttr({"default": {"allow_tma": False, "latency": IntegerAttr(Scalar.I32, latency)}, "sm_90": {}})
-            return hints({"default": {"latency": latency, "allow_tma": False}, "sm_90": {}}), expected
+            expected = HintsAttr(
+                {
+                    "default": {"allow_tma": False, "latency": IntegerAttr(Scalar.I32, latency)},
+                    "sm_90": {},
+                }
+            )
+            return hints(
+                {"default": {"latency": latency, "allow_tma": False}, "sm_90": {}}
+            ), expected
         simple: dict[str, Callable[[], tuple[Any, Any]]] = {
             "bool": lambda: (flag := known and pick.random() < 0.5, flag),
             "int": lambda: (value := pick.choice([0, 1, 127, 128, 2**40]), value),
@@ -106,7 +138,9 @@ class Sample:
         if kind in simple:
             return simple[kind]()
         members = list(encoder_enum(inner))
-        member = pick.choice(members if known else [m for m in members if m.name in ("FULL", "NONE")])
+        member = pick.choice(
+            members if known else [m for m in members if m.name in ("FULL", "NONE")]
+        )
         return member, member.value[0]
 
     def _bools(self, known: bool) -> tuple[Any, Any]:
@@ -162,11 +196,19 @@ def decoded(sample: Sample) -> Op:
 
 
 def attribute_values(op: Op, spec: OpSpec) -> list[Any]:
-    """Attributes in the order of the encoder's signature: those that are stored, then the flags that stand for themselves."""
+    """Attributes in the order of the encoder's signature: those that are stored, then the flags
+    that stand for themselves.
+    """
     own = [a.name for a in spec.attributes]
     operands = [o.name for o in spec.operands]
-    found = [op.attributes.get(name) for name in [*own, *(f for f in spec.flags if f not in own and f not in operands)]]
-    return [item.value if isinstance(item, enum.Enum) and not isinstance(item, Scalar) else item for item in found]
+    found = [
+        op.attributes.get(name)
+        for name in [*own, *(f for f in spec.flags if f not in own and f not in operands)]
+    ]
+    return [
+        item.value if isinstance(item, enum.Enum) and not isinstance(item, Scalar) else item
+        for item in found
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda v: f"{v[0]}.{v[1]}")
@@ -177,22 +219,33 @@ def test_the_reader_gives_back_what_the_encoder_was_given(name: str, version: Ve
     for number in range(SAMPLES):
         sample = Sample(encoder, version, zlib.crc32(f"{name} {version} {number}".encode()))
         if encoder.since > version:
-            with pytest.raises(TileIRError, match=rf"{spec.name} is not part of version 13\.{version[1]}"):
+            with pytest.raises(
+                TileIRError, match=rf"{spec.name} is not part of version 13\.{version[1]}"
+            ):
                 decoded(sample)
             continue
         op = decoded(sample)
         assert op.name == spec.name
         assert [result.type for result in op.results] == sample.results
-        assert [tuple(v.index for v in op.operands[o.name]) for o in spec.operands] == sample.operands
+        assert [
+            tuple(v.index for v in op.operands[o.name]) for o in spec.operands
+        ] == sample.operands
         assert attribute_values(op, spec) == sample.attributes
-        assert [[arg.type for arg in region.args] for region in op.regions] == [kinds for kinds, _ in regions_of(sample)]
+        assert [[arg.type for arg in region.args] for region in op.regions] == [
+            kinds for kinds, _ in regions_of(sample)
+        ]
         assert all([inner.name for inner in region.ops] == ["yield"] for region in op.regions)
 
 
 def test_the_table_has_exactly_what_the_encoder_writes() -> None:
-    assert {encoder.code: encoder.since for encoder in ENCODERS.values()} == {spec.code: spec.since for spec in OPS.values()}
+    assert {encoder.code: encoder.since for encoder in ENCODERS.values()} == {
+        spec.code: spec.since for spec in OPS.values()
+    }
     for encoder in ENCODERS.values():
         spec = BY_CODE[encoder.code]
         assert spec.name.replace("_", "") == encoder.name.lower()
         optional = [o.name for o in spec.operands if o.arity is Arity.OPTIONAL]
-        assert sum("Optional[Value]" in p.annotation for p in encoder.parameters) in (len(optional), len(optional) + 1)
+        assert sum("Optional[Value]" in p.annotation for p in encoder.parameters) in (
+            len(optional),
+            len(optional) + 1,
+        )

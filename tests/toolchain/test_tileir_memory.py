@@ -1,4 +1,6 @@
-"""Memory as real kernels use it, on the CPU: views of all kinds, pointers, atomics, and what they do at the edges."""
+"""Memory as real kernels use it, on the CPU: views of all kinds, pointers, atomics, and what they
+do at the edges.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,11 @@ def test_an_index_outside_is_found() -> None:
         kernels.run(kernels.unchecked, (2,), x, index, y, kernel="unchecked[f32]")
     assert error.value.what.startswith("unchecked[f32]: load_ptr_tko reads address 0x")
     assert "which is element 20 of array0 with 20 elements, in block (1, 0, 0)" in error.value.what
-    assert (error.value.block, error.value.parameter, error.value.index) == ((1, 0, 0), "array0", (20,))
+    assert (error.value.block, error.value.parameter, error.value.index) == (
+        (1, 0, 0),
+        "array0",
+        (20,),
+    )
     assert error.value.location is not None
     assert error.value.location.file.endswith("tileir_memory_kernels.py")
     index[:] = 19 - index % 20
@@ -116,7 +122,10 @@ def test_a_promise_of_bounds_that_is_broken() -> None:
     x, y = numbers(32), np.zeros(32, np.float32)
     kernels.run(kernels.promised, (2,), x, y)
     np.testing.assert_array_equal(y, x)
-    with pytest.raises(FaultError, match=r"element 24 of a view with extents 24, though it is declared in bounds, in block \(1, 0, 0\)"):
+    with pytest.raises(
+        FaultError,
+        match=r"element 24 of a view with extents 24, though it is declared in bounds, in block \(1, 0, 0\)",
+    ):
         kernels.run(kernels.promised, (2,), numbers(24), y)
 
 
@@ -140,7 +149,11 @@ def test_blocks_add_to_one_tile(options: dict[str, Any], dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
 def test_extremes_of_all_blocks(dtype: Any) -> None:
-    x = np.random.default_rng(0).integers(0 if dtype is np.uint32 else -(1 << 31), 1 << 31, 160).astype(dtype)
+    x = (
+        np.random.default_rng(0)
+        .integers(0 if dtype is np.uint32 else -(1 << 31), 1 << 31, 160)
+        .astype(dtype)
+    )
     if dtype is np.uint32:
         x *= 2
     low, high = np.array([x[0]]), np.array([x[0]])

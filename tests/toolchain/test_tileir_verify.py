@@ -14,7 +14,21 @@ pytest.importorskip("cuda.tile", reason="needs cuda-tile")
 from tests.toolchain import tile_samples as samples
 from tests.toolchain.tile_disassembly import disassemble
 from tests.toolchain.tile_encoder import bounded, div_by
-from tests.toolchain.tile_samples import F16, FLAG, I1, I4, INT, MATRIX, PARTS, SAMPLES, TOKEN, Call, module, pointers, tile
+from tests.toolchain.tile_samples import (
+    F16,
+    FLAG,
+    I1,
+    I4,
+    INT,
+    MATRIX,
+    PARTS,
+    SAMPLES,
+    TOKEN,
+    Call,
+    module,
+    pointers,
+    tile,
+)
 from tilec_runtime.cpu.tileir.ir import Scalar, TensorView, Tile, Token, Type
 from tilec_runtime.cpu.tileir.read import read_module
 from tilec_runtime.errors import TileIRError
@@ -22,7 +36,17 @@ from tilec_runtime.errors import TileIRError
 pytestmark = pytest.mark.toolchain
 
 CHANGES = 4
-VIEWS = (MATRIX, PARTS, samples.TURNED, samples.STEPS, samples.ROWS, samples.COLUMNS, TensorView(F16, (None, 64), (64, 1)), INT, TOKEN)
+VIEWS = (
+    MATRIX,
+    PARTS,
+    samples.TURNED,
+    samples.STEPS,
+    samples.ROWS,
+    samples.COLUMNS,
+    TensorView(F16, (None, 64), (64, 1)),
+    INT,
+    TOKEN,
+)
 
 
 def changed_type(pick: random.Random, kind: Type) -> Type:
@@ -43,7 +67,9 @@ def changed_type(pick: random.Random, kind: Type) -> Type:
             return Tile(element, shape[:-1])
         case 4 if shape:
             place = pick.randrange(len(shape))
-            return Tile(element, (*shape[:place], pick.choice([1, 2, 4, 8, 16]), *shape[place + 1 :]))
+            return Tile(
+                element, (*shape[:place], pick.choice([1, 2, 4, 8, 16]), *shape[place + 1 :])
+            )
         case 5:
             return pick.choice([TOKEN, MATRIX, PARTS])
     return Tile(pick.choice([Scalar.F32, Scalar.I32, Scalar.I64, Scalar.F16, Scalar.I1]), shape)
@@ -77,20 +103,37 @@ def changed_attribute(pick: random.Random, value: Any) -> Any:
             return pick.choice([b"\1", b"\1\0\0\0", bytes(16), b"\0\0"])
         case list():
             flags = all(isinstance(item, bool) for item in value)
-            return [*value[:-1], *([] if pick.random() < 0.3 else [pick.random() < 0.5 if flags else pick.randrange(-1, 4)])]
+            return [
+                *value[:-1],
+                *(
+                    []
+                    if pick.random() < 0.3
+                    else [pick.random() < 0.5 if flags else pick.randrange(-1, 4)]
+                ),
+            ]
     is_predicate = type(value) in (type(div_by(1)), type(bounded(0, 0)))
-    return pick.choice([div_by(4), div_by(3), bounded(0, 3), bounded(4, 3), div_by(2, 2, 0)]) if is_predicate else value
+    return (
+        pick.choice([div_by(4), div_by(3), bounded(0, 3), bounded(4, 3), div_by(2, 2, 0)])
+        if is_predicate
+        else value
+    )
 
 
 def changed(pick: random.Random, use: Call) -> Call:
     """The same with one or two parts changed."""
     for _ in range(pick.choice([1, 1, 2])):
-        fields = [(name, place) for name in ("results", "operands", "attributes") for place in range(len(getattr(use, name)))]
+        fields = [
+            (name, place)
+            for name in ("results", "operands", "attributes")
+            for place in range(len(getattr(use, name)))
+        ]
         if not fields:
             return use
         name, place = pick.choice(fields)
         parts = list(getattr(use, name))
-        parts[place] = (changed_attribute if name == "attributes" else changed_given)(pick, parts[place])
+        parts[place] = (changed_attribute if name == "attributes" else changed_given)(
+            pick, parts[place]
+        )
         use = dataclasses.replace(use, **{name: tuple(parts)})
     return use
 
@@ -103,7 +146,9 @@ def accepted(data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("place", range(len(SAMPLES)), ids=lambda place: f"{place}-{SAMPLES[place].name}")
+@pytest.mark.parametrize(
+    "place", range(len(SAMPLES)), ids=lambda place: f"{place}-{SAMPLES[place].name}"
+)
 def test_tilec_refuses_what_the_toolkit_refuses(place: int) -> None:
     assert accepted(module(SAMPLES[place]))
     for seed in range(CHANGES):

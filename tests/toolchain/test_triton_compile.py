@@ -1,4 +1,6 @@
-"""Triton kernels to images with no GPU: parameters, facts, hints, launch facts, targets; and the frontends' contract."""
+"""Triton kernels to images with no GPU: parameters, facts, hints, launch facts, targets; and the
+frontends' contract.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,26 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contract_job(source: Source, decl: KernelDecl) -> Job:
-    spec = KernelSpec(name="add", language="triton", source=source, decl=decl, symbol="add", params=ADD_PARAMS, abi=ADD_ABI)
-    return Job(spec=spec, variant=Variant(kernel="add", id="add", axes=(("T", "f32"), ("BLOCK", 256))), target=Target.parse("sm_90"))
+    spec = KernelSpec(
+        name="add",
+        language="triton",
+        source=source,
+        decl=decl,
+        symbol="add",
+        params=ADD_PARAMS,
+        abi=ADD_ABI,
+    )
+    return Job(
+        spec=spec,
+        variant=Variant(kernel="add", id="add", axes=(("T", "f32"), ("BLOCK", 256))),
+        target=Target.parse("sm_90"),
+    )
 
 
 def test_the_frontend_keeps_the_contract(tmp_path: Path) -> None:
-    broken = KERNELS.replace("tl.store(z_ptr + o, x + y * common.SCALE, mask=o < n)", "tl.store(z_ptr + o, x + w)")
+    broken = KERNELS.replace(
+        "tl.store(z_ptr + o, x + y * common.SCALE, mask=o < n)", "tl.store(z_ptr + o, x + w)"
+    )
     sample = contract.Sample(
         make=TritonFrontend,
         files=FILES,
@@ -69,9 +85,18 @@ def test_declarations(root: Path) -> None:
     found = {d.name: d for d in frontend().declare(Source(root=str(root), path="k/a.py"))}
     assert list(found) == ["add", "dot", "cast", "described"]
     add = found["add"]
-    assert (add.location.file, add.location.line, add.location.column, add.doc) == ("k/a.py", 8, 5, "z = x + y.")
+    assert (add.location.file, add.location.line, add.location.column, add.doc) == (
+        "k/a.py",
+        8,
+        5,
+        "z = x + y.",
+    )
     rows = [(p.name, p.kind, p.type, p.dtype, p.out) for p in add.params]
-    assert rows[2:] == [("z_ptr", "tensor", "", "", True), ("n", "tensor", "", "", None), ("BLOCK", "constant", "tl.constexpr", "", None)]
+    assert rows[2:] == [
+        ("z_ptr", "tensor", "", "", True),
+        ("n", "tensor", "", "", None),
+        ("BLOCK", "constant", "tl.constexpr", "", None),
+    ]
     cast = {p.name: (p.kind, p.dtype, p.default) for p in found["cast"].params}
     assert cast["x"] == ("tensor", "f32", None)
     assert cast["n"] == ("scalar", "i32", None)
@@ -84,7 +109,14 @@ def test_cubins(root: Path, target: str) -> None:
     cubin = read_cubin(image.data)
     assert cubin.cc == Target.parse(target).cc
     entry = cubin.kernel(image.info.symbol)
-    assert [(p.offset, p.size) for p in entry.params] == [(0, 8), (8, 8), (16, 8), (24, 4), (32, 8), (40, 8)]
+    assert [(p.offset, p.size) for p in entry.params] == [
+        (0, 8),
+        (8, 8),
+        (16, 8),
+        (24, 4),
+        (32, 8),
+        (40, 8),
+    ]
     assert [(s.type, s.expr) for s in image.abi[4:]] == HIDDEN
     assert (image.info.block, image.info.dynamic_shared, image.info.cluster) == ((128, 1, 1), 0, ())
     assert image.info.required_block == (128, 1, 1)
@@ -125,14 +157,28 @@ def test_a_stride_that_is_one_is_no_argument(root: Path) -> None:
 
 
 def test_what_a_launch_needs_is_in_the_image(root: Path) -> None:
-    plain = frontend().compile(dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 4})).info
+    plain = (
+        frontend()
+        .compile(
+            dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 4})
+        )
+        .info
+    )
     assert plain.block == (256, 1, 1)
     assert plain.dynamic_shared >= 3 * 2 * 64 * 32 * 2
-    fewer = frontend().compile(dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 2})).info
+    fewer = (
+        frontend()
+        .compile(
+            dot_job(root, target="sm_80", assume=FAST, hints={"num_warps": 8, "num_stages": 2})
+        )
+        .info
+    )
     assert fewer.dynamic_shared < plain.dynamic_shared
     cluster = frontend().compile(dot_job(root, hints={"num_ctas": 2})).info
     assert cluster.cluster == (2, 1, 1)
-    assert read_cubin(frontend().compile(dot_job(root, hints={"num_ctas": 2})).data).kernel("dot").cluster == (2, 1, 1)
+    assert read_cubin(frontend().compile(dot_job(root, hints={"num_ctas": 2})).data).kernel(
+        "dot"
+    ).cluster == (2, 1, 1)
     bounded = frontend().compile(dot_job(root, target="sm_80", hints={"maxnreg": 64})).info
     assert bounded.resources.registers is not None
     assert bounded.resources.registers <= 64
@@ -153,16 +199,28 @@ def test_every_dtype_as_tensor_and_scalar(tmp_path: Path, dtype: str) -> None:
     )
     size = DTYPES[dtype].bytes
     params = (tensor("y", dtype), scalar("value", dtype), scalar("n", "i32"))
-    made = frontend().compile(job(write(tmp_path, {"k/a.py": text}), "fill", params=params, abi=(), axes={"B": 64}))
-    assert [(s.type, s.expr, s.size) for s in made.abi[:3]] == [("ptr", "y.ptr", 8), (dtype, "value", size), ("i32", "n", 4)]
+    made = frontend().compile(
+        job(write(tmp_path, {"k/a.py": text}), "fill", params=params, abi=(), axes={"B": 64})
+    )
+    assert [(s.type, s.expr, s.size) for s in made.abi[:3]] == [
+        ("ptr", "y.ptr", 8),
+        (dtype, "value", size),
+        ("i32", "n", 4),
+    ]
     assert [p.size for p in read_cubin(made.data).kernel("fill").params] == [8, size, 4, 8, 8]
 
 
-@pytest.mark.parametrize(("dtype", "target"), [("f8e4m3", "sm_90"), ("f8e5m2", "sm_80"), ("bf16", "sm_80"), ("f16", "compute_80")])
+@pytest.mark.parametrize(
+    ("dtype", "target"),
+    [("f8e4m3", "sm_90"), ("f8e5m2", "sm_80"), ("bf16", "sm_80"), ("f16", "compute_80")],
+)
 def test_dtypes_as_constants(root: Path, dtype: str, target: str) -> None:
     params = (tensor("x"), tensor("y", "D2"), scalar("n", "i32"))
     axes: dict[str, AxisValue] = {"D": dtype, "D2": dtype}
-    assert frontend().compile(job(root, "cast", target, params=params, abi=(), axes=axes)).info.symbol == "cast"
+    assert (
+        frontend().compile(job(root, "cast", target, params=params, abi=(), axes=axes)).info.symbol
+        == "cast"
+    )
 
 
 def test_parameters_can_be_axes(root: Path) -> None:
@@ -178,7 +236,9 @@ def test_lines_are_kept_where_they_are_asked_for(root: Path) -> None:
     assert ".loc" not in frontend().compile(job(root, target="compute_80")).data.decode()
 
 
-def test_images_do_not_depend_on_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_images_do_not_depend_on_the_environment(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     before = frontend().compile(job(root)).data
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
     monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
@@ -226,19 +286,46 @@ def move(y_desc, x_desc, n, B: tl.constexpr):
 
 
 def _extents_and_strides(name: str) -> list[tuple[str, str]]:
-    return [*(("i32", f"{name}.shape[{k}]") for k in range(2)), *(("i64", f"{name}.stride[{k}]") for k in range(2))]
+    return [
+        *(("i32", f"{name}.shape[{k}]") for k in range(2)),
+        *(("i64", f"{name}.stride[{k}]") for k in range(2)),
+    ]
 
 
 @pytest.mark.parametrize("target", ["sm_90", "sm_100", "compute_90a"])
-def test_a_descriptor_made_on_the_host_is_a_map_with_extents_and_strides(tmp_path: Path, target: str) -> None:
+def test_a_descriptor_made_on_the_host_is_a_map_with_extents_and_strides(
+    tmp_path: Path, target: str
+) -> None:
     write(tmp_path, {"k/a.py": DESCRIPTORS})
     (decl,) = frontend().declare(Source(root=str(tmp_path), path="k/a.py"))
-    assert [(param.name, param.kind, param.out) for param in decl.params[:2]] == [("y_desc", "tensor", True), ("x_desc", "tensor", None)]
-    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
-    boxes = tuple(AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64) for name in "yx")
-    made = frontend().compile(job(tmp_path, "move", target, params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64}))
+    assert [(param.name, param.kind, param.out) for param in decl.params[:2]] == [
+        ("y_desc", "tensor", True),
+        ("x_desc", "tensor", None),
+    ]
+    params = (
+        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
+        scalar("n", "i32"),
+    )
+    boxes = tuple(
+        AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64)
+        for name in "yx"
+    )
+    made = frontend().compile(
+        job(
+            tmp_path,
+            "move",
+            target,
+            params=params,
+            abi=(*boxes, slot("i32", "n", 4)),
+            axes={"B": 64},
+        )
+    )
     maps = [("tensormap:6:3:32x64", f"{name}.ptr") for name in "yx"]
-    described = [part for at, name in zip(maps, "yx", strict=True) for part in (at, *_extents_and_strides(name))]
+    described = [
+        part
+        for at, name in zip(maps, "yx", strict=True)
+        for part in (at, *_extents_and_strides(name))
+    ]
     assert [(s.type, s.expr) for s in made.abi] == [*described, ("i32", "n"), *HIDDEN]
 
 
@@ -270,11 +357,21 @@ def helped(y, x, n, B: tl.constexpr):
 
 @pytest.mark.parametrize("kernel", ["direct", "helped"])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
-def test_an_address_that_becomes_a_descriptor_under_its_own_name(tmp_path: Path, kernel: str, target: str) -> None:
+def test_an_address_that_becomes_a_descriptor_under_its_own_name(
+    tmp_path: Path, kernel: str, target: str
+) -> None:
     write(tmp_path, {"k/a.py": REBOUND})
-    decls = {decl.name: decl for decl in frontend().declare(Source(root=str(tmp_path), path="k/a.py"))}
-    assert [(param.name, param.out) for param in decls[kernel].params[:2]] == [("y", True), ("x", None)]
-    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
+    decls = {
+        decl.name: decl for decl in frontend().declare(Source(root=str(tmp_path), path="k/a.py"))
+    }
+    assert [(param.name, param.out) for param in decls[kernel].params[:2]] == [
+        ("y", True),
+        ("x", None),
+    ]
+    params = (
+        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
+        scalar("n", "i32"),
+    )
     made = frontend().compile(job(tmp_path, kernel, target, params=params, abi=(), axes={"B": 64}))
     assert [s.expr for s in made.abi] == ["y.ptr", "x.ptr", "n", "0", "0"]
     assert made.abi[3].type == ("u64" if target == "sm_80" else "scratch:256")
@@ -282,16 +379,29 @@ def test_an_address_that_becomes_a_descriptor_under_its_own_name(tmp_path: Path,
 
 def test_a_parameter_that_may_be_a_descriptor_takes_one(tmp_path: Path) -> None:
     write(tmp_path, {"k/a.py": REBOUND})
-    params = (*(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"), scalar("n", "i32"))
-    boxes = tuple(AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64) for name in "yx")
-    made = frontend().compile(job(tmp_path, "helped", params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64}))
-    assert [s.type.partition(":")[0] for s in made.abi if s.expr.endswith(".ptr")] == ["tensormap", "tensormap"]
+    params = (
+        *(Param(name=name, kind=ParamKind.TENSOR, dtype="f16", rank=2, align=16) for name in "yx"),
+        scalar("n", "i32"),
+    )
+    boxes = tuple(
+        AbiSlot(type="descriptor", expr=f"descriptor({name}, 32, B)", size=128, align=64)
+        for name in "yx"
+    )
+    made = frontend().compile(
+        job(tmp_path, "helped", params=params, abi=(*boxes, slot("i32", "n", 4)), axes={"B": 64})
+    )
+    assert [s.type.partition(":")[0] for s in made.abi if s.expr.endswith(".ptr")] == [
+        "tensormap",
+        "tensormap",
+    ]
 
 
 def test_scratch_memory_is_an_argument_where_a_target_needs_it(root: Path) -> None:
     params = (tensor("x"), tensor("y"), scalar("n", "i32"))
     abis = {
-        target: frontend().compile(job(root, "described", target, params=params, abi=(), axes={"BLOCK": 64})).abi
+        target: frontend()
+        .compile(job(root, "described", target, params=params, abi=(), axes={"BLOCK": 64}))
+        .abi
         for target in ("sm_80", "sm_90")
     }
     assert [(s.type, s.expr) for s in abis["sm_80"][-2:]] == HIDDEN

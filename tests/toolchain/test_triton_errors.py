@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.toolchain.triton_jobs import ADD_ABI, ADD_PARAMS, FAST, dot_job, frontend, job, scalar, slot, tensor, write
+from tests.toolchain.triton_jobs import (
+    ADD_ABI,
+    ADD_PARAMS,
+    FAST,
+    dot_job,
+    frontend,
+    job,
+    scalar,
+    slot,
+    tensor,
+    write,
+)
 from tilec.frontends.triton.bind import mapped
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError
@@ -42,7 +53,10 @@ def places(error: CompileError) -> list[tuple[str, str]]:
 
 
 def test_an_error_of_the_language_is_at_the_users_place(tmp_path: Path) -> None:
-    error = refused_text(tmp_path, "@triton.jit\ndef f(x, n, B: tl.constexpr):\n    o = tl.arange(0, B)\n    tl.store(x + o, w)\n")
+    error = refused_text(
+        tmp_path,
+        "@triton.jit\ndef f(x, n, B: tl.constexpr):\n    o = tl.arange(0, B)\n    tl.store(x + o, w)\n",
+    )
     assert places(error) == [("k/a.py:8:21", "w is not defined")]
     assert error.what == "k/a.py: kernel 'f' does not compile for sm_90: w is not defined"
     assert error.diagnostics[0].excerpt == "    tl.store(x + o, w)"
@@ -58,7 +72,9 @@ def test_an_error_in_a_helper_names_the_call(tmp_path: Path) -> None:
 
 
 def test_indented_kernels_have_their_columns(tmp_path: Path) -> None:
-    text = "if True:\n\n    @triton.jit\n    def f(x, n, B: tl.constexpr):\n        tl.store(x, w)\n"
+    text = (
+        "if True:\n\n    @triton.jit\n    def f(x, n, B: tl.constexpr):\n        tl.store(x, w)\n"
+    )
     assert places(refused_text(tmp_path, text)) == [("k/a.py:9:21", "w is not defined")]
 
 
@@ -69,7 +85,9 @@ def test_types_that_do_not_fit(tmp_path: Path) -> None:
     assert place == "k/a.py:8:17"
 
 
-def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp_path: Path) -> None:
+def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(
+    tmp_path: Path,
+) -> None:
     body = """    om, ok = tl.arange(0, B), tl.arange(0, 64)
     total = tl.zeros((B, B), dtype=tl.float32)
     for k in tl.range(0, n, 64, warp_specialize=True):
@@ -78,7 +96,12 @@ def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp
     tl.store(x + om[:, None] * B + om[None, :], total.to(tl.float16))
 """
     params = (tensor("x", "f16", align=16), scalar("n", "i32"))
-    error = refused_text(tmp_path, "@triton.jit\ndef f(x, n, B: tl.constexpr):\n" + body, params=params, axes={"B": 128})
+    error = refused_text(
+        tmp_path,
+        "@triton.jit\ndef f(x, n, B: tl.constexpr):\n" + body,
+        params=params,
+        axes={"B": 128},
+    )
     assert places(error) == [("k/a.py:6:5", "unsupported load type for producer commit")]
     assert "LLVM ERROR: unsupported load type for producer commit" in error.log
 
@@ -93,23 +116,37 @@ def test_an_error_of_the_native_compiler_has_its_words_and_the_kernels_place(tmp
             "store results through a pointer",
         ),
         ("f[(1,)](x, n, B)", "k/a.py:7:5", "a kernel cannot be launched from within a kernel", ""),
-        ("tl.store(x, plain(n))", "k/a.py:7:17", "Cannot access global variable plain from within @jit'ed function.", "by @triton.jit"),
+        (
+            "tl.store(x, plain(n))",
+            "k/a.py:7:17",
+            "Cannot access global variable plain from within @jit'ed function.",
+            "by @triton.jit",
+        ),
     ],
 )
-def test_what_triton_has_other_words_for(tmp_path: Path, body: str, place: str, what: str, hint: str) -> None:
-    error = refused_text(tmp_path, f"@triton.jit\ndef f(x, n, B: tl.constexpr):\n    {body}\n\n\ndef plain(v):\n    return v\n")
+def test_what_triton_has_other_words_for(
+    tmp_path: Path, body: str, place: str, what: str, hint: str
+) -> None:
+    error = refused_text(
+        tmp_path,
+        f"@triton.jit\ndef f(x, n, B: tl.constexpr):\n    {body}\n\n\ndef plain(v):\n    return v\n",
+    )
     first = error.diagnostics[0]
     assert first.message.startswith(what)
     assert str(first.location) == place
     assert hint in first.hint
 
 
-@pytest.mark.parametrize("body", ["tl.store(x, d.load([0]))", "d.store([0, 0], n)", "_ = d.load([\n        n])"])
+@pytest.mark.parametrize(
+    "body", ["tl.store(x, d.load([0]))", "d.store([0, 0], n)", "_ = d.load([\n        n])"]
+)
 def test_a_descriptor_that_is_passed_as_an_address(tmp_path: Path, body: str) -> None:
     text = f"@triton.jit\ndef f(x, d, n, B: tl.constexpr):\n    {body}\n\n\n@triton.jit\ndef g(x, n):\n    tl.store(x, n)\n"
     params = (tensor("x"), tensor("d"), scalar("n", "i32"))
     error = refused_text(tmp_path, text, params=params)
-    assert places(error) == [("k/a.py:6:10", "'d' is a tensor descriptor, and the manifest passes something else")]
+    assert places(error) == [
+        ("k/a.py:6:10", "'d' is a tensor descriptor, and the manifest passes something else")
+    ]
     assert "descriptor(x, BM, BK)" in error.fix
     # Other kernels of the source are built.
     other = job(tmp_path, "g", params=(tensor("x"), scalar("n", "i32")), abi=(), axes={})
@@ -120,7 +157,13 @@ def test_a_declaration_says_at_how_many_offsets_tiles_are_read(tmp_path: Path) -
     body = "    d.store([0, n], d.load([0, n]))\n    e.load([n])\n    e.load([n, n])\n    f.load([*n])\n    tl.store(x, n)\n"
     write(tmp_path, {"k/a.py": HEAD + "@triton.jit\ndef move(x, d, e, f, n):\n" + body})
     (decl,) = frontend().declare(Source(root=str(tmp_path), path="k/a.py"))
-    assert [(param.name, param.rank) for param in decl.params] == [("x", -1), ("d", 2), ("e", -1), ("f", -1), ("n", -1)]
+    assert [(param.name, param.rank) for param in decl.params] == [
+        ("x", -1),
+        ("d", 2),
+        ("e", -1),
+        ("f", -1),
+        ("n", -1),
+    ]
 
 
 MOVE = """@triton.jit
@@ -137,18 +180,52 @@ def box(text: str) -> AbiSlot:
 @pytest.mark.parametrize(
     ("expr", "changes", "target", "what"),
     [
-        ("descriptor(x, B, 64)", {}, "sm_80", "'d' is a tensor descriptor made on the host, which sm_80 has no copy engine for"),
-        ("descriptor(x, 64)", {}, "sm_90", "descriptor(x, 64) has a box of 1 extents, and x has rank 2"),
-        ("descriptor(x, 48, B)", {}, "sm_90", "a box has extents that are powers of two, and these are 48, 64"),
+        (
+            "descriptor(x, B, 64)",
+            {},
+            "sm_80",
+            "'d' is a tensor descriptor made on the host, which sm_80 has no copy engine for",
+        ),
+        (
+            "descriptor(x, 64)",
+            {},
+            "sm_90",
+            "descriptor(x, 64) has a box of 1 extents, and x has rank 2",
+        ),
+        (
+            "descriptor(x, 48, B)",
+            {},
+            "sm_90",
+            "a box has extents that are powers of two, and these are 48, 64",
+        ),
         ("descriptor(x, n, B)", {}, "sm_90", "'n' has no value in 'n'"),
-        ("descriptor(n, 64, B)", {}, "sm_90", "descriptor(n, 64, B): 'n' is no tensor of the launcher"),
-        ("descriptor(x, B, 64)", {"align": 8}, "sm_90", "nothing says that it is aligned to 16 bytes"),
-        ("descriptor(x, B, 64)", {"dtype": "f4e2m1"}, "sm_90", "parameter 'd': Triton has no dtype f4e2m1"),
+        (
+            "descriptor(n, 64, B)",
+            {},
+            "sm_90",
+            "descriptor(n, 64, B): 'n' is no tensor of the launcher",
+        ),
+        (
+            "descriptor(x, B, 64)",
+            {"align": 8},
+            "sm_90",
+            "nothing says that it is aligned to 16 bytes",
+        ),
+        (
+            "descriptor(x, B, 64)",
+            {"dtype": "f4e2m1"},
+            "sm_90",
+            "parameter 'd': Triton has no dtype f4e2m1",
+        ),
     ],
 )
-def test_descriptors_that_cannot_be_made(tmp_path: Path, expr: str, changes: dict[str, Any], target: str, what: str) -> None:
+def test_descriptors_that_cannot_be_made(
+    tmp_path: Path, expr: str, changes: dict[str, Any], target: str, what: str
+) -> None:
     write(tmp_path, {"k/a.py": HEAD + MOVE})
-    x = Param(name="x", kind=ParamKind.TENSOR, **{"dtype": "f16", "rank": 2, "align": 16, **changes})
+    x = Param(
+        name="x", kind=ParamKind.TENSOR, **{"dtype": "f16", "rank": 2, "align": 16, **changes}
+    )
     params, abi = (x, scalar("n", "i32")), (box(expr), slot("i32", "n", 4))
     error = refused(job(tmp_path, "move", target, params=params, abi=abi, axes={"B": 64}))
     assert what in error.what
@@ -165,10 +242,19 @@ def test_a_map_belongs_to_each_descriptor() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"abi": (), "params": ADD_PARAMS}, "neither params nor an axis of the matrix says what parameter 'x_ptr' is"),
+        (
+            {"abi": (), "params": ADD_PARAMS},
+            "neither params nor an axis of the matrix says what parameter 'x_ptr' is",
+        ),
         ({"abi": ADD_ABI[:3]}, "args give nothing for parameter 'n'"),
-        ({"params": (*(tensor(n, "f8e8m0") for n in "xyz"),)}, "parameter 'x_ptr': Triton has no dtype f8e8m0"),
-        ({"abi": (*ADD_ABI[:3], slot("f8e5m2", "1", 1))}, "parameter 'n': a Triton kernel takes no f8e5m2 by value"),
+        (
+            {"params": (*(tensor(n, "f8e8m0") for n in "xyz"),)},
+            "parameter 'x_ptr': Triton has no dtype f8e8m0",
+        ),
+        (
+            {"abi": (*ADD_ABI[:3], slot("f8e5m2", "1", 1))},
+            "parameter 'n': a Triton kernel takes no f8e5m2 by value",
+        ),
         (
             {"params": (*ADD_PARAMS, Param(name="BLOCK", kind=ParamKind.SCALAR, dtype="i32"))},
             "'BLOCK' is a compile-time constant in the kernel and a launch parameter in the manifest",
@@ -214,7 +300,12 @@ def test_ptx_newer_than_the_oldest_driver(root: Path) -> None:
 
 def test_a_module_that_cannot_be_executed(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
-        frontend().declare(Source(root=str(write(tmp_path, {"k/a.py": HEAD + "import nothing_of_that_name\n"})), path="k/a.py"))
+        frontend().declare(
+            Source(
+                root=str(write(tmp_path, {"k/a.py": HEAD + "import nothing_of_that_name\n"})),
+                path="k/a.py",
+            )
+        )
     assert str(caught.value.diagnostics[0].location) == "k/a.py:5:1"
 
 

@@ -1,4 +1,6 @@
-"""The code of a bundle is the code that Triton's own compiler makes of the same kernel with the same facts and the same assembler."""
+"""The code of a bundle is the code that Triton's own compiler makes of the same kernel with the
+same facts and the same assembler.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +25,39 @@ pytestmark = pytest.mark.toolchain
 pytest.importorskip("triton")
 
 POINTERS = {"x_ptr": "*fp32", "y_ptr": "*fp32", "z_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
-DOT = {"a": "*fp16", "b": "*fp16", "c": "*fp32", "K": "i32", "lda": "i64", "ldk": "constexpr", "scale": "fp32", "flag": "u1"}
+DOT = {
+    "a": "*fp16",
+    "b": "*fp16",
+    "c": "*fp32",
+    "K": "i32",
+    "lda": "i64",
+    "ldk": "constexpr",
+    "scale": "fp32",
+    "flag": "u1",
+}
 DOT |= {"BM": "constexpr", "BK": "constexpr"}
 
 
-def by_triton(own: Job, name: str, types: dict[str, str], constants: dict[Any, Any], divisible: tuple[int, ...], **options: Any) -> bytes:
+def by_triton(
+    own: Job,
+    name: str,
+    types: dict[str, str],
+    constants: dict[Any, Any],
+    divisible: tuple[int, ...],
+    **options: Any,
+) -> bytes:
     """The cubin that `triton.compile` makes, its cache and its assembler given by the environment."""
     cubin: bytes = made_by_triton(own, name, types, constants, divisible, **options).asm["cubin"]
     return cubin
 
 
 def made_by_triton(
-    own: Job, name: str, types: dict[str, str], constants: dict[Any, Any], divisible: tuple[int, ...], **options: Any
+    own: Job,
+    name: str,
+    types: dict[str, str],
+    constants: dict[Any, Any],
+    divisible: tuple[int, ...],
+    **options: Any,
 ) -> Any:
     """All that it makes."""
     triton = api.load()
@@ -44,9 +67,18 @@ def made_by_triton(
     module = load(own.spec.source)
     with module.active():
         kernel = api.kernel_of(vars(module.main)[name])
-        source = ASTSource(kernel, types, {(k,): v for k, v in constants.items()}, {(p,): [["tt.divisibility", 16]] for p in divisible})
+        source = ASTSource(
+            kernel,
+            types,
+            {(k,): v for k, v in constants.items()},
+            {(p,): [["tt.divisibility", 16]] for p in divisible},
+        )
         capability = own.target.cc[0] * 10 + own.target.cc[1]
-        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"enable_fp_fusion": True, **options})
+        return triton.compile(
+            source,
+            target=GPUTarget("cuda", capability, 32),
+            options={"enable_fp_fusion": True, **options},
+        )
 
 
 @pytest.fixture
@@ -67,7 +99,10 @@ def test_a_kernel_over_vectors(tmp_path: Path, target: str) -> None:
 
 
 @pytest.mark.usefixtures("same_tools")
-@pytest.mark.parametrize(("target", "options"), [("sm_80", {"num_warps": 8}), ("sm_90", {"num_stages": 2}), ("sm_90", {"num_ctas": 2})])
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [("sm_80", {"num_warps": 8}), ("sm_90", {"num_stages": 2}), ("sm_90", {"num_ctas": 2})],
+)
 def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None:
     own = dot_job(write(tmp_path), target, assume=FAST, hints=options)
     theirs = by_triton(own, "dot", DOT, {5: 1, 8: 64, 9: 32}, (0, 1, 3, 4), **options)
@@ -76,7 +111,9 @@ def test_a_product(tmp_path: Path, target: str, options: dict[str, int]) -> None
 
 @pytest.mark.usefixtures("same_tools")
 def test_what_triton_made_is_taken_as_a_prebuilt_file(tmp_path: Path) -> None:
-    """Its cubin for its architecture, and its PTX for later ones too; the two addresses that it adds are said in `args`."""
+    """Its cubin for its architecture, and its PTX for later ones too; the two addresses that it
+    adds are said in `args`.
+    """
     abi = (*ADD_ABI, slot("u64", "0", 8), slot("u64", "0", 8))
     for target, form, wanted in (
         ("sm_90", "cubin", "sm_90a"),
@@ -90,7 +127,15 @@ def test_what_triton_made_is_taken_as_a_prebuilt_file(tmp_path: Path) -> None:
         where = prebuilt_source(tmp_path, {f"add.{form}": data})
         (decl,) = prebuilt().declare(where)
         assert decl.block == (32 * made.metadata.num_warps, 1, 1)
-        spec = KernelSpec(name="add", language="prebuilt", source=where, decl=decl, symbol="add", params=own.spec.params, abi=abi)
+        spec = KernelSpec(
+            name="add",
+            language="prebuilt",
+            source=where,
+            decl=decl,
+            symbol="add",
+            params=own.spec.params,
+            abi=abi,
+        )
         variant = Variant(kernel="add", id="add", axes=(("T", "f32"),))
         image = prebuilt().compile(Job(spec=spec, variant=variant, target=Target.parse(wanted)))
         assert image.abi == abi

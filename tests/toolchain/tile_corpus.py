@@ -1,4 +1,6 @@
-"""Kernels that together use everything public in cuda.tile, and what compiles them to Tile IR of any version."""
+"""Kernels that together use everything public in cuda.tile, and what compiles them to Tile IR of
+any version.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,31 @@ def floats(x, y):
     a = ct.load(x, (i,), (16,))
     b = ct.load(y, (i,), (16,))
     c = ct.add(a, b, rounding_mode=ct.RoundingMode.RZ) + ct.sub(a, b, flush_to_zero=True)
-    c = ct.mul(c, 3.0, rounding_mode=ct.RoundingMode.RM) / ct.truediv(a, b, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True)
+    c = ct.mul(c, 3.0, rounding_mode=ct.RoundingMode.RM) / ct.truediv(
+        a, b, rounding_mode=ct.RoundingMode.APPROX, flush_to_zero=True
+    )
     c = c + ct.exp(a) + ct.exp2(b, flush_to_zero=True) + ct.log(a) + ct.log2(b)
-    c = c + ct.sqrt(a, rounding_mode=ct.RoundingMode.RP) + ct.rsqrt(b) + ct.sqrt(a, rounding_mode=ct.RoundingMode.APPROX)
+    c = (
+        c
+        + ct.sqrt(a, rounding_mode=ct.RoundingMode.RP)
+        + ct.rsqrt(b)
+        + ct.sqrt(a, rounding_mode=ct.RoundingMode.APPROX)
+    )
     c = c + ct.sin(a) * ct.cos(b) - ct.tan(a) + ct.sinh(a) + ct.cosh(b) + ct.tanh(a)
-    c = c + ct.floor(a) + ct.ceil(b) + ct.abs(a) - ct.negative(b) + ct.pow(a, b) + a % b + ct.mod(a, 2.0)
+    c = (
+        c
+        + ct.floor(a)
+        + ct.ceil(b)
+        + ct.abs(a)
+        - ct.negative(b)
+        + ct.pow(a, b)
+        + a % b
+        + ct.mod(a, 2.0)
+    )
     c = ct.maximum(c, a, propagate_nan=True) + ct.minimum(c, b, flush_to_zero=True) + a // b
-    c = ct.where(ct.isnan(c) | (a > b) & (a >= 0.0), c, ct.where((a < b) | (a <= 1.0), a, helper(b)))
+    c = ct.where(
+        ct.isnan(c) | (a > b) & (a >= 0.0), c, ct.where((a < b) | (a <= 1.0), a, helper(b))
+    )
     ct.store(y, (i,), ct.where((a == b) | (a != 2.0), c, 0.0))
 
 
@@ -78,15 +98,30 @@ def divisions(x, y):
 
 @ct.kernel
 def powers(x, n):
-    ct.store(x, (0,), ct.pow(ct.load(x, (0,), (8,)), ct.load(n, (0,), (8,))) + ct.load(x, (1,), (8,)) ** 2)
+    ct.store(
+        x,
+        (0,),
+        ct.pow(ct.load(x, (0,), (8,)), ct.load(n, (0,), (8,))) + ct.load(x, (1,), (8,)) ** 2,
+    )
 
 
 @ct.kernel
 def conversions(x, y, h, z):
     a = ct.load(x, (0, 0), (8, 16))
-    b = a.astype(ct.int32) + a.astype(ct.uint8).astype(ct.int32) + a.astype(ct.int64).astype(ct.int32)
-    c = b.astype(ct.float16).astype(ct.bfloat16).astype(ct.float32) + a.astype(ct.float8_e4m3fn).astype(ct.float32)
-    c = c + a.astype(ct.tfloat32).astype(ct.float32) + a.astype(ct.float64).astype(ct.float32) + a.astype(ct.float8_e5m2).astype(ct.float32)
+    b = (
+        a.astype(ct.int32)
+        + a.astype(ct.uint8).astype(ct.int32)
+        + a.astype(ct.int64).astype(ct.int32)
+    )
+    c = b.astype(ct.float16).astype(ct.bfloat16).astype(ct.float32) + a.astype(
+        ct.float8_e4m3fn
+    ).astype(ct.float32)
+    c = (
+        c
+        + a.astype(ct.tfloat32).astype(ct.float32)
+        + a.astype(ct.float64).astype(ct.float32)
+        + a.astype(ct.float8_e5m2).astype(ct.float32)
+    )
     c = (
         c
         + ct.bitcast(ct.bitcast(a, ct.int32) & 0x7FFFFFFF, ct.float32)
@@ -108,9 +143,18 @@ def shapes(x, y):
     a = ct.load(x, (0, 0), (4, 8), order=(1, 0), padding_mode=ct.PaddingMode.NAN)
     b = ct.permute(ct.reshape(a, (2, 2, 8)), (2, 0, 1)).reshape((8, 4)).transpose()
     c = ct.cat((a, b), 0)
-    c = c.extract((1, 0), (4, 8)) + ct.broadcast_to(ct.expand_dims(ct.arange(8, dtype=ct.float32), 0), (4, 8))
-    c = c + ct.full((4, 8), 0.1, ct.float32) + ct.zeros((4, 8), ct.float32) + ct.ones((4, 8), ct.float32)
-    ct.store(y, (0, 0), c + ct.arange(8, dtype=ct.int32, start=3, step=2)[None, :].astype(ct.float32))
+    c = c.extract((1, 0), (4, 8)) + ct.broadcast_to(
+        ct.expand_dims(ct.arange(8, dtype=ct.float32), 0), (4, 8)
+    )
+    c = (
+        c
+        + ct.full((4, 8), 0.1, ct.float32)
+        + ct.zeros((4, 8), ct.float32)
+        + ct.ones((4, 8), ct.float32)
+    )
+    ct.store(
+        y, (0, 0), c + ct.arange(8, dtype=ct.int32, start=3, step=2)[None, :].astype(ct.float32)
+    )
 
 
 @ct.kernel
@@ -127,7 +171,12 @@ def keep_larger(a, b):
 def reductions(x, y, z):
     a = ct.load(x, (0, 0), (8, 16))
     b = ct.sum(a, 1) + ct.prod(a, 1) + ct.max(a, 1) + ct.min(a, 1, propagate_nan=True)
-    b = b + ct.reduce(a, 1, keep_larger, float("-inf")) + ct.argmax(a, 1).astype(ct.float32) + ct.argmin(a, 1).astype(ct.float32)
+    b = (
+        b
+        + ct.reduce(a, 1, keep_larger, float("-inf"))
+        + ct.argmax(a, 1).astype(ct.float32)
+        + ct.argmin(a, 1).astype(ct.float32)
+    )
     ct.store(z, (0,), b + ct.sum(a) + ct.max(a.astype(ct.int32), 1).astype(ct.float32))
     c = ct.cumsum(a, 1) + ct.cumprod(a, 0, reverse=True) + ct.scan(a, 1, keep_larger, float("-inf"))
     ct.store(y, (0, 0), c)
@@ -138,8 +187,14 @@ def products(a, b, c, d, e):
     acc = ct.zeros((16, 16), ct.float32)
     for k in range(ct.num_tiles(a, 1, (16, 32))):
         acc = ct.mma(ct.load(a, (0, k), (16, 32)), ct.load(b, (k, 0), (32, 16)), acc)
-    ct.store(c, (0, 0), acc + (ct.load(a, (0, 0), (16, 16)) @ ct.load(b, (0, 0), (16, 16))).astype(ct.float32))
-    whole = ct.mma(ct.load(d, (0, 0), (16, 32)), ct.load(d, (0, 0), (32, 16)), ct.zeros((16, 16), ct.int32))
+    ct.store(
+        c,
+        (0, 0),
+        acc + (ct.load(a, (0, 0), (16, 16)) @ ct.load(b, (0, 0), (16, 16))).astype(ct.float32),
+    )
+    whole = ct.mma(
+        ct.load(d, (0, 0), (16, 32)), ct.load(d, (0, 0), (32, 16)), ct.zeros((16, 16), ct.int32)
+    )
     ct.store(e, (0, 0), whole)
 
 
@@ -147,20 +202,33 @@ def products(a, b, c, d, e):
 def scaled(a, s, c):
     x = ct.load(a, (0, 0), (32, 64))
     scale = ct.load(s, (0, 0), (32, 2))
-    ct.store(c, (0, 0), ct.mma_scaled(x, scale, ct.transpose(x), ct.transpose(scale), ct.zeros((32, 32), ct.float32)))
+    ct.store(
+        c,
+        (0, 0),
+        ct.mma_scaled(
+            x, scale, ct.transpose(x), ct.transpose(scale), ct.zeros((32, 32), ct.float32)
+        ),
+    )
 
 
 @ct.kernel
 def packed(x, y):
     a = ct.load(x, (0,), (16,))
     b = ct.unpack_from_bytes(a, ct.float4_e2m1fn).astype(ct.float32)
-    ct.store(y, (0,), ct.pack_to_bytes(b.astype(ct.float4_e2m1fn)) + ct.pack_to_bytes(ct.unpack_from_bytes(a, ct.int16)))
+    ct.store(
+        y,
+        (0,),
+        ct.pack_to_bytes(b.astype(ct.float4_e2m1fn))
+        + ct.pack_to_bytes(ct.unpack_from_bytes(a, ct.int16)),
+    )
 
 
 @ct.kernel
 def gathered(x, indices, y):
     i = ct.load(indices, (0,), (16,))
-    a = ct.gather(x, (i, i), padding_value=1.0) + ct.gather(x, (i, 0), mask=i > 3, check_bounds=False, latency=2)
+    a = ct.gather(x, (i, i), padding_value=1.0) + ct.gather(
+        x, (i, 0), mask=i > 3, check_bounds=False, latency=2
+    )
     ct.scatter(y, (i, 1), a, mask=i < 100)
     ct.scatter(y, (i, i), a, check_bounds=False)
 
@@ -168,10 +236,20 @@ def gathered(x, indices, y):
 @ct.kernel
 def atomics(x, f, indices):
     i = ct.load(indices, (0,), (8,))
-    a = ct.atomic_add(x, i, 1, memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.BLOCK)
+    a = ct.atomic_add(
+        x, i, 1, memory_order=ct.MemoryOrder.RELAXED, memory_scope=ct.MemoryScope.BLOCK
+    )
     a = a + ct.atomic_max(x, i, 2) + ct.atomic_min(x, i, 3, memory_order=ct.MemoryOrder.RELEASE)
-    a = a + ct.atomic_and(x, i, 2) + ct.atomic_or(x, i, 3) + ct.atomic_xor(x, i, 5) + ct.atomic_xchg(x, i, 7)
-    a = a + ct.atomic_cas(x, i, 0, a, memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.SYS)
+    a = (
+        a
+        + ct.atomic_and(x, i, 2)
+        + ct.atomic_or(x, i, 3)
+        + ct.atomic_xor(x, i, 5)
+        + ct.atomic_xchg(x, i, 7)
+    )
+    a = a + ct.atomic_cas(
+        x, i, 0, a, memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.SYS
+    )
     ct.store(x, (0,), a)
     ct.atomic_add(f, i, 1.0)
 
@@ -184,7 +262,9 @@ def views(x, y):
         total = total + step.load((i, 0))
     out = y.tiled_view((2, 8))
     out.store((ct.bid(0), 0), total)
-    rows = ct.load_advanced_indexing(x, (ct.arange(4, dtype=ct.int32), ct.Slice(ct.bid(0), 8)), padding_mode=ct.PaddingMode.ZERO)
+    rows = ct.load_advanced_indexing(
+        x, (ct.arange(4, dtype=ct.int32), ct.Slice(ct.bid(0), 8)), padding_mode=ct.PaddingMode.ZERO
+    )
     ct.store_advanced_indexing(y, (ct.arange(4, dtype=ct.int32), ct.Slice(0, 8)), rows)
 
 
@@ -211,7 +291,7 @@ def control(x, y, n):
         steps = steps + 1
         if steps > 5:
             break
-        if steps == 3:  # noqa: SIM108 - a branch is what is tested
+        if steps == 3:
             total = total * 2.0
         else:
             total = total + 1.0
@@ -244,7 +324,13 @@ def raw(x, y):
     i = ct.arange(8, dtype=ct.int32)
     memory.store_offset(i, memory.load_offset(i + 1, mask=i < 7, padding_value=0.0))
     memory.atomic_add_offset(i, 1.0)
-    ct.store(y, (0,), ct.load(y, (0,), (8,), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE))
+    ct.store(
+        y,
+        (0,),
+        ct.load(
+            y, (0,), (8,), memory_order=ct.MemoryOrder.ACQUIRE, memory_scope=ct.MemoryScope.DEVICE
+        ),
+    )
 
 
 @ct.kernel
@@ -254,7 +340,8 @@ def dependent(x):
     ct.grid_dependency_control_launch_dependents()
 
 
-# A kernel, its arguments as `dtype:rank`, `dtype` for a scalar, and the first version that it can be written in.
+# A kernel, its arguments as `dtype:rank`, `dtype` for a scalar, and the first version that it can
+# be written in.
 KERNELS: dict[str, tuple[Any, str, Version]] = {
     "floats": (floats, "f32:1 f32:1", (13, 1)),
     "angles": (angles, "f64:1 f64:1", (13, 2)),
@@ -284,7 +371,9 @@ KERNELS: dict[str, tuple[Any, str, Version]] = {
 }
 
 # What cuda-tile writes, and no assembler takes.
-REFUSED: dict[str, tuple[Any, str, Version]] = {"unsigned_divisions": (divisions, "u32:1 u32:1", (13, 1))}
+REFUSED: dict[str, tuple[Any, str, Version]] = {
+    "unsigned_divisions": (divisions, "u32:1 u32:1", (13, 1))
+}
 
 
 @functools.cache
@@ -293,7 +382,10 @@ def compiled(name: str, version: Version = NEWEST, divisible: int = 1) -> bytes:
     kernel, arguments, _ = (KERNELS | REFUSED)[name]
     words = arguments.split()
     shared = sum(":" in word for word in words) > 1
-    bindings = [_binding(word, divisible, shared=shared, wide=name == "hinted" and place == 2) for place, word in enumerate(words)]
+    bindings = [
+        _binding(word, divisible, shared=shared, wide=name == "hinted" and place == 2)
+        for place, word in enumerate(words)
+    ]
     return api.export(kernel, bindings, symbol=name, target="sm_100", version=version).bytecode
 
 

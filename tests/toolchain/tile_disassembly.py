@@ -1,4 +1,6 @@
-"""Brings the toolkit's disassembly of Tile IR and tilec's own text into one form, so that they can be compared as they are."""
+"""Brings the toolkit's disassembly of Tile IR and tilec's own text into one form, so that they can
+be compared as they are.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,30 @@ def disassemble(data: bytes, *flags: str) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.tilebc"
         path.write_bytes(data)
-        done = subprocess.run([_tool(), *flags, str(path)], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [_tool(), *flags, str(path)], capture_output=True, text=True, timeout=60, check=False
+        )
     return done.stdout if done.returncode == 0 else None
 
 
 def canonical(text: str) -> list[str]:
-    """Lines without comments and layout: values numbered in the order of their definition, numbers as five digits."""
+    """Lines without comments and layout: values numbered in the order of their definition, numbers
+    as five digits.
+    """
     known: dict[str, str] = {}
     lines = [_numbers(_renamed(line, known)) for line in _joined(text)]
     # A branch that does nothing is written by one of the two only.
-    return [line for line, after in zip(lines, [*lines[1:], ""], strict=True) if (line, after) != ("} else {", "}")]
+    return [
+        line
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if (line, after) != ("} else {", "}")
+    ]
 
 
 def _joined(text: str) -> Iterator[str]:
-    """Lines of one operation each: the arguments of a reduction's block stand on a line of their own in one of the two texts."""
+    """Lines of one operation each: the arguments of a reduction's block stand on a line of their
+    own in one of the two texts.
+    """
     held = ""
     for raw in text.splitlines():
         line = re.sub(r"\s+", " ", re.sub(r"\s+//.*|^//.*| loc\(.*\)$", "", raw)).strip()
@@ -66,7 +78,9 @@ def _renamed(line: str, known: dict[str, str]) -> str:
         line = f"{names} = {line[several.end() :]}"
     defined = re.match(r"^((?:%[\w$.#-]+(?:, )?)+) = ", line)
     parts = re.findall(r"%[\w$.#-]+", defined[1]) if defined else []
-    parts += re.findall(r"(?<=[(\s])(%[\w$.-]+)(?=: )", line) + re.findall(r"\bfor (?:unsigned )?(%[\w$.-]+)", line)
+    parts += re.findall(r"(?<=[(\s])(%[\w$.-]+)(?=: )", line) + re.findall(
+        r"\bfor (?:unsigned )?(%[\w$.-]+)", line
+    )
     if carried := re.search(r"iter_values\((.*?)\)", line):
         parts += re.findall(r"(%[\w$.-]+) =", carried[1])
         # What a loop begins with has the names from before it.
@@ -86,16 +100,28 @@ def _numbers(line: str) -> str:
         kind = _KINDS[found[1]]
         if not kind.is_float:
             return found[0]
-        return f"<{kind.text}: " + re.sub(_NUMBER, lambda number: _short(number[0], kind), found[2]) + ">"
+        return (
+            f"<{kind.text}: "
+            + re.sub(_NUMBER, lambda number: _short(number[0], kind), found[2])
+            + ">"
+        )
 
     line = re.sub(r"<(\w+): ([^<>\"]*)>", constant, line)
-    return re.sub(rf"({_NUMBER}) : (\w+)", lambda m: f"{_short(m[1], _KINDS[m[2]])} : {m[2]}" if m[2] in _KINDS else m[0], line)
+    return re.sub(
+        rf"({_NUMBER}) : (\w+)",
+        lambda m: f"{_short(m[1], _KINDS[m[2]])} : {m[2]}" if m[2] in _KINDS else m[0],
+        line,
+    )
 
 
 def _short(number: str, kind: Scalar) -> str:
     if not kind.is_float:
         return number
-    value = float(scalar(FloatAttr(kind, int(number, 16))) if number.startswith("0x") else np.array(float(number)).astype(STORAGE[kind]))
+    value = float(
+        scalar(FloatAttr(kind, int(number, 16)))
+        if number.startswith("0x")
+        else np.array(float(number)).astype(STORAGE[kind])
+    )
     return "nan" if np.isnan(value) else f"{value:.4e}"
 
 
@@ -103,7 +129,9 @@ Places = tuple[tuple[str, int, int], ...]
 
 
 def places(text: str) -> list[tuple[str, Places]]:
-    """Name and places (file, line, column; innermost first) of every operation without blocks, from what `-g` adds to a disassembly."""
+    """Name and places (file, line, column; innermost first) of every operation without blocks, from
+    what `-g` adds to a disassembly.
+    """
     records = dict(re.findall(r"^(#loc\d*) = (.*)$", text, re.MULTILINE))
     found = []
     for line in text.splitlines():

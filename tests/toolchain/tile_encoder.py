@@ -1,7 +1,9 @@
-"""Writes Tile IR with the encoder inside the installed cuda-tile, the only place that touches its private modules.
+"""Writes Tile IR with the encoder inside the installed cuda-tile, the only place that touches its
+private modules.
 
-The encoder is pinned: `encoders()` says so if a release moves it. Operations are written by name and by signature, so that a test
-learns from the encoder, and not from tilec, what an operation stores.
+The encoder is pinned: `encoders()` says so if a release moves it. Operations are written by name
+and by signature, so that a test learns from the encoder, and not from tilec, what an operation
+stores.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ PINNED = ("1.7",)
 VERSIONS: tuple[Version, ...] = ((13, 1), (13, 2), (13, 3), (13, 4))
 # Not operations of a function's body: the file's own parts, and what only later versions have.
 _NOT_IN_BODIES = {"EntryOp", "GlobalOp", "ModuleOp", "PreviewCallOp"}
-_SIMPLE = {kind: name for name, kind in {**Scalar.__members__, "FNV8E5M3FNU": Scalar.F8E5M3FNU}.items() if name != "F8E5M3FNU"}
+_SIMPLE = {
+    kind: name
+    for name, kind in {**Scalar.__members__, "FNV8E5M3FNU": Scalar.F8E5M3FNU}.items()
+    if name != "F8E5M3FNU"
+}
 _DYNAMIC = bytecode.DYNAMIC_SHAPE
 
 
@@ -60,8 +66,12 @@ class Encoder:
 
 
 def encoders() -> Iterator[Encoder]:
-    """Every operation that the installed encoder writes into a function's body for the versions that tilec reads."""
-    assert ct.__version__.startswith(PINNED), f"cuda-tile {ct.__version__}: look at its encoder, then add it to PINNED"
+    """Every operation that the installed encoder writes into a function's body for the versions
+    that tilec reads.
+    """
+    assert ct.__version__.startswith(PINNED), (
+        f"cuda-tile {ct.__version__}: look at its encoder, then add it to PINNED"
+    )
     for full, function in vars(encodings).items():
         if not full.startswith("encode_") or not full.endswith("Op") or full[7:] in _NOT_IN_BODIES:
             continue
@@ -70,9 +80,15 @@ def encoders() -> Iterator[Encoder]:
         since = _since(head.split("\n", 1)[0])
         if since > VERSIONS[-1]:
             continue
-        comments = {name: _since(rest) for name, rest in re.findall(r"^    (\w+):(.*)$", head, re.MULTILINE)}
+        comments = {
+            name: _since(rest) for name, rest in re.findall(r"^    (\w+):(.*)$", head, re.MULTILINE)
+        }
         parameters = tuple(
-            Parameter(p.name, re.sub(r"[\w.]+\.(\w+)", r"\1", inspect.formatannotation(p.annotation)), comments[p.name])
+            Parameter(
+                p.name,
+                re.sub(r"[\w.]+\.(\w+)", r"\1", inspect.formatannotation(p.annotation)),
+                comments[p.name],
+            )
             for p in list(inspect.signature(function).parameters.values())[1:]
         )
         code = re.search(r"encode_varint\((\d+), _buf\)", body)
@@ -86,7 +102,9 @@ def _since(text: str) -> Version:
 
 
 class Writer:
-    """Writes one module with one function. `types` are taken as `ir` values; values are numbered as the file does."""
+    """Writes one module with one function. `types` are taken as `ir` values; values are numbered as
+    the file does.
+    """
 
     def __init__(self, at: Version = (13, 4)) -> None:
         self.version = version.BytecodeVersion[f"V_{at[0]}_{at[1]}"]
@@ -103,15 +121,25 @@ class Writer:
         variables: Sequence[tuple[str, Type, bytes]] = (),
         functions: int = 1,
     ) -> bytes:
-        """A module whose only function has the operations that `fill` writes; `functions` writes it that often."""
+        """A module whose only function has the operations that `fill` writes; `functions` writes it
+        that often.
+        """
         buffer = bytearray()
         with bytecode.write_bytecode(functions, buffer, self.version) as writer:
             for variable, kind, data in variables:
-                writer.global_section.define_global(variable, self.type(writer.type_table, kind), data)
+                writer.global_section.define_global(
+                    variable, self.type(writer.type_table, kind), data
+                )
             for number in range(functions):
-                types = [[self.type(writer.type_table, kind) for kind in kinds] for kinds in (params, results)]
+                types = [
+                    [self.type(writer.type_table, kind) for kind in kinds]
+                    for kinds in (params, results)
+                ]
                 called = name + str(number or "")
-                with writer.function(called, *types, entry, {}, bytecode.MISSING_DEBUG_ATTR_ID) as (builder, values):
+                with writer.function(called, *types, entry, {}, bytecode.MISSING_DEBUG_ATTR_ID) as (
+                    builder,
+                    values,
+                ):
                     fill(Body(self, writer, builder, list(values)))
         return bytes(buffer)
 
@@ -124,22 +152,36 @@ class Writer:
             case Token():
                 return table.Token
             case Pointer(pointee, mark):
-                return table.pointer(self.type(table, pointee), attribute_of.Missing if mark is None else attribute_of.Default)
+                return table.pointer(
+                    self.type(table, pointee),
+                    attribute_of.Missing if mark is None else attribute_of.Default,
+                )
             case Tile(element, shape):
                 return table.tile(self.type(table, element), shape)
             case TensorView(element, shape, strides, mark):
-                extents, steps = ([_DYNAMIC if n is None else n for n in numbers] for numbers in (shape, strides))
+                extents, steps = (
+                    [_DYNAMIC if n is None else n for n in numbers] for numbers in (shape, strides)
+                )
                 return table.tensor_view(
-                    self.type(table, element), extents, steps, attribute_of.Missing if mark is None else attribute_of.Default
+                    self.type(table, element),
+                    extents,
+                    steps,
+                    attribute_of.Missing if mark is None else attribute_of.Default,
                 )
             case PartitionView(tile, tensor, dims, padding):
                 return table.partition_view(tile, self.type(table, tensor), dims, _padding(padding))
             case StridedView(tile, steps, tensor, dims, padding):
-                return table.strided_view(tile, steps, self.type(table, tensor), dims, _padding(padding))
+                return table.strided_view(
+                    tile, steps, self.type(table, tensor), dims, _padding(padding)
+                )
             case GatherScatterView(tile, tensor, sparse, padding):
-                return table.gather_scatter_view(tile, self.type(table, tensor), sparse, _padding(padding))
+                return table.gather_scatter_view(
+                    tile, self.type(table, tensor), sparse, _padding(padding)
+                )
             case Signature(params, results):
-                return table.function([self.type(table, p) for p in params], [self.type(table, r) for r in results])
+                return table.function(
+                    [self.type(table, p) for p in params], [self.type(table, r) for r in results]
+                )
 
 
 def _padding(padding: Padding | None) -> Any:
@@ -162,9 +204,15 @@ class Body:
         return [self._writer.type(self.module.type_table, kind) for kind in kinds]
 
     def write(
-        self, name: str, *args: Any, regions: Sequence[tuple[Sequence[Type], Callable[[Body], None]]] = (), **named: Any
+        self,
+        name: str,
+        *args: Any,
+        regions: Sequence[tuple[Sequence[Type], Callable[[Body], None]]] = (),
+        **named: Any,
     ) -> list[Any]:
-        """Write an operation by the encoder's name, arguments as the encoder takes them (see `types`); gives its results."""
+        """Write an operation by the encoder's name, arguments as the encoder takes them (see
+        `types`); gives its results.
+        """
         made = getattr(encodings, f"encode_{name}Op")(self.builder, *args, **named)
         if isinstance(made, code_builder.NestedBlockBuilder):
             for params, fill in regions:
@@ -183,7 +231,9 @@ def enum(name: str) -> Any:
 
 def hints(by_arch: Mapping[str, Mapping[str, int]]) -> Any:
     """Hints of a load or a store: `latency`, `allow_tma`."""
-    return attribute.make_load_store_hints({arch: attribute.LoadStoreHints(**values) for arch, values in by_arch.items()})
+    return attribute.make_load_store_hints(
+        {arch: attribute.LoadStoreHints(**values) for arch, values in by_arch.items()}
+    )
 
 
 def div_by(divisor: int, every: int | None = None, along: int | None = None) -> Any:

@@ -54,9 +54,19 @@ def job(
     **spec,
 ) -> Job:
     source = Source(root=str(root), path=path)
-    decl = next((d for d in tile.declare(source) if d.name == kernel), None) or tile.declare(source)[0]
+    decl = (
+        next((d for d in tile.declare(source) if d.name == kernel), None) or tile.declare(source)[0]
+    )
     return Job(
-        spec=KernelSpec(name=spec.pop("name", kernel), language="tile", source=source, decl=decl, symbol="", params=params, **spec),
+        spec=KernelSpec(
+            name=spec.pop("name", kernel),
+            language="tile",
+            source=source,
+            decl=decl,
+            symbol="",
+            params=params,
+            **spec,
+        ),
         variant=Variant(kernel=kernel, id=kernel, axes=tuple((axes or {}).items()), assume=assume),
         target=Target.parse(target),
         hints=tuple((hints or {}).items()),
@@ -72,7 +82,23 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 def safe_ir(tile: TileFrontend, root: Path, checks: Checks) -> str:
-    """Tile IR of kernel `k` of k.py, which writes z, reads x and y, all of rank 2, and takes a number n: as text."""
-    params = (tensor("z", "T", 2, out=True), tensor("x", "T", 2), tensor("y", "T", 2), scalar("n", "i32"))
-    made = job(tile, root, "k.py", "k", params, target="tileir", axes={"T": "f32", "BM": 16, "BN": 16}, checks=checks)
+    """Tile IR of kernel `k` of k.py, which writes z, reads x and y, all of rank 2, and takes a
+    number n: as text.
+    """
+    params = (
+        tensor("z", "T", 2, out=True),
+        tensor("x", "T", 2),
+        tensor("y", "T", 2),
+        scalar("n", "i32"),
+    )
+    made = job(
+        tile,
+        root,
+        "k.py",
+        "k",
+        params,
+        target="tileir",
+        axes={"T": "f32", "BM": 16, "BN": 16},
+        checks=checks,
+    )
     return render(read_module(tile.compile(made).data))

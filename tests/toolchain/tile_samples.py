@@ -1,4 +1,6 @@
-"""A sound use of every operation that cuda-tile's encoder writes, and what builds a module around one."""
+"""A sound use of every operation that cuda-tile's encoder writes, and what builds a module around
+one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from tests.toolchain.tile_encoder import Body, Writer, bounded, div_by, enum, floating, hints, integer
+from tests.toolchain.tile_encoder import (
+    Body,
+    Writer,
+    bounded,
+    div_by,
+    enum,
+    floating,
+    hints,
+    integer,
+)
 from tilec_runtime.cpu.tileir.ir import (
     GatherScatterView,
     Padding,
@@ -51,7 +62,9 @@ COMPARE, NANS = enum("ComparisonPredicate"), enum("ComparisonOrdering")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """A use of an operation, its parts as the encoder takes them. An attribute that is a function is called with the body."""
+    """A use of an operation, its parts as the encoder takes them. An attribute that is a function
+    is called with the body.
+    """
 
     name: str
     results: tuple[Given, ...] = ()
@@ -62,7 +75,13 @@ class Call:
 
 
 def call(name: str, results: Any = (), operands: Any = (), *attributes: Any, **more: Any) -> Call:
-    return Call(name=name, results=_several(results), operands=_several(operands), attributes=attributes, **more)
+    return Call(
+        name=name,
+        results=_several(results),
+        operands=_several(operands),
+        attributes=attributes,
+        **more,
+    )
 
 
 def _several(given: Any) -> tuple[Any, ...]:
@@ -71,19 +90,38 @@ def _several(given: Any) -> tuple[Any, ...]:
 
 def module(use: Call, version: Version = (13, 4)) -> bytes:
     """A kernel that makes the operands out of its parameters, and then does the one operation."""
-    wanted = [kind for given in use.operands for kind in (given if isinstance(given, list) else [given] if given else [])]
+    wanted = [
+        kind
+        for given in use.operands
+        for kind in (given if isinstance(given, list) else [given] if given else [])
+    ]
 
     def fill(body: Body) -> None:
         parameters = iter(list(body.values))
         made = iter([_make(body, kind, parameters) for kind in wanted])
-        operands = [[next(made) for _ in given] if isinstance(given, list) else next(made) if given else None for given in use.operands]
-        results = [body.types(given) if isinstance(given, list) else body.types([given])[0] for given in use.results]
-        attributes = [item(body) if callable(item) and not isinstance(item, type) else item for item in use.attributes]
+        operands = [
+            [next(made) for _ in given]
+            if isinstance(given, list)
+            else next(made)
+            if given
+            else None
+            for given in use.operands
+        ]
+        results = [
+            body.types(given) if isinstance(given, list) else body.types([given])[0]
+            for given in use.results
+        ]
+        attributes = [
+            item(body) if callable(item) and not isinstance(item, type) else item
+            for item in use.attributes
+        ]
         body.write(use.name, *results, *operands, *attributes, regions=use.regions)
         if use.name not in ("Return", "Yield", "Break", "Continue"):
             body.write("Return", [])
 
-    return Writer(version).module([kind for given in wanted for kind in _needs(given)], fill, variables=use.variables)
+    return Writer(version).module(
+        [kind for given in wanted for kind in _needs(given)], fill, variables=use.variables
+    )
 
 
 def _needs(kind: Type) -> Iterator[Type]:
@@ -105,16 +143,29 @@ def _make(body: Body, kind: Type, given: Iterator[Any]) -> Any:
             # A single number of four bits does not exist.
             value = body.write("Constant", number, b"\0")[0] if element is F4 else next(given)
             if shape and element is not F4:
-                [value] = body.write("Reshape", body.types([Tile(element, (1,) * len(shape))])[0], value)
-            return body.write("Broadcast", number, value)[0] if set(shape) - {1} and element is not F4 else value
+                [value] = body.write(
+                    "Reshape", body.types([Tile(element, (1,) * len(shape))])[0], value
+                )
+            return (
+                body.write("Broadcast", number, value)[0]
+                if set(shape) - {1} and element is not F4
+                else value
+            )
         case TensorView(_, shape, strides, _):
             base = next(given)
-            extents, steps = ([next(given) for extent in numbers if extent is None] for numbers in (shape, strides))
+            extents, steps = (
+                [next(given) for extent in numbers if extent is None]
+                for numbers in (shape, strides)
+            )
             return body.write("MakeTensorView", number, base, extents, steps)[0]
         case Token():
             return body.write("MakeToken", number)[0]
         case _:
-            makers = {PartitionView: "MakePartitionView", StridedView: "MakeStridedView", GatherScatterView: "MakeGatherScatterView"}
+            makers = {
+                PartitionView: "MakePartitionView",
+                StridedView: "MakeStridedView",
+                GatherScatterView: "MakeGatherScatterView",
+            }
             return body.write(makers[type(kind)], number, _make(body, kind.tensor, given))[0]
 
 
@@ -140,7 +191,10 @@ def _leaves(body: Body) -> None:
 
 
 PAIR = [tile(F32, 4, 8), tile(I32, 4, 8)]
-IDENTITIES = (lambda b: [floating(b, F32, 0.0)], lambda b: [floating(b, F32, float("-inf")), integer(b, I32, -1)])
+IDENTITIES = (
+    lambda b: [floating(b, F32, 0.0)],
+    lambda b: [floating(b, F32, float("-inf")), integer(b, I32, -1)],
+)
 WEAK = (ORDER.WEAK, None, None)
 
 
@@ -149,7 +203,19 @@ def _hinted(_: Body) -> Any:
 
 
 def _numbers() -> Iterator[Call]:
-    for name in ("AbsF", "Ceil", "Floor", "Cos", "CosH", "Sin", "SinH", "Tan", "Log", "Log2", "NegF"):
+    for name in (
+        "AbsF",
+        "Ceil",
+        "Floor",
+        "Cos",
+        "CosH",
+        "Sin",
+        "SinH",
+        "Tan",
+        "Log",
+        "Log2",
+        "NegF",
+    ):
         yield call(name, tile(F16, 4), tile(F16, 4))
     for name in ("AddF", "SubF", "MulF", "DivF"):
         yield call(name, tile(F32, 4), (tile(F32, 4),) * 2, R.NEAREST_EVEN, False)
@@ -225,15 +291,45 @@ def _shapes() -> Iterator[Call]:
     yield call("Extract", tile(F32, 2, 8), (tile(F32, 4, 8), [INT, INT]))
     yield call("Extract", tile(F32), (tile(F32), []))
     yield call("Insert", tile(F32, 4, 8), (tile(F32, 2, 8), tile(F32, 4, 8), [INT, INT]))
-    yield call("MmaF", tile(F32, 4, 8), (tile(F16, 4, 16), tile(F16, 16, 8), tile(F32, 4, 8)), False)
-    yield call("MmaF", tile(F32, 2, 4, 8), (tile(E4M3, 2, 4, 16), tile(E4M3, 2, 16, 8), tile(F32, 2, 4, 8)), True)
-    yield call("MmaI", tile(I32, 4, 8), (tile(I8, 4, 16), tile(I8, 16, 8), tile(I32, 4, 8)), S.Signed, S.Unsigned)
+    yield call(
+        "MmaF", tile(F32, 4, 8), (tile(F16, 4, 16), tile(F16, 16, 8), tile(F32, 4, 8)), False
+    )
+    yield call(
+        "MmaF",
+        tile(F32, 2, 4, 8),
+        (tile(E4M3, 2, 4, 16), tile(E4M3, 2, 16, 8), tile(F32, 2, 4, 8)),
+        True,
+    )
+    yield call(
+        "MmaI",
+        tile(I32, 4, 8),
+        (tile(I8, 4, 16), tile(I8, 16, 8), tile(I32, 4, 8)),
+        S.Signed,
+        S.Unsigned,
+    )
     scaled = (tile(F4, 4, 64), tile(F4, 64, 8), tile(F32, 4, 8), tile(E4M3, 4, 4), tile(E4M3, 4, 8))
     yield call("MmaFScaled", tile(F32, 4, 8), scaled)
-    yield call("Reduce", ([tile(F32, 4)],), ([tile(F32, 4, 8)],), 1, IDENTITIES[0], regions=((([tile(F32)] * 2), _sums),))
+    yield call(
+        "Reduce",
+        ([tile(F32, 4)],),
+        ([tile(F32, 4, 8)],),
+        1,
+        IDENTITIES[0],
+        regions=((([tile(F32)] * 2), _sums),),
+    )
     twice = ([tile(F32)] * 2 + [INT] * 2, _picks)
-    yield call("Reduce", ([tile(F32, 8), tile(I32, 8)],), (PAIR,), 0, IDENTITIES[1], regions=(twice,))
-    yield call("Scan", ([tile(F32, 4, 8)],), ([tile(F32, 4, 8)],), 1, True, IDENTITIES[0], regions=((([tile(F32)] * 2), _sums),))
+    yield call(
+        "Reduce", ([tile(F32, 8), tile(I32, 8)],), (PAIR,), 0, IDENTITIES[1], regions=(twice,)
+    )
+    yield call(
+        "Scan",
+        ([tile(F32, 4, 8)],),
+        ([tile(F32, 4, 8)],),
+        1,
+        True,
+        IDENTITIES[0],
+        regions=((([tile(F32)] * 2), _sums),),
+    )
     yield call("Scan", (PAIR,), (PAIR,), 0, False, IDENTITIES[1], regions=(twice,))
 
 
@@ -242,33 +338,88 @@ def _memory() -> Iterator[Call]:
     full = (pointers(F32, 4), tile(I1, 4), tile(F32, 4), TOKEN)
     yield call("LoadPtrTko", (tile(F32, 4), TOKEN), full, ORDER.ACQUIRE, SCOPE.TL_BLK, _hinted)
     yield call("StorePtrTko", TOKEN, (pointers(F16, 4), tile(F16, 4), None, None), *WEAK)
-    yield call("StorePtrTko", TOKEN, (pointers(F16, 4), tile(F16, 4), tile(I1, 4), TOKEN), ORDER.RELEASE, SCOPE.SYS, _hinted)
+    yield call(
+        "StorePtrTko",
+        TOKEN,
+        (pointers(F16, 4), tile(F16, 4), tile(I1, 4), TOKEN),
+        ORDER.RELEASE,
+        SCOPE.SYS,
+        _hinted,
+    )
     for mode in MODE:
         kind = F32 if mode.name in ("ADDF", "XCHG") else I64
         operands = (pointers(kind, 4), tile(kind, 4), tile(I1, 4), TOKEN)
-        yield call("AtomicRMWTko", (tile(kind, 4), TOKEN), operands, ORDER.ACQ_REL, SCOPE.DEVICE, mode)
+        yield call(
+            "AtomicRMWTko", (tile(kind, 4), TOKEN), operands, ORDER.ACQ_REL, SCOPE.DEVICE, mode
+        )
         if mode.name != "XCHG":
             view = PartitionView((4,), TensorView(kind, (None,), (1,)), (0,))
-            yield call("AtomicRedViewTko", TOKEN, (view, [INT], tile(kind, 4), TOKEN), ORDER.RELAXED, SCOPE.DEVICE, mode, [False])
+            yield call(
+                "AtomicRedViewTko",
+                TOKEN,
+                (view, [INT], tile(kind, 4), TOKEN),
+                ORDER.RELAXED,
+                SCOPE.DEVICE,
+                mode,
+                [False],
+            )
     cas = (pointers(I32, 4), tile(I32, 4), tile(I32, 4), None, None)
     yield call("AtomicCASTko", (tile(I32, 4), TOKEN), cas, ORDER.RELAXED, SCOPE.SYS)
-    yield call("AtomicCASTko", (tile(F64), TOKEN), (pointers(F64), *(tile(F64),) * 2, FLAG, TOKEN), ORDER.ACQUIRE, SCOPE.DEVICE)
+    yield call(
+        "AtomicCASTko",
+        (tile(F64), TOKEN),
+        (pointers(F64), *(tile(F64),) * 2, FLAG, TOKEN),
+        ORDER.ACQUIRE,
+        SCOPE.DEVICE,
+    )
     for view in (PARTS, TURNED, STEPS):
-        yield call("LoadViewTko", (tile(F32, 4, 8), TOKEN), (view, [INT, INT], TOKEN), *WEAK, [False, True])
+        yield call(
+            "LoadViewTko", (tile(F32, 4, 8), TOKEN), (view, [INT, INT], TOKEN), *WEAK, [False, True]
+        )
     for view, index in ((ROWS, [tile(I64, 4), INT]), (COLUMNS, [INT, tile(I32, 8)])):
-        loaded = call("LoadViewTko", (tile(F32, 4, 8), TOKEN), (view, index, None), ORDER.RELAXED, SCOPE.DEVICE, _hinted, [False] * 2)
+        loaded = call(
+            "LoadViewTko",
+            (tile(F32, 4, 8), TOKEN),
+            (view, index, None),
+            ORDER.RELAXED,
+            SCOPE.DEVICE,
+            _hinted,
+            [False] * 2,
+        )
         yield loaded
-        yield call("StoreViewTko", TOKEN, (tile(F32, 4, 8), view, index, TOKEN), ORDER.RELEASE, SCOPE.SYS, None, [True, True])
-    yield call("StoreViewTko", TOKEN, (tile(F32, 4, 8), STEPS, [tile(I64)] * 2, None), ORDER.WEAK, None, _hinted, [False] * 2)
+        yield call(
+            "StoreViewTko",
+            TOKEN,
+            (tile(F32, 4, 8), view, index, TOKEN),
+            ORDER.RELEASE,
+            SCOPE.SYS,
+            None,
+            [True, True],
+        )
+    yield call(
+        "StoreViewTko",
+        TOKEN,
+        (tile(F32, 4, 8), STEPS, [tile(I64)] * 2, None),
+        ORDER.WEAK,
+        None,
+        _hinted,
+        [False] * 2,
+    )
     yield call("MakeTensorView", MATRIX, (pointers(F32), [tile(I64)], []))
-    yield call("MakeTensorView", TensorView(I8, (None, None), (None, 1)), (pointers(I8), [INT, INT], [INT]))
-    yield call("MakeTensorView", TensorView(F32, (4,), (1,), 0), (Tile(Pointer(F32, 0), ()), [], []))
+    yield call(
+        "MakeTensorView", TensorView(I8, (None, None), (None, 1)), (pointers(I8), [INT, INT], [INT])
+    )
+    yield call(
+        "MakeTensorView", TensorView(F32, (4,), (1,), 0), (Tile(Pointer(F32, 0), ()), [], [])
+    )
     yield call("MakePartitionView", TURNED, MATRIX)
     yield call("MakeStridedView", STEPS, MATRIX)
     yield call("MakeGatherScatterView", COLUMNS, MATRIX)
     yield call("GetIndexSpaceShape", ([INT, INT],), PARTS)
     yield call("GetTensorShape", ([tile(I64)] * 2,), MATRIX)
-    yield call("GetGlobal", pointers(F32), (), "table", variables=(("table", tile(F32, 4), bytes(16)),))
+    yield call(
+        "GetGlobal", pointers(F32), (), "table", variables=(("table", tile(F32, 4), bytes(16)),)
+    )
     yield call("Alloca", pointers(F32), (), 16, 64, False)
     yield call("Alloca", pointers(I8), (), 16, 4, True)
     yield call("Offset", pointers(F32, 4), (pointers(F32, 4), tile(I64, 4)))
@@ -294,10 +445,18 @@ def _others() -> Iterator[Call]:
     yield call("If", ([FLAG],), FLAG, regions=(([], _ends("Yield", 0)), ([], _ends("Yield", 0))))
     yield call("For", ([],), (INT, INT, INT, []), True, regions=(([INT], _ends("Continue")),))
     carried = [tile(F32, 4), TOKEN]
-    yield call("For", (carried,), (INT, INT, INT, carried), False, regions=(([INT, *carried], _ends("Continue", -2, -1)),))
+    yield call(
+        "For",
+        (carried,),
+        (INT, INT, INT, carried),
+        False,
+        regions=(([INT, *carried], _ends("Continue", -2, -1)),),
+    )
     yield call("Loop", ([INT],), ([INT],), regions=(([INT], _ends("Break", -1)),))
     yield call("Loop", ([FLAG],), ([FLAG],), regions=(([FLAG], _leaves),))
     yield call("Loop", (carried,), (carried,), regions=((carried, _ends("Continue", -2, -1)),))
 
 
-SAMPLES: tuple[Call, ...] = tuple(use for make in (_numbers, _conversions, _shapes, _memory, _others) for use in make())
+SAMPLES: tuple[Call, ...] = tuple(
+    use for make in (_numbers, _conversions, _shapes, _memory, _others) for use in make()
+)

@@ -1,4 +1,6 @@
-"""Tile kernels whose blocks part, leave early or wait for each other, and what compiles and launches them on the CPU."""
+"""Tile kernels whose blocks part, leave early or wait for each other, and what compiles and
+launches them on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def divergent(x, y):
     if i % 3 == 0:
         tile = tile * 2
     elif i % 3 == 1:
-        if i > 4:  # noqa: SIM108 - a branch is what is tested
+        if i > 4:
             tile = tile - 100
         else:
             tile = tile + 100
@@ -47,7 +49,9 @@ def own_bounds(n, y):
 
 @ct.kernel
 def collatz(y, limit: ct.Constant[int]):
-    """Steps of a number to 1: breaks there, skips even numbers by `continue`, and gives up at a limit."""
+    """Steps of a number to 1: breaks there, skips even numbers by `continue`, and gives up at a
+    limit.
+    """
     i = ct.bid(0)
     number = i + 1
     steps = 0
@@ -125,25 +129,43 @@ def talks(x):
 
 
 def compiled(kernel: Any, arguments: Sequence[Any]) -> Module:
-    """The kernel's Tile IR for arguments of these types: arrays, and constants of kernels as plain ints."""
+    """The kernel's Tile IR for arguments of these types: arrays, and constants of kernels as plain
+    ints.
+    """
     constraints = [
         ctc.ArrayConstraint(
-            DTYPES[a.dtype.name], a.ndim, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(), may_alias_internally=False
+            DTYPES[a.dtype.name],
+            a.ndim,
+            index_dtype=ct.int32,
+            stride_lower_bound_incl=0,
+            alias_groups=(),
+            may_alias_internally=False,
         )
         if isinstance(a, np.ndarray)
         else ctc.ConstantConstraint(a)
         for a in arguments
     ]
     output = io.BytesIO()
-    signature = ctc.KernelSignature(constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel")
-    ctc.export_kernel(kernel, [signature], output, gpu_code=None, output_format="tileir_bytecode", bytecode_version="13.3")
+    signature = ctc.KernelSignature(
+        constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel"
+    )
+    ctc.export_kernel(
+        kernel,
+        [signature],
+        output,
+        gpu_code=None,
+        output_format="tileir_bytecode",
+        bytecode_version="13.3",
+    )
     return read_module(output.getvalue())
 
 
 def run(function: Any, blocks: int, *arguments: Any, **options: Any) -> None:
     """Compile a kernel and launch it on a row of blocks."""
     flat, memory = lent(arguments)
-    execute(prepare(compiled(function, arguments)), flat, (blocks, 1, 1), memory, Options(**options))
+    execute(
+        prepare(compiled(function, arguments)), flat, (blocks, 1, 1), memory, Options(**options)
+    )
 
 
 def stepped(function: Any, blocks: int, block: tuple[int, int, int], *arguments: Any) -> Stepper:
@@ -153,11 +175,17 @@ def stepped(function: Any, blocks: int, block: tuple[int, int, int], *arguments:
 
 
 def lent(arguments: Sequence[Any]) -> tuple[list[int], Memory]:
-    """What the entry point of a kernel takes for these arguments, and the memory of the arrays among them."""
+    """What the entry point of a kernel takes for these arguments, and the memory of the arrays
+    among them.
+    """
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]
     flat: list[int] = []
     for array in arrays:
-        flat += [array.ctypes.data, *array.shape, *(stride // array.itemsize for stride in array.strides)]
+        flat += [
+            array.ctypes.data,
+            *array.shape,
+            *(stride // array.itemsize for stride in array.strides),
+        ]
     return flat, Memory(Region.of(f"array{place}", array) for place, array in enumerate(arrays))
 
 

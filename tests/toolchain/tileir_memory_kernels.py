@@ -1,4 +1,6 @@
-"""Tile kernels that touch memory in every way that cuda.tile has, and what launches them on the CPU."""
+"""Tile kernels that touch memory in every way that cuda.tile has, and what launches them on the
+CPU.
+"""
 
 # mypy: allow-untyped-defs
 # A kernel's parameters are arrays of its own language.
@@ -16,7 +18,20 @@ from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.read import read_module
 
-DTYPES = {name: getattr(ct, name) for name in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32")}
+DTYPES = {
+    name: getattr(ct, name)
+    for name in (
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint32",
+    )
+}
 DTYPES |= {"bool": ct.bool_, "bfloat16": ct.bfloat16, "float8_e4m3fn": ct.float8_e4m3fn}
 
 
@@ -55,7 +70,9 @@ def windows(x, y):
 def gathered(x, rows, y, column):
     i = ct.bid(0)
     which = ct.load(rows, (i,), (4,))
-    tile = ct.load_advanced_indexing(x, (which, ct.Slice(column, 8)), padding_mode=ct.PaddingMode.ZERO)
+    tile = ct.load_advanced_indexing(
+        x, (which, ct.Slice(column, 8)), padding_mode=ct.PaddingMode.ZERO
+    )
     ct.store(y, (i, 0), tile)
 
 
@@ -115,7 +132,13 @@ def ragged(x, starts, y):
     i = ct.bid(0)
     first = ct.load(starts, (i,), (1,)).item()
     last = ct.load(starts, (i + 1,), (1,)).item()
-    ct.store(y, (i, 0), ct.load(x.slice(0, first, last), (0,), (8,), padding_mode=ct.PaddingMode.NAN).reshape((1, 8)))
+    ct.store(
+        y,
+        (i, 0),
+        ct.load(x.slice(0, first, last), (0,), (8,), padding_mode=ct.PaddingMode.NAN).reshape(
+            (1, 8)
+        ),
+    )
 
 
 @ct.kernel
@@ -140,18 +163,39 @@ def constraint(argument: Any) -> Any:
     )
 
 
-def run(function: Any, grid: tuple[int, ...], *arguments: Any, version: str = "13.4", **options: Any) -> None:
+def run(
+    function: Any, grid: tuple[int, ...], *arguments: Any, version: str = "13.4", **options: Any
+) -> None:
     """Compile a kernel and launch it. Arguments are arrays and 32-bit integers."""
     output = io.BytesIO()
     constraints = [constraint(argument) for argument in arguments]
-    signature = ctc.KernelSignature(constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel")
-    ctc.export_kernel(function, [signature], output, gpu_code=None, output_format="tileir_bytecode", bytecode_version=version)
+    signature = ctc.KernelSignature(
+        constraints, ctc.CallingConvention.cutile_python_v2(), symbol="kernel"
+    )
+    ctc.export_kernel(
+        function,
+        [signature],
+        output,
+        gpu_code=None,
+        output_format="tileir_bytecode",
+        bytecode_version=version,
+    )
     flat: list[int] = []
     regions = []
     for place, argument in enumerate(arguments):
         if isinstance(argument, np.ndarray):
-            flat += [argument.ctypes.data, *argument.shape, *(stride // argument.itemsize for stride in argument.strides)]
+            flat += [
+                argument.ctypes.data,
+                *argument.shape,
+                *(stride // argument.itemsize for stride in argument.strides),
+            ]
             regions.append(Region.of(f"array{place}", argument))
         else:
             flat.append(argument)
-    execute(prepare(read_module(output.getvalue())), flat, (*grid, 1, 1)[:3], Memory(regions), Options(**options))  # type: ignore[arg-type]
+    execute(
+        prepare(read_module(output.getvalue())),
+        flat,
+        (*grid, 1, 1)[:3],
+        Memory(regions),
+        Options(**options),
+    )  # type: ignore[arg-type]

@@ -115,18 +115,42 @@ def job(
     decl = next(d for d in frontend().declare(source) if d.name == kernel)
     axes = {"T": "f32", "BLOCK": 1024} if axes is None else axes
     return Job(
-        spec=KernelSpec(name=kernel, language="triton", source=source, decl=decl, symbol=kernel, params=params, abi=abi, **spec),
+        spec=KernelSpec(
+            name=kernel,
+            language="triton",
+            source=source,
+            decl=decl,
+            symbol=kernel,
+            params=params,
+            abi=abi,
+            **spec,
+        ),
         variant=Variant(kernel=kernel, id=kernel, axes=tuple(axes.items()), assume=assume),
         target=Target.parse(target),
         hints=tuple(sorted((hints or {}).items())),
     )
 
 
-FAST = (Assumption(param="a", shape=(16, 16), stride=(16, 1), align=16), Assumption(param="b", align=16))
+FAST = (
+    Assumption(param="a", shape=(16, 16), stride=(16, 1), align=16),
+    Assumption(param="b", align=16),
+)
 
 
-def dot_job(root: Path, target: str = "sm_90", *, stride: tuple[int | None, ...] | None = (None, 1), **changes: Any) -> Job:
-    params = (tensor("a", "f16", 2, stride=stride), tensor("b", "f16", 2), tensor("c", "f32", 2), scalar("s", "f32"), scalar("f", "bool"))
+def dot_job(
+    root: Path,
+    target: str = "sm_90",
+    *,
+    stride: tuple[int | None, ...] | None = (None, 1),
+    **changes: Any,
+) -> Job:
+    params = (
+        tensor("a", "f16", 2, stride=stride),
+        tensor("b", "f16", 2),
+        tensor("c", "f32", 2),
+        scalar("s", "f32"),
+        scalar("f", "bool"),
+    )
     abi = (
         ptr("a.ptr"),
         ptr("b.ptr"),

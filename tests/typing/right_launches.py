@@ -1,4 +1,6 @@
-"""Ops that a generated package's functions give, as every type checker sees them; read by test_types.py, never run."""
+"""Ops that a generated package's functions give, as every type checker sees them; read by
+test_types.py, never run.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,14 @@ from tilec_runtime import (
 )
 
 
-def what_is_put_in_comes_out(z: Tensor, x: TensorView, y: SharedTensor, part: Partition[Tensor], host: DeviceBuffer) -> None:
+def what_is_put_in_comes_out(
+    z: Tensor, x: TensorView, y: SharedTensor, part: Partition[Tensor], host: DeviceBuffer
+) -> None:
     assert_type(sample.add(z, x, y).sync(), tuple[Tensor, TensorView, SharedTensor, float])
-    assert_type(sample.add(part, y, host, 2).sync(), tuple[Partition[Tensor], SharedTensor, DeviceBuffer, float])
+    assert_type(
+        sample.add(part, y, host, 2).sync(),
+        tuple[Partition[Tensor], SharedTensor, DeviceBuffer, float],
+    )
     assert_type(sample.add(z=z, x=x, y=host, alpha=2.0).sync()[2], DeviceBuffer)
     assert_type(sample.gemm(z, x, y, BM=64).sync(), tuple[Tensor, TensorView, SharedTensor])
     assert_type(sample.everything(z, 3, True, 0x1000, b"bytes", ORDER="row").sync()[0], Tensor)
@@ -34,17 +41,25 @@ def what_is_put_in_comes_out(z: Tensor, x: TensorView, y: SharedTensor, part: Pa
 
 
 def every_kind(z: TensorMut, part: Partition[TensorMut], mapped: MappedPartition[Tensor]) -> None:
-    assert_type(sample.add(z, part, mapped).sync(), tuple[TensorMut, Partition[TensorMut], MappedPartition[Tensor], float])
+    assert_type(
+        sample.add(z, part, mapped).sync(),
+        tuple[TensorMut, Partition[TensorMut], MappedPartition[Tensor], float],
+    )
     array = np.zeros(4, np.float32)
     sample.add(array, z, array).sync()[1].release()
 
 
-def ops_are_arguments(z: Tensor, x: DeviceOp[Tensor], y: DeviceOp[SharedTensor], alpha: DeviceOp[float]) -> None:
+def ops_are_arguments(
+    z: Tensor, x: DeviceOp[Tensor], y: DeviceOp[SharedTensor], alpha: DeviceOp[float]
+) -> None:
     assert_type(sample.add(z, x, y, alpha).sync(), tuple[Tensor, Tensor, SharedTensor, float])
     first = sample.add(z, x, y).first()
     assert_type(first, DeviceOp[Tensor])
     assert_type(sample.add(first, value(z), x).last(), DeviceOp[float])
-    assert_type(sample.add(x, z, z).then(lambda found: sample.add(found[1], found[0], found[2])).sync()[0], Tensor)
+    assert_type(
+        sample.add(x, z, z).then(lambda found: sample.add(found[1], found[0], found[2])).sync()[0],
+        Tensor,
+    )
 
 
 def they_are_ops(z: Tensor, x: TensorView) -> None:
@@ -63,16 +78,34 @@ async def awaited(z: Tensor, x: TensorView) -> None:
 
 def choices(z: Tensor, x: TensorView) -> None:
     assert_type(sample.gemm(z, x, x).variant(BM=64).sync(), tuple[Tensor, TensorView, TensorView])
-    assert_type(sample.gemm(z, x, x).variant(BM=None, BK=64).sync(), tuple[Tensor, TensorView, TensorView])
+    assert_type(
+        sample.gemm(z, x, x).variant(BM=None, BK=64).sync(), tuple[Tensor, TensorView, TensorView]
+    )
     assert_type(sample.gemm(z, x, x).variant(T="f16").grid(4, 4).sync()[0], Tensor)
-    assert_type(sample.gemm(z, x, x).grid((4, 1)).variant(T="bf16", BM=128, BK=64).const_grid(1, 2, 3).sync()[1], TensorView)
+    assert_type(
+        sample.gemm(z, x, x)
+        .grid((4, 1))
+        .variant(T="bf16", BM=128, BK=64)
+        .const_grid(1, 2, 3)
+        .sync()[1],
+        TensorView,
+    )
     op = sample.everything(z, 3, True, 0x1000, b"", ORDER="row", FAST=False, W=1.5)
-    assert_type(op.options(occupancy=2).options(num_ctas=2, occupancy=4).variant(W=0.5, ORDER="column").sync()[0], Tensor)
+    assert_type(
+        op.options(occupancy=2)
+        .options(num_ctas=2, occupancy=4)
+        .variant(W=0.5, ORDER="column")
+        .sync()[0],
+        Tensor,
+    )
 
 
 def recorded(scope: GraphScope, z: Tensor, x: TensorView, launch: AsyncKernelLaunch) -> None:
     assert_type(scope.record(sample.add(z, x, x)), tuple[Tensor, TensorView, TensorView, float])
-    assert_type(scope.record(sample.gemm(z, x, x).variant(BM=64).grid(4)), tuple[Tensor, TensorView, TensorView])
+    assert_type(
+        scope.record(sample.gemm(z, x, x).variant(BM=64).grid(4)),
+        tuple[Tensor, TensorView, TensorView],
+    )
     assert_type(scope.record(value(z)), Tensor)
     scope.record(api.memcpy(z, x))
     scope.record(api.fill(z, 0))
@@ -82,5 +115,10 @@ def recorded(scope: GraphScope, z: Tensor, x: TensorView, launch: AsyncKernelLau
 def of_a_module(z: Tensor, x: TensorView) -> None:
     kernels = sample.load("cpu")
     assert_type(kernels.lazy, sample.Functions)
-    assert_type(kernels.lazy.gemm(z, x, x, BM=128).variant(BM=64).sync(), tuple[Tensor, TensorView, TensorView])
-    LazyLauncher(kernels["gemm"].variant(BM=64).options(occupancy=2))(z, x, x).options(occupancy=2).sync()
+    assert_type(
+        kernels.lazy.gemm(z, x, x, BM=128).variant(BM=64).sync(),
+        tuple[Tensor, TensorView, TensorView],
+    )
+    LazyLauncher(kernels["gemm"].variant(BM=64).options(occupancy=2))(z, x, x).options(
+        occupancy=2
+    ).sync()

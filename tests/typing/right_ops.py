@@ -101,21 +101,36 @@ def every_arity() -> None:
     assert_type(of_4, DeviceOp[tuple[int, str, float, bytes]])
     assert_type(of_4.first(), DeviceOp[int])
     assert_type(of_4.last(), DeviceOp[bytes])
-    assert_type(of_4.unzip(4), tuple[DeviceOp[int], DeviceOp[str], DeviceOp[float], DeviceOp[bytes]])
+    assert_type(
+        of_4.unzip(4), tuple[DeviceOp[int], DeviceOp[str], DeviceOp[float], DeviceOp[bytes]]
+    )
     assert_type(of_4.sync(), tuple[int, str, float, bytes])
     assert_type(of_4.then(lambda made: value(made[-1])), DeviceOp[bytes])
     of_5 = zip_ops(value(1), value("a"), value(2.0), value(b""), value(True))
     assert_type(of_5, DeviceOp[tuple[int, str, float, bytes, bool]])
     assert_type(of_5.first(), DeviceOp[int])
     assert_type(of_5.last(), DeviceOp[bool])
-    assert_type(of_5.unzip(5), tuple[DeviceOp[int], DeviceOp[str], DeviceOp[float], DeviceOp[bytes], DeviceOp[bool]])
+    assert_type(
+        of_5.unzip(5),
+        tuple[DeviceOp[int], DeviceOp[str], DeviceOp[float], DeviceOp[bytes], DeviceOp[bool]],
+    )
     assert_type(of_5.sync(), tuple[int, str, float, bytes, bool])
     assert_type(of_5.then(lambda made: value(made[-1])), DeviceOp[bool])
     of_6 = zip_ops(value(1), value("a"), value(2.0), value(b""), value(True), empty())
     assert_type(of_6, DeviceOp[tuple[int, str, float, bytes, bool, None]])
     assert_type(of_6.first(), DeviceOp[int])
     assert_type(of_6.last(), DeviceOp[None])
-    assert_type(of_6.unzip(6), tuple[DeviceOp[int], DeviceOp[str], DeviceOp[float], DeviceOp[bytes], DeviceOp[bool], DeviceOp[None]])
+    assert_type(
+        of_6.unzip(6),
+        tuple[
+            DeviceOp[int],
+            DeviceOp[str],
+            DeviceOp[float],
+            DeviceOp[bytes],
+            DeviceOp[bool],
+            DeviceOp[None],
+        ],
+    )
     assert_type(of_6.sync(), tuple[int, str, float, bytes, bool, None])
     assert_type(of_6.then(lambda made: value(made[-1])), DeviceOp[None])
 

@@ -14,7 +14,9 @@ from tilec_runtime import DeviceBuffer, Explanation, Launcher, Stream
 class Foreign:
     """A tensor with DLPack, as the array standard has it."""
 
-    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> Any:
+    def __dlpack__(
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None
+    ) -> Any:
         return (stream, max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -56,7 +58,18 @@ def uses(foreign: Foreign, old: Old, stream: TorchStream, size: int) -> None:
     kernels.gemm(foreign, foreign, foreign, stream=stream)
     kernels.gemm(foreign, foreign, foreign, BM=64, stream=stream)
     kernels.everything(foreign, 3, True, 0x1000, b"bytes", ORDER="row", stream=stream)
-    kernels.everything(foreign, 3, True, 0x1000, bytearray(24), 2.0, ORDER="column", FAST=False, W=1.5, stream=stream)
+    kernels.everything(
+        foreign,
+        3,
+        True,
+        0x1000,
+        bytearray(24),
+        2.0,
+        ORDER="column",
+        FAST=False,
+        W=1.5,
+        stream=stream,
+    )
     launcher = kernels["gemm"]
     assert_type(launcher, Launcher)
     assert_type(launcher.variant(BM=64), Launcher)

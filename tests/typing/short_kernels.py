@@ -1,4 +1,6 @@
-"""Kernels with the short spelling of annotations: pyright takes it as it is, mypy with `plugins = ["tilec.mypy"]`."""
+"""Kernels with the short spelling of annotations: pyright takes it as it is, mypy with `plugins =
+["tilec.mypy"]`.
+"""
 
 import tilec.lang as tl
 
@@ -18,7 +20,9 @@ def gemm(c: tl.Mut[T, (BM, BN)], a: tl.Ref[T, 2], b: tl.Ref[T, 2], BK: tl.Const[
 
 
 @tl.kernel
-def shares(c: tl.MappedMut[tl.float32, (16, BN), 8], p: tl.Ptr[T], n: int, scale: float = 1.0) -> None:
+def shares(
+    c: tl.MappedMut[tl.float32, (16, BN), 8], p: tl.Ptr[T], n: int, scale: float = 1.0
+) -> None:
     """A persistent kernel."""
     for number in c.tiles:
         c.store(c.place(number), scale * n)

@@ -1,4 +1,6 @@
-"""Completion in editors: what pyright's language server offers behind a parameter of a kernel, in both spellings of its annotation."""
+"""Completion in editors: what pyright's language server offers behind a parameter of a kernel, in
+both spellings of its annotation.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,17 @@ import pytest
 import tilec.lang as tl
 from tests.typing.test_types import ROOT
 
-SHORT = "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1], c: tl.MappedMut[T, (BM,)], s: tl.SpanMut[T, (BM,), 0]"
+SHORT = (
+    "z: tl.Mut[T, (BM,)], x: tl.Ref[T, 1], c: tl.MappedMut[T, (BM,)], s: tl.SpanMut[T, (BM,), 0]"
+)
 LONG = ", ".join(
     f"{name}: Annotated[tl.{marks}]"
-    for name, marks in (("z", "Mut, T, (BM,)"), ("x", "Ref, T, 1"), ("c", "MappedMut, T, (BM,)"), ("s", "SpanMut, T, (BM,), 0"))
+    for name, marks in (
+        ("z", "Mut, T, (BM,)"),
+        ("x", "Ref, T, 1"),
+        ("c", "MappedMut, T, (BM,)"),
+        ("s", "SpanMut, T, (BM,), 0"),
+    )
 )
 TEXT = """from typing import Annotated
 import tilec.lang as tl
@@ -53,7 +62,9 @@ class Server:
             env=environ,
             start_new_session=True,
         )
-        self._limit = threading.Timer(LIMIT, self._kill)  # a server that hangs gives no answer, and then has ended
+        self._limit = threading.Timer(
+            LIMIT, self._kill
+        )  # a server that hangs gives no answer, and then has ended
         self._limit.start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -83,13 +94,17 @@ class Server:
                 return message["result"]
             if "method" in message and "id" in message:
                 items = message.get("params", {}).get("items", [])
-                answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": [{} for _ in items] or None}).encode()
+                answer = json.dumps(
+                    {"jsonrpc": "2.0", "id": message["id"], "result": [{} for _ in items] or None}
+                ).encode()
                 self._input.write(b"Content-Length: %d\r\n\r\n" % len(answer) + answer)
                 self._input.flush()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # node is a child of the process that was started
+            os.killpg(
+                self._process.pid, signal.SIGKILL
+            )  # node is a child of the process that was started
 
     def end(self) -> None:
         self._limit.cancel()
@@ -107,7 +122,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     try:
         uri = folder.as_uri()
         found.ask(
-            "initialize", {"processId": None, "rootUri": uri, "capabilities": {}, "workspaceFolders": [{"uri": uri, "name": "editor"}]}
+            "initialize",
+            {
+                "processId": None,
+                "rootUri": uri,
+                "capabilities": {},
+                "workspaceFolders": [{"uri": uri, "name": "editor"}],
+            },
         )
         found.tell("initialized", {})
         yield found, uri
@@ -118,13 +139,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize("spelling", ["short", "long"])
 def test_parameters_offer_what_they_have(server: Any, spelling: str) -> None:
     speaks, folder = server
-    uri, text = f"{folder}/{spelling}.py", TEXT.format(signature={"short": SHORT, "long": LONG}[spelling])
-    speaks.tell("textDocument/didOpen", {"textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}})
+    uri, text = (
+        f"{folder}/{spelling}.py",
+        TEXT.format(signature={"short": SHORT, "long": LONG}[spelling]),
+    )
+    speaks.tell(
+        "textDocument/didOpen",
+        {"textDocument": {"uri": uri, "languageId": "python", "version": 1, "text": text}},
+    )
     for line, row in enumerate(text.splitlines()):
         name = row.strip().removesuffix(".")
         if not row.endswith(".") or name not in (*KINDS, "tl"):
             continue
-        answer = speaks.ask("textDocument/completion", {"textDocument": {"uri": uri}, "position": {"line": line, "character": len(row)}})
+        answer = speaks.ask(
+            "textDocument/completion",
+            {"textDocument": {"uri": uri}, "position": {"line": line, "character": len(row)}},
+        )
         offered = {item["label"] for item in answer["items"]}
         if name == "tl":
             assert offered >= {"Mut", "Ref", "mma", "zeros", "load_tile_like"}

@@ -1,4 +1,6 @@
-"""Type checkers on a generated package: mypy strict and pyright pass on right uses, and refuse each wrong one at its line."""
+"""Type checkers on a generated package: mypy strict and pyright pass on right uses, and refuse each
+wrong one at its line.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,27 @@ def wrong_lines(file):
 
 
 def mypy(folder, *files):
-    command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.10", "--no-incremental", "--cache-dir", os.devnull, *files]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--python-version",
+        "3.10",
+        "--no-incremental",
+        "--cache-dir",
+        os.devnull,
+        *files,
+    ]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 def mypy_errors(folder, *files):
-    """The lines of errors of each file with errors, all of them checked at once: most of the time goes into what they import."""
+    """The lines of errors of each file with errors, all of them checked at once: most of the time
+    goes into what they import.
+    """
     done = mypy(folder, *files)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert f"(checked {len(files)} source files)" in done.stdout, done.stdout
@@ -53,10 +70,17 @@ def mypy_errors(folder, *files):
 
 def pyright_errors(folder, *files):
     """The same of pyright."""
-    config = {"include": files, "extraPaths": [str(ROOT)], "pythonVersion": "3.10", "typeCheckingMode": "strict"}
+    config = {
+        "include": files,
+        "extraPaths": [str(ROOT)],
+        "pythonVersion": "3.10",
+        "typeCheckingMode": "strict",
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
     try:
         report = json.loads(done.stdout)
     except ValueError:
@@ -65,7 +89,9 @@ def pyright_errors(folder, *files):
     errors = defaultdict(set)
     for entry in report["generalDiagnostics"]:
         if entry["severity"] == "error":
-            errors[Path(entry["file"]).relative_to(folder).as_posix()].add(entry["range"]["start"]["line"] + 1)
+            errors[Path(entry["file"]).relative_to(folder).as_posix()].add(
+                entry["range"]["start"]["line"] + 1
+            )
     return dict(errors)
 
 
@@ -73,13 +99,19 @@ CHECKERS = [mypy_errors, pyright_errors]
 
 
 @pytest.mark.parametrize("errors", CHECKERS)
-def test_the_package_and_right_uses_are_accepted_and_each_wrong_one_is_refused_at_its_line(project, errors):
-    assert errors(project, "sample/__init__.pyi", *RIGHT, "wrong_uses.py") == {"wrong_uses.py": wrong_lines("wrong_uses.py")}
+def test_the_package_and_right_uses_are_accepted_and_each_wrong_one_is_refused_at_its_line(
+    project, errors
+):
+    assert errors(project, "sample/__init__.pyi", *RIGHT, "wrong_uses.py") == {
+        "wrong_uses.py": wrong_lines("wrong_uses.py")
+    }
 
 
 def test_the_stub_tells_what_the_module_has(project):
     """Functions of a device are made at their first use, so that the class has none of them."""
     (project / "allowed.txt").write_text(r"sample\.Functions\.(?!__init__).*")
     command = [sys.executable, "-m", "mypy.stubtest", "--allowlist", "allowed.txt", "sample"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=project, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

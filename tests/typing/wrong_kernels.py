@@ -9,7 +9,12 @@ BM = tl.size("BM")
 
 
 @tl.kernel
-def k(z: Annotated[tl.Mut, T, (BM,)], x: Annotated[tl.Ref, T, 1], c: Annotated[tl.MappedMut, T, (BM,)], n: int) -> None:
+def k(
+    z: Annotated[tl.Mut, T, (BM,)],
+    x: Annotated[tl.Ref, T, 1],
+    c: Annotated[tl.MappedMut, T, (BM,)],
+    n: int,
+) -> None:
     """Does everything wrong."""
     x.store(z.load())  # wrong: it is only read
     z.store(z.load(), (0,))  # wrong: a region has no places

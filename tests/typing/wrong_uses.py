@@ -1,10 +1,21 @@
-"""Uses of a generated package that every type checker refuses, each on its own line; read by test_types.py, never run."""
+"""Uses of a generated package that every type checker refuses, each on its own line; read by
+test_types.py, never run.
+"""
 
 from __future__ import annotations
 
 import sample
 
-from tilec_runtime import DeviceBuffer, DeviceOp, GraphScope, SharedTensor, Tensor, api, value, zip_ops
+from tilec_runtime import (
+    DeviceBuffer,
+    DeviceOp,
+    GraphScope,
+    SharedTensor,
+    Tensor,
+    api,
+    value,
+    zip_ops,
+)
 
 
 def uses(kernels: sample.Module, t: DeviceBuffer) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tilec_runtime import errors
-from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, OutOfMemoryError, TilecError
+from tilec_runtime.errors import (
+    ContextError,
+    ContextLostError,
+    DeviceError,
+    DriverError,
+    OutOfMemoryError,
+    TilecError,
+)
 
 # `|  `- ExpressionError           2   what it is about`: what stands before the name says how deep.
 _LINE = re.compile(r"^([|` -]*)(\w+Error) +(\d)   (.+)$")
@@ -30,7 +37,11 @@ def tree() -> dict[str, tuple[str, int, str]]:
 
 
 def classes() -> dict[str, type[TilecError]]:
-    return {name: value for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, TilecError)}
+    return {
+        name: value
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, TilecError)
+    }
 
 
 def test_the_tree_is_as_it_is_told() -> None:
@@ -51,10 +62,16 @@ def test_the_kinds_of_the_runtime_are_device_errors() -> None:
     assert issubclass(ContextLostError, DriverError)
 
 
-@pytest.mark.parametrize("name", [name for name, cls in classes().items() if issubclass(cls, DeviceError)])
+@pytest.mark.parametrize(
+    "name", [name for name, cls in classes().items() if issubclass(cls, DeviceError)]
+)
 def test_every_error_of_the_runtime_has_the_fields(name: str) -> None:
     cls: Any = classes()[name]
-    needed = {"requested": 1, "used": 2, "reserved": 3, "free": 4, "total": 5} if cls is OutOfMemoryError else {}
+    needed = (
+        {"requested": 1, "used": 2, "reserved": 3, "free": 4, "total": 5}
+        if cls is OutOfMemoryError
+        else {}
+    )
     plain = cls("what", **needed)
     assert plain.device == (-1 if name == "FaultError" else None)
     assert (plain.kernel, plain.cause, plain.fix, plain.op) == ("", "", "", "")
@@ -62,11 +79,23 @@ def test_every_error_of_the_runtime_has_the_fields(name: str) -> None:
     plain.device, plain.op = 3, "value, created at app.py:1"
     for other in (pickle.loads(pickle.dumps(plain)), copy.copy(plain)):
         assert type(other) is cls
-        assert (other.device, other.op, str(other)) == (3, plain.op, "what\n  op: value, created at app.py:1")
+        assert (other.device, other.op, str(other)) == (
+            3,
+            plain.op,
+            "what\n  op: value, created at app.py:1",
+        )
 
 
 def test_a_lost_context_says_since_when() -> None:
-    error = ContextLostError("lost", device=1, result="CUDA_ERROR_ASSERT", code=710, since="cuEventQuery", launches=("add",), again=True)
+    error = ContextLostError(
+        "lost",
+        device=1,
+        result="CUDA_ERROR_ASSERT",
+        code=710,
+        since="cuEventQuery",
+        launches=("add",),
+        again=True,
+    )
     again = pickle.loads(pickle.dumps(error))
     assert (again.device, again.result, again.code, again.since, again.launches, again.again) == (
         1,

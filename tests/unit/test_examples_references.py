@@ -31,18 +31,25 @@ def rng() -> np.random.Generator:
 
 def test_vector_add(reference: ModuleType, rng: np.random.Generator) -> None:
     x, y = rng.normal(size=9).astype(np.float16), rng.normal(size=9).astype(np.float16)
-    assert reference.vector_add(x, y).tolist() == [float(a) + float(b) for a, b in zip(x, y, strict=True)]
+    assert reference.vector_add(x, y).tolist() == [
+        float(a) + float(b) for a, b in zip(x, y, strict=True)
+    ]
 
 
 def test_saxpy(reference: ModuleType, rng: np.random.Generator) -> None:
     x, y = rng.normal(size=5).astype(np.float32), rng.normal(size=5).astype(np.float32)
-    assert reference.saxpy(y, x, 2.5).tolist() == [2.5 * float(a) + float(b) for a, b in zip(x, y, strict=True)]
+    assert reference.saxpy(y, x, 2.5).tolist() == [
+        2.5 * float(a) + float(b) for a, b in zip(x, y, strict=True)
+    ]
 
 
 def test_softmax(reference: ModuleType, rng: np.random.Generator) -> None:
     x = rng.normal(size=(3, 7)).astype(np.float32)
     x[0, 0] = 700.0  # exp of it is beyond f32
-    expected = [[1.0 / math.fsum(math.exp(float(other) - float(one)) for other in row) for one in row] for row in x]
+    expected = [
+        [1.0 / math.fsum(math.exp(float(other) - float(one)) for other in row) for one in row]
+        for row in x
+    ]
     np.testing.assert_allclose(reference.softmax(x), expected, rtol=1e-12)
 
 
@@ -65,13 +72,18 @@ def test_layer_norm(reference: ModuleType, rng: np.random.Generator) -> None:
         mean = math.fsum(row) / 5
         deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in row) / 5 + 1e-5)
         for c in range(5):
-            assert actual[r, c] == pytest.approx((row[c] - mean) / deviation * float(w[c]) + float(b[c]), rel=1e-10)
+            assert actual[r, c] == pytest.approx(
+                (row[c] - mean) / deviation * float(w[c]) + float(b[c]), rel=1e-10
+            )
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_gemm(reference: ModuleType, rng: np.random.Generator, dtype: type) -> None:
     a, b = rng.normal(size=(3, 5)).astype(dtype), rng.normal(size=(5, 4)).astype(dtype)
-    expected = [[math.fsum(float(a[i, k]) * float(b[k, j]) for k in range(5)) for j in range(4)] for i in range(3)]
+    expected = [
+        [math.fsum(float(a[i, k]) * float(b[k, j]) for k in range(5)) for j in range(4)]
+        for i in range(3)
+    ]
     np.testing.assert_allclose(reference.gemm(a, b), expected, rtol=1e-5, atol=1e-6)
 
 

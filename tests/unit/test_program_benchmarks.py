@@ -1,4 +1,6 @@
-"""The benchmarks of launches: their shapes, classes, steps, statistics and the packing of the C loop, without a GPU."""
+"""The benchmarks of launches: their shapes, classes, steps, statistics and the packing of the C
+loop, without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def test_classes_are_fifty_and_their_layouts_are_what_they_say() -> None:
         "odd pitch": ((7, 48), (53, 1), 0),
         "transposed": ((7, 48), (1, 16), 0),
     }
-    assert [by_layout[layout].extent for layout in ("aligned", "offset", "padded")] == [336, 337, 528]
+    assert [by_layout[layout].extent for layout in ("aligned", "offset", "padded")] == [
+        336,
+        337,
+        528,
+    ]
     with pytest.raises(ValueError, match="no such layout: none"):
         cases.strided("float32", "none", 1, 1)
 
@@ -61,7 +67,9 @@ def test_a_table_has_no_shape_twice_in_a_class_and_changes_the_class_each_time()
 
 def test_every_way_is_at_every_place_as_often() -> None:
     orders = list(cases.turns(["a", "b", "c"], 6))
-    assert all(Counter(order[place] for order in orders) == {"a": 2, "b": 2, "c": 2} for place in range(3))
+    assert all(
+        Counter(order[place] for order in orders) == {"a": 2, "b": 2, "c": 2} for place in range(3)
+    )
 
 
 def test_a_row_takes_ratios_within_rounds_and_the_percentile_of_all() -> None:
@@ -69,20 +77,31 @@ def test_a_row_takes_ratios_within_rounds_and_the_percentile_of_all() -> None:
     base = [[1000.0] * 99 + [5000.0], [2000.0] * 100]
     each = [[1560.0] * 99 + [9060.0], [3060.0] * 100]
     assert cases.row(base) == {"median_us": 1.5, "p99_us": 2.0}
-    assert cases.row(each, base, timer=60.0) == {"median_us": 2.25, "p99_us": 3.0, "times_c_loop": 1.5}
+    assert cases.row(each, base, timer=60.0) == {
+        "median_us": 2.25,
+        "p99_us": 3.0,
+        "times_c_loop": 1.5,
+    }
 
 
-@pytest.mark.parametrize(("percent", "value"), [(0, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)])
+@pytest.mark.parametrize(
+    ("percent", "value"), [(0, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)]
+)
 def test_percentiles(percent: float, value: int) -> None:
     assert cases.percentile(list(range(100, 0, -1)), percent) == value
 
 
 def test_tables_of_processes_become_medians_with_the_ratios_of_each() -> None:
     tables = [
-        {"tilec": {"median_us": us, "times_c_loop": ratio}, "CuPy": {"error": "no"}} for us, ratio in ((4.0, 1.2), (9.0, 1.1), (5.0, 1.5))
+        {"tilec": {"median_us": us, "times_c_loop": ratio}, "CuPy": {"error": "no"}}
+        for us, ratio in ((4.0, 1.2), (9.0, 1.1), (5.0, 1.5))
     ]
     assert cases.merged(tables) == {
-        "tilec": {"median_us": 5.0, "times_c_loop": 1.2, "times_c_loop_of_processes": [1.2, 1.1, 1.5]},
+        "tilec": {
+            "median_us": 5.0,
+            "times_c_loop": 1.2,
+            "times_c_loop_of_processes": [1.2, 1.1, 1.5],
+        },
         "CuPy": {"error": "no"},
     }
 
@@ -105,11 +124,19 @@ def test_growth_is_what_came_after_the_warm_up() -> None:
 
 
 def tensor(address: int, *shape: int, stride: tuple[int, ...]) -> SimpleNamespace:
-    return SimpleNamespace(shape=shape, stride=lambda: stride, data_ptr=lambda: address, element_size=lambda: 4)
+    return SimpleNamespace(
+        shape=shape, stride=lambda: stride, data_ptr=lambda: address, element_size=lambda: 4
+    )
 
 
 def test_the_c_loop_packs_what_the_index_says() -> None:
-    slots = [("ptr", "x.ptr"), ("i32", "x.shape[1]"), ("i64", "x.stride[0]"), ("f32", "alpha"), ("i32", "R * 2")]
+    slots = [
+        ("ptr", "x.ptr"),
+        ("i32", "x.shape[1]"),
+        ("i64", "x.stride[0]"),
+        ("f32", "alpha"),
+        ("i32", "R * 2"),
+    ]
     plan = c_loop.Plan(
         function=7,
         params=("x", "alpha"),
@@ -122,7 +149,12 @@ def test_the_c_loop_packs_what_the_index_says() -> None:
     packed = plan.packed(tensor(0x1000, 10, 3, stride=(5, 1)), 0.5)
     assert [value.value for value in packed._values] == [0x1000, 3, 5, 0.5, 8]
     launch = packed.launch
-    assert (launch.function, list(launch.grid), list(launch.block), launch.shared) == (7, [3, 1, 1], [128, 1, 1], 64)
+    assert (launch.function, list(launch.grid), list(launch.block), launch.shared) == (
+        7,
+        [3, 1, 1],
+        [128, 1, 1],
+        64,
+    )
     addresses = (c_loop.ctypes.c_void_p * 5).from_address(launch.params)
     assert list(addresses) == [c_loop.ctypes.addressof(value) for value in packed._values]
 
@@ -131,17 +163,30 @@ def test_the_c_loop_reads_tensors_of_tilec_and_leaves_them_unclaimed() -> None:
     with use_device("cpu"):
         own = api.zeros((2, 3), dtype="f32").sync()
     found = c_loop.symbol(own)
-    assert (found.ptr, found.shape, found.stride, found.size, found.nbytes) == (own.ptr, (2, 3), (3, 1), 6, 24)
+    assert (found.ptr, found.shape, found.stride, found.size, found.nbytes) == (
+        own.ptr,
+        (2, 3),
+        (3, 1),
+        6,
+        24,
+    )
     own.share()  # which a claim would refuse
 
 
 def test_what_a_way_adds_is_taken_within_rounds() -> None:
-    rows = ops.compared({"loop": [1.0, 2.0, 3.0], "then": [1.5, 2.6, 3.7]}, 1e6, added=("then", "loop"), times=("then", "loop"))
+    rows = ops.compared(
+        {"loop": [1.0, 2.0, 3.0], "then": [1.5, 2.6, 3.7]},
+        1e6,
+        added=("then", "loop"),
+        times=("then", "loop"),
+    )
     assert rows["loop"] == {"median_us": 2.0}
     assert rows["then"] == {"median_us": 2.6, "added_us": 0.6, "times_base": 1.3, "base": "loop"}
 
 
-def test_a_loop_counts_steps_and_keeps_the_times_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_counts_steps_and_keeps_the_times_of_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(serving, "NOTED", 8)
     taken: list[cases.Step] = []
 
@@ -154,7 +199,9 @@ def test_a_loop_counts_steps_and_keeps_the_times_of_the_last(monkeypatch: pytest
     loop.end = math.inf
     loop.run()
     assert (loop.steps, len(loop.times), loop.error) == (20, 8, None)
-    assert taken == list(itertools.islice(cases.steps(seed=0, batch=serving.BATCH, most=serving.MOST), 20))
+    assert taken == list(
+        itertools.islice(cases.steps(seed=0, batch=serving.BATCH, most=serving.MOST), 20)
+    )
 
 
 def test_an_error_of_a_step_ends_its_loop() -> None:

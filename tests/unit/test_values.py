@@ -75,7 +75,11 @@ def test_values_are_equal_by_their_fields() -> None:
 
 
 def test_values_show_their_fields() -> None:
-    assert repr(Point(x=1, name="a")) == repr(Plain(x=1, name="a")).replace("Plain", "Point") == "Point(x=1, y=0.5, name='a')"
+    assert (
+        repr(Point(x=1, name="a"))
+        == repr(Plain(x=1, name="a")).replace("Plain", "Point")
+        == "Point(x=1, y=0.5, name='a')"
+    )
     assert str(Point(x=1, name="a")) == "a"
     assert repr(Pair(1, 2)) == "Pair(first=1)"
     assert repr(Nothing()) == "Nothing()"
@@ -112,7 +116,9 @@ def test_values_are_copied() -> None:
 
 def test_functions_of_dataclasses_take_values() -> None:
     assert dataclasses.is_dataclass(Point)
-    assert [(f.name, f.default) for f in dataclasses.fields(Point)] == [(f.name, f.default) for f in dataclasses.fields(Plain)]
+    assert [(f.name, f.default) for f in dataclasses.fields(Point)] == [
+        (f.name, f.default) for f in dataclasses.fields(Plain)
+    ]
     assert dataclasses.replace(Point(x=1), y=2.0) == Point(x=1, y=2.0)
     assert dataclasses.replace(Pair(1, 2), first=3).second == 2
     assert dataclasses.asdict(Point(x=1)) == {"x": 1, "y": 0.5, "name": ""}
@@ -152,12 +158,21 @@ def test_what_is_no_value_class_is_refused() -> None:
         value_class(frozen=True, slots=True)(type("Sub", (Exception,), {}))
     field: Any = dataclasses.field(default_factory=list)
     with pytest.raises(TypeError, match="compare and repr only"):
-        value_class(frozen=True, slots=True)(type("Made", (), {"__annotations__": {"x": "list"}, "x": field}))
+        value_class(frozen=True, slots=True)(
+            type("Made", (), {"__annotations__": {"x": "list"}, "x": field})
+        )
 
 
 def test_defining_values_imports_and_compiles_nothing() -> None:
     code = "import sys; from tilec_runtime.values import value_class\n@value_class(frozen=True, slots=True)\nclass A:\n    x: int\n"
     code += "print(A(1), 'dataclasses' in sys.modules)"
     root = str(Path(__file__).resolve().parents[2] / "runtime")
-    done = subprocess.run([sys.executable, "-Sc", code], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-Sc", code],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.stdout, done.stderr) == ("A(x=1) False\n", "")

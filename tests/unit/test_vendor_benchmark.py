@@ -1,4 +1,6 @@
-"""benchmarks/vendor_kernels.py: what it counts, chooses and records, without a GPU and without torch."""
+"""benchmarks/vendor_kernels.py: what it counts, chooses and records, without a GPU and without
+torch.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def kernels(seconds, wrong=()):
             return seconds[name][size]
 
         variants = [SimpleNamespace(axes=(("T", "f32"), ("SIZE", size))) for size in seconds[name]]
-        return Launcher(launch, info=SimpleNamespace(variants=variants, params=[SimpleNamespace(dtype="T")]))
+        return Launcher(
+            launch, info=SimpleNamespace(variants=variants, params=[SimpleNamespace(dtype="T")])
+        )
 
     return SimpleNamespace(kernels={name: kernel(name) for name in seconds}), state
 
@@ -115,9 +119,18 @@ def refuses(_):
 
 
 def test_the_fastest_right_variant_is_held_against_the_fastest_vendor_and_its_twin():
-    module, state = kernels({"k": {1: 4.0, 2: 1.0, 3: 2.0, 13: 0.1, 500: 0.1}, "raw_k": {2: 0.99, 3: 5.0}}, wrong={("k", 2)})
+    module, state = kernels(
+        {"k": {1: 4.0, 2: 1.0, 3: 2.0, 13: 0.1, 500: 0.1}, "raw_k": {2: 0.99, 3: 5.0}},
+        wrong={("k", 2)},
+    )
     done = vendor.compared(
-        task(state, {"slow": lambda i: 3.0, "fast": lambda i: 2.5, "copy": lambda i: 0.1, "none": refuses}), module, Clock(), PLAN
+        task(
+            state,
+            {"slow": lambda i: 3.0, "fast": lambda i: 2.5, "copy": lambda i: 0.1, "none": refuses},
+        ),
+        module,
+        Clock(),
+        PLAN,
     )
     assert done["variant"] == "k[SIZE=3, T=f32]"
     assert done["against"] == {"name": "fast", "times": 1.25, "times_95": [1.25, 1.25]}
@@ -178,7 +191,9 @@ def test_torchs_ways_get_the_sets_that_there_are():
         seen.append(i)
         return 1.0
 
-    done = vendor.compared(dataclasses.replace(task(state, {"torch": way}), sets=2), module, Counting(), PLAN)
+    done = vendor.compared(
+        dataclasses.replace(task(state, {"torch": way}), sets=2), module, Counting(), PLAN
+    )
     assert done["others"] == {}
     assert set(seen) == {0, 1}
 
@@ -225,25 +240,40 @@ def result(times, row="add", size="bf16 8", **more):
 
 
 def test_a_row_reaches_what_its_interval_holds():
-    assert [page.reached(result(times)) for times in (1.0, 0.991, 0.989)] == ["yes", "by its interval", "no"]
+    assert [page.reached(result(times)) for times in (1.0, 0.991, 0.989)] == [
+        "yes",
+        "by its interval",
+        "no",
+    ]
     assert page.reached(result(0.5, "gemm", "2048 x 2048 x 2048")) == ""
     rows = [result(1.0), result(0.995), result(0.9), result(0.5, "gemm", "2048 x 2048 x 2048")]
-    said = page.device({"machine": {"gpu": "H200", "driver": "1", "torch": "2", "python": "3"}, "rows": rows})
-    assert said.endswith("2 of 3 rows reach what is wanted: 1 by their median, 1 by their interval alone.\n")
+    said = page.device(
+        {"machine": {"gpu": "H200", "driver": "1", "torch": "2", "python": "3"}, "rows": rows}
+    )
+    assert said.endswith(
+        "2 of 3 rows reach what is wanted: 1 by their median, 1 by their interval alone.\n"
+    )
     lines = page.table({"rows": rows}).split("\n")
     assert [line.split(" | ")[6] for line in lines[2:5]] == ["yes", "by its interval", "no"]
 
 
 def test_what_is_below_is_named_with_its_reason(monkeypatch):
     monkeypatch.setattr(page, "REASONS", (("attention", "x 128", "one block fits"),))
-    rows = [result(0.95), result(0.995), result(0.78, "attention", "8 x 1024 x 128"), result(0.97, "gemm")]
+    rows = [
+        result(0.95),
+        result(0.995),
+        result(0.78, "attention", "8 x 1024 x 128"),
+        result(0.97, "gemm"),
+    ]
     lines = page.missed({"rows": rows}).strip().split("\n")
     assert lines == [
         "- add, bf16 8: 0.950 [0.940, 0.960] of 1.00: .",
         "- attention, 8 x 1024 x 128: 0.780 [0.770, 0.790] of 0.80: one block fits.",
     ]
     assert page.missed({"rows": [result(1.0)]}) == "Nothing.\n"
-    slower = page.missed({"rows": [result(1.0, against_raw={"times": 0.98, "times_95": [0.97, 0.985]})]})
+    slower = page.missed(
+        {"rows": [result(1.0, against_raw={"times": 0.98, "times_95": [0.97, 0.985]})]}
+    )
     assert slower == "- add, bf16 8: 0.980 [0.970, 0.985] of its twin in cuda.tile: .\n"
 
 
@@ -279,13 +309,17 @@ def packaged(seconds, chosen, wrong=False):
         def variant(**asked):
             axes = {"T": "f32", **chosen[name], **asked}
             hints = (("sm_90", (("num_worker_warps", 8),)),)
-            return SimpleNamespace(id=f"{name}-{axes['SIZE']}-whole", axes=tuple(axes.items()), hints=hints)
+            return SimpleNamespace(
+                id=f"{name}-{axes['SIZE']}-whole", axes=tuple(axes.items()), hints=hints
+            )
 
         def launch(*_, **asked):
             state.found = Output(2.0 if wrong else 1.0)
             return seconds[name][dict(variant(**asked).axes)["SIZE"]]
 
-        return Launcher(launch, explain=lambda *_, **asked: SimpleNamespace(variant=variant(**asked)))
+        return Launcher(
+            launch, explain=lambda *_, **asked: SimpleNamespace(variant=variant(**asked))
+        )
 
     return {name: launcher(name) for name in seconds}, state
 
@@ -295,33 +329,53 @@ def twins(name, *points):
 
     variants = [SimpleNamespace(axes=(("T", "f32"), *point.items())) for point in points]
     info = SimpleNamespace(variants=variants, params=[SimpleNamespace(dtype="T")])
-    return SimpleNamespace(kernels={name: Launcher(lambda *_, **axes: float(axes["SIZE"]), info=info)})
+    return SimpleNamespace(
+        kernels={name: Launcher(lambda *_, **axes: float(axes["SIZE"]), info=info)}
+    )
 
 
 def test_the_package_is_measured_with_the_variant_that_it_chooses():
     package, state = packaged({"k": {1: 4.0, 2: 2.0}}, {"k": {"SIZE": 2}})
     same = {"SIZE": 2, "num_worker_warps": 8, "CHECK": False, "num_ctas": 1}
-    others = ({**same, "SIZE": 1}, {**same, "num_worker_warps": 4}, {**same, "CHECK": True}, {**same, "num_ctas": 2})
+    others = (
+        {**same, "SIZE": 1},
+        {**same, "num_worker_warps": 4},
+        {**same, "CHECK": True},
+        {**same, "num_ctas": 2},
+    )
     ways = {"torch": lambda i: 3.0, "copy": lambda i: 0.1}
-    found = shipped.compared(task(state, ways), package, twins("raw_k", *others, same), Clock(), PLAN)
+    found = shipped.compared(
+        task(state, ways), package, twins("raw_k", *others, same), Clock(), PLAN
+    )
     assert found["variant"] == "k-2-whole"
     assert found["against"] == {"name": "torch", "times": 1.5, "times_95": [1.5, 1.5]}
     assert found["against_raw"]["times"] == 1.0
     assert found["safe"]["samples"] == PLAN.rounds
-    assert "against_raw" not in shipped.compared(task(state, {}), package, twins("raw_k", *others), Clock(), PLAN)
+    assert "against_raw" not in shipped.compared(
+        task(state, {}), package, twins("raw_k", *others), Clock(), PLAN
+    )
 
 
 def test_what_is_near_is_measured_more_often():
     package, state = packaged({"k": {2: 2.0}}, {"k": {"SIZE": 2}})
-    found = shipped.compared(task(state, {"torch": lambda i: 2.02}), package, twins("raw_k"), Clock(), PLAN)
+    found = shipped.compared(
+        task(state, {"torch": lambda i: 2.02}), package, twins("raw_k"), Clock(), PLAN
+    )
     assert found["safe"]["samples"] == PLAN.most
 
 
 def test_what_goes_before_and_what_is_asked_for_is_launched():
-    package, state = packaged({"first": {1: 1.0}, "k": {1: 4.0, 2: 3.0}}, {"first": {"SIZE": 1}, "k": {"SIZE": 1}})
+    package, state = packaged(
+        {"first": {1: 1.0}, "k": {1: 4.0, 2: 3.0}}, {"first": {"SIZE": 1}, "k": {"SIZE": 1}}
+    )
     before = dataclasses.replace(task(state, {}), before={"k": ("first", lambda i: ())})
-    assert shipped.compared(before, package, twins("none"), Clock(), PLAN)["variant"] == "first-1-whole + k-1-whole"
-    asked = dataclasses.replace(task(state, {}), steps=[Step(kernel="k", arguments=lambda i: (), asked={"SIZE": 2})])
+    assert (
+        shipped.compared(before, package, twins("none"), Clock(), PLAN)["variant"]
+        == "first-1-whole + k-1-whole"
+    )
+    asked = dataclasses.replace(
+        task(state, {}), steps=[Step(kernel="k", arguments=lambda i: (), asked={"SIZE": 2})]
+    )
     assert shipped.compared(asked, package, twins("none"), Clock(), PLAN)["variant"] == "k-2-whole"
 
 

@@ -1,4 +1,5 @@
-"""Ceilings measured by a process of its own: what torch leaves in a GPU's memory makes kernels of the same process slower, by 8 % once.
+"""Ceilings measured by a process of its own: what torch leaves in a GPU's memory makes kernels of
+the same process slower, by 8 % once.
 
 `main` prints them as one line of JSON.
 """
@@ -30,7 +31,14 @@ def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
     """
     command = command or own_command("tilec.bench.apart")
     try:
-        done = subprocess.run([*command, device], capture_output=True, encoding="utf-8", errors="replace", timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            [*command, device],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return Ceilings(missing=f"they cannot be measured: that takes longer than {PATIENCE} s")
     except OSError as error:
@@ -38,7 +46,9 @@ def measured_apart(device: str, command: Sequence[str] = ()) -> Ceilings:
     try:
         return read_rates(json.loads(done.stdout.strip().rpartition("\n")[2]))
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.strip().rpartition("\n")[2] or "the process that measures them says nothing"
+        said = (
+            done.stderr.strip().rpartition("\n")[2] or "the process that measures them says nothing"
+        )
         return Ceilings(missing=f"they cannot be measured: {said}")
 
 

@@ -1,4 +1,6 @@
-"""What a device can do at most, by measuring: a copy in its memory and large matrix products; once for each device, kept in the cache."""
+"""What a device can do at most, by measuring: a copy in its memory and large matrix products; once
+for each device, kept in the cache.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,17 @@ SCHEMA = 1
 FOLDER = "devices"  # in the cache directory
 COPY = 1 << 30  # bytes
 _SIDE = 8192
-# The dtypes whose products are measured, with torch's names and the part of the side that is enough to be bound by arithmetic.
-_PRODUCTS = {"bf16": ("bfloat16", 1), "f16": ("float16", 1), "f32": ("float32", 1), "f64": ("float64", 2)}
+# The dtypes whose products are measured, with torch's names and the part of the side that is enough
+# to be bound by arithmetic.
+_PRODUCTS = {
+    "bf16": ("bfloat16", 1),
+    "f16": ("float16", 1),
+    "f32": ("float32", 1),
+    "f64": ("float64", 2),
+}
 _OPTIONS = MeasureOptions(sample=0.01, least=9, most=30, seconds=0.6)
-# Seconds of rest behind the products, which may bring a GPU to the limit of its power: what is measured next would be held back for it.
+# Seconds of rest behind the products, which may bring a GPU to the limit of its power: what is
+# measured next would be held back for it.
 REST = 1.0
 NO_TORCH = "matrix products are measured by torch, which is not installed"
 
@@ -46,8 +55,12 @@ class CopySubject:
         self._driver, self._device = driver, device
         self._ending = contextlib.ExitStack()
         self._stream = self._ending.enter_context(Stream(device, driver=driver))
-        self._start, self._end = (self._ending.enter_context(Event(device, driver=driver)) for _ in range(2))
-        self._source, self._target = (DeviceBuffer((self.size,), "u8", device, driver=driver) for _ in range(2))
+        self._start, self._end = (
+            self._ending.enter_context(Event(device, driver=driver)) for _ in range(2)
+        )
+        self._source, self._target = (
+            DeviceBuffer((self.size,), "u8", device, driver=driver) for _ in range(2)
+        )
         self._source.fill(0x5A, self._stream)
 
     def seconds(self, launches: int) -> float:
@@ -55,7 +68,12 @@ class CopySubject:
         self._start.record(self._stream)
         for _ in range(launches):
             self._driver.copy_async(
-                self._device.ordinal, self._target.ptr, self._source.ptr, self.size, self._stream.handle, CopyKind.ON_DEVICE
+                self._device.ordinal,
+                self._target.ptr,
+                self._source.ptr,
+                self.size,
+                self._stream.handle,
+                CopyKind.ON_DEVICE,
             )
         self._end.record(self._stream)
         self._end.sync()
@@ -72,7 +90,9 @@ class CopySubject:
         self._ending.close()
 
 
-def measure_ceilings(device: DeviceInfo, driver: DeviceDriver, torch: Any, *, clock: Clock) -> Ceilings:
+def measure_ceilings(
+    device: DeviceInfo, driver: DeviceDriver, torch: Any, *, clock: Clock
+) -> Ceilings:
     """Measure them, which takes a few seconds.
 
     Args:
@@ -89,16 +109,22 @@ def measure_ceilings(device: DeviceInfo, driver: DeviceDriver, torch: Any, *, cl
     with tensor_cores(torch):
         for dtype, (name, part) in _PRODUCTS.items():
             try:
-                products[dtype] = _product(torch, f"cuda:{device.ordinal}", name, _SIDE // part, clock)
+                products[dtype] = _product(
+                    torch, f"cuda:{device.ordinal}", name, _SIDE // part, clock
+                )
             except RuntimeError as error:  # no memory, or no such product on this GPU
                 missing.append(f"no product of {dtype}: {str(error).strip().partition(chr(10))[0]}")
-    return Ceilings(copy=copy, products=products, by=f"torch {torch.__version__}", missing="; ".join(missing))
+    return Ceilings(
+        copy=copy, products=products, by=f"torch {torch.__version__}", missing="; ".join(missing)
+    )
 
 
 def _product(torch: Any, device: str, name: str, side: int, clock: Clock) -> float:
     a, b = (torch.randn(side, side, device=device).to(getattr(torch, name)) for _ in range(2))
     values = {"a": a, "b": b, "c": torch.empty_like(a)}
-    contender = TorchContender(torch, device, lambda given: torch.matmul(given["a"], given["b"], out=given["c"]), [values])
+    contender = TorchContender(
+        torch, device, lambda given: torch.matmul(given["a"], given["b"], out=given["c"]), [values]
+    )
     return float(2 * side**3 / measure(contender, _OPTIONS, clock=clock).summary.median)
 
 
@@ -122,8 +148,13 @@ def read_rates(found: Any) -> Ceilings:
     Raises:
         ValueError, KeyError, TypeError: these are none.
     """
-    copy, products = _rate(found["copy"]), {str(name): _rate(value) for name, value in dict(found["products"]).items()}
-    return Ceilings(copy=copy, products=products, by=str(found["by"]), missing=str(found["missing"]))
+    copy, products = (
+        _rate(found["copy"]),
+        {str(name): _rate(value) for name, value in dict(found["products"]).items()},
+    )
+    return Ceilings(
+        copy=copy, products=products, by=str(found["by"]), missing=str(found["missing"])
+    )
 
 
 def keep_ceilings(path: Path, ceilings: Ceilings, about: Mapping[str, Any]) -> None:
@@ -163,7 +194,12 @@ def known_ceilings(
 
 def ceilings_json(ceilings: Ceilings) -> dict[str, Any]:
     """As JSON values."""
-    return {"copy": ceilings.copy, "products": dict(ceilings.products), "by": ceilings.by, "missing": ceilings.missing}
+    return {
+        "copy": ceilings.copy,
+        "products": dict(ceilings.products),
+        "by": ceilings.by,
+        "missing": ceilings.missing,
+    }
 
 
 def _rate(value: Any) -> float:

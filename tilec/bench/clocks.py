@@ -1,4 +1,6 @@
-"""Clocks of a GPU through NVML: what they are now, and what holds them back. Where NVML is not there, nothing is known, and why is said."""
+"""Clocks of a GPU through NVML: what they are now, and what holds them back. Where NVML is not
+there, nothing is known, and why is said.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from typing import Any
 
 from tilec.bench.measure import ClockReading
 
-# Bits of NVML's reasons that slow a kernel down, by what they are about. An idle GPU and clocks that somebody set are none of them.
+# Bits of NVML's reasons that slow a kernel down, by what they are about. An idle GPU and clocks
+# that somebody set are none of them.
 _REASONS = {0x4: "power", 0x8: "hardware", 0x20: "heat", 0x40: "heat", 0x80: "power"}
 _SM, _MEMORY = 1, 2
 
@@ -48,7 +51,10 @@ class Clocks:
         try:
             return self._now()
         except Exception as error:  # noqa: BLE001 - as above; a GPU may go in between
-            self._handle, self.missing = None, f"the clocks cannot be read any more: {type(error).__name__}: {error}"
+            self._handle, self.missing = (
+                None,
+                f"the clocks cannot be read any more: {type(error).__name__}: {error}",
+            )
             return None
 
     def _now(self) -> ClockReading:

@@ -1,12 +1,15 @@
-"""How the L2 cache is kept cold while a kernel is measured: on how many copies of its arguments, and what is written over."""
+"""How the L2 cache is kept cold while a kernel is measured: on how many copies of its arguments,
+and what is written over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 
-# Copies of the arguments go round until they are this many times the cache; where that takes more copies than `MOST_COPIES`, as many are
-# made as a sample has launches, and the cache is written over before each sample: then no launch finds what another one has left.
+# Copies of the arguments go round until they are this many times the cache; where that takes more
+# copies than `MOST_COPIES`, as many are made as a sample has launches, and the cache is written
+# over before each sample: then no launch finds what another one has left.
 TIMES_L2 = 2
 MOST_COPIES = 64
 # Copies take no more than this part of the memory that is free.
@@ -24,7 +27,9 @@ class Cache(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CachePlan:
-    """What is done about the cache: sets of arguments that take turns, and bytes that are written over before each sample (0 for none)."""
+    """What is done about the cache: sets of arguments that take turns, and bytes that are written
+    over before each sample (0 for none).
+    """
 
     cache: Cache
     copies: int = 1

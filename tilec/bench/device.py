@@ -1,4 +1,6 @@
-"""Launches of a kernel on a device as something to measure: in a CUDA graph, every launch on other memory, so that the L2 cache is cold."""
+"""Launches of a kernel on a device as something to measure: in a CUDA graph, every launch on other
+memory, so that the L2 cache is cold.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from tilec_runtime.model.kernel import VariantInfo
 
 Arguments = Mapping[str, Any]
-# Launches that are enqueued in a row to find what one costs the host: fewer than a stream takes before it makes the host wait.
+# Launches that are enqueued in a row to find what one costs the host: fewer than a stream takes
+# before it makes the host wait.
 HOST_LAUNCHES = 64
 
 
@@ -60,7 +63,8 @@ class Launchers(Protocol):
 class LaunchSubject:
     """Launches of one variant. Close it when it is measured: it holds graphs and memory.
 
-    How the cache is kept cold is in `cache`, a value of `coldness.Cache`; `variant` and `code`, a digest, say what is launched.
+    How the cache is kept cold is in `cache`, a value of `coldness.Cache`; `variant` and `code`, a
+    digest, say what is launched.
 
     Args:
         module: a bundle on a device.
@@ -87,14 +91,20 @@ class LaunchSubject:
         self._ending = contextlib.ExitStack()
         self._graphs: dict[int, Any] = {}
         self._stream = self._ending.enter_context(Stream(module.device, driver=driver))
-        self._start, self._end = (self._ending.enter_context(Event(module.device, driver=driver)) for _ in range(2))
+        self._start, self._end = (
+            self._ending.enter_context(Event(module.device, driver=driver)) for _ in range(2)
+        )
         self._launcher, self._axes = module.kernels[kernel], axes
         self._first = make()
-        size = sum(value.nbytes for value in self._first.values() if isinstance(value, DeviceBuffer))
+        size = sum(
+            value.nbytes for value in self._first.values() if isinstance(value, DeviceBuffer)
+        )
         free, _ = driver.memory_info(module.device.ordinal)
         plan = plan_cache(size, l2=module.device.l2, free=free, launches=MOST_LAUNCHES, cold=cold)
         self.cache = plan.cache.value
-        self._flush = DeviceBuffer((plan.flush,), "u8", module.device, driver=driver) if plan.flush else None
+        self._flush = (
+            DeviceBuffer((plan.flush,), "u8", module.device, driver=driver) if plan.flush else None
+        )
         sets = [self._first, *(make() for _ in range(plan.copies - 1))]
         self._sets: Sequence[tuple[Any, ...]] = [tuple(arguments.values()) for arguments in sets]
         explained = self._launcher.explain(**self._first, **axes)
@@ -116,14 +126,20 @@ class LaunchSubject:
         return taken
 
     def host_seconds(self, launches: int, clock: Clock) -> float | None:
-        """Seconds of the host for one call of the launcher, which checks and enqueues: the mean of so many in a row, up to `HOST_LAUNCHES`.
+        """Seconds of the host for one call of the launcher, which checks and enqueues: the mean of
+        so many in a row, up to `HOST_LAUNCHES`.
 
         None on the cpu device, where the kernels themselves take the host's time.
         """
         if self._device.interprets is not None:
             return None
         launches = min(launches, HOST_LAUNCHES)
-        values, axes, launcher, stream = tuple(self._first.values()), dict(self._axes), self._launcher, self._stream
+        values, axes, launcher, stream = (
+            tuple(self._first.values()),
+            dict(self._axes),
+            self._launcher,
+            self._stream,
+        )
         launcher(*values, **axes, stream=stream)
         self._driver.synchronize(self._device.ordinal, stream.handle)
         begun = clock()
@@ -157,7 +173,9 @@ class LaunchSubject:
         if launches == 1:
             return self._between(lambda: self._launch(0))
         graph = self._prepare(launches)
-        return self._between(lambda: self._driver.launch_graph(self._device.ordinal, graph, self._stream.handle))
+        return self._between(
+            lambda: self._driver.launch_graph(self._device.ordinal, graph, self._stream.handle)
+        )
 
     def _launch(self, place: int) -> None:
         """Launch with one set of arguments."""
@@ -169,7 +187,9 @@ class LaunchSubject:
 
     def _captured(self, launches: int) -> Any:
         driver, ordinal, stream = self._driver, self._device.ordinal, self._stream.handle
-        for place in range(len(self._sets)):  # loads what has to be loaded, which a capture must not
+        for place in range(
+            len(self._sets)
+        ):  # loads what has to be loaded, which a capture must not
             self._launch(place)
         driver.synchronize(ordinal, stream)
         driver.begin_capture(ordinal, stream)

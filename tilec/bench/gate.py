@@ -1,4 +1,6 @@
-"""Whether a measurement is slower than a saved one, so that two runs of the same code hardly ever differ: the statistic of the gate."""
+"""Whether a measurement is slower than a saved one, so that two runs of the same code hardly ever
+differ: the statistic of the gate.
+"""
 
 from __future__ import annotations
 
@@ -40,23 +42,39 @@ class Change:
 
 
 def change_of(old: Sequence[float], new: Sequence[float], limit: float = LIMIT) -> Change:
-    """A measurement over a saved one; slower or faster only by more than `limit`, where each median is outside of the other's interval."""
+    """A measurement over a saved one; slower or faster only by more than `limit`, where each median
+    is outside of the other's interval.
+    """
     before, now = series_interval(old), series_interval(new)
     old_median, new_median = median(old), median(new)
     ratio = new_median / old_median
-    interval = Interval(low=now.low / before.high, high=now.high / before.low, coverage=min(before.coverage, now.coverage))
+    interval = Interval(
+        low=now.low / before.high,
+        high=now.high / before.low,
+        coverage=min(before.coverage, now.coverage),
+    )
     slower, faster = ratio > 1 + limit, ratio < 1 / (1 + limit)
     if not (slower or faster):
         standing = Standing.SAME
-    elif interval.coverage < CONFIDENCE or before.low <= new_median <= before.high or now.low <= old_median <= now.high:
+    elif (
+        interval.coverage < CONFIDENCE
+        or before.low <= new_median <= before.high
+        or now.low <= old_median <= now.high
+    ):
         standing = Standing.UNCLEAR
     else:
         standing = Standing.SLOWER if slower else Standing.FASTER
     return Change(ratio=ratio, interval=interval, standing=standing)
 
 
-def settled(old: Sequence[float], new: Sequence[float], again: Callable[[], Sequence[float]], limit: float = LIMIT) -> Change:
-    """The same, where what looks slower or unclear is measured again from the start: what a machine does by the way seldom does it twice.
+def settled(
+    old: Sequence[float],
+    new: Sequence[float],
+    again: Callable[[], Sequence[float]],
+    limit: float = LIMIT,
+) -> Change:
+    """The same, where what looks slower or unclear is measured again from the start: what a machine
+    does by the way seldom does it twice.
 
     Args:
         old: the saved samples.

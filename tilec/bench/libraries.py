@@ -1,4 +1,6 @@
-"""Tensors and launches of other libraries, to hold a kernel against: each is imported when a case names it, and timed as kernels are."""
+"""Tensors and launches of other libraries, to hold a kernel against: each is imported when a case
+names it, and timed as kernels are.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Call = Callable[[Mapping[str, Any]], Any]
 
 
 class Contender(Protocol):
-    """Launches of somebody else's; see `bench.measure.Subject`. `note` says what makes its times doubtful, empty for nothing."""
+    """Launches of somebody else's; see `bench.measure.Subject`. `note` says what makes its times
+    doubtful, empty for nothing.
+    """
 
     note: str
 
@@ -42,11 +46,25 @@ class Library(Protocol):
     def tensor(self, array: Array, dtype: str) -> Any:
         """A tensor with the array's contents."""
 
-    def contender(self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None) -> Contender:
-        """Calls to time: with sets of arguments in turn, the cache written over with `flush` bytes before each sample."""
+    def contender(
+        self,
+        call: Call,
+        sets: Sequence[Mapping[str, Any]],
+        *,
+        flush: int,
+        clocks: Clocks | None,
+    ) -> Contender:
+        """Calls to time: with sets of arguments in turn, the cache written over with `flush` bytes
+        before each sample.
+        """
 
 
-def open_library(name: str, device: DeviceInfo, clock: Clock, find: Callable[[str], Any] = importlib.import_module) -> Library:
+def open_library(
+    name: str,
+    device: DeviceInfo,
+    clock: Clock,
+    find: Callable[[str], Any] = importlib.import_module,
+) -> Library:
     """A library on a device.
 
     Args:
@@ -69,10 +87,18 @@ def open_library(name: str, device: DeviceInfo, clock: Clock, find: Callable[[st
     if device.interprets is not None:
         if name == "cupy":
             raise MissingError("cupy computes on GPUs only")
-        return HostLibrary(module, lambda array, dtype: _torch_tensor(module, array, dtype, "cpu"), clock)
+        return HostLibrary(
+            module, lambda array, dtype: _torch_tensor(module, array, dtype, "cpu"), clock
+        )
     if name == "torch" and not module.cuda.is_available():
-        raise MissingError(f"torch {module.__version__} sees no GPU", fix="install a build of torch for CUDA")
-    return TorchLibrary(module, device.ordinal) if name == "torch" else CupyLibrary(module, device.ordinal)
+        raise MissingError(
+            f"torch {module.__version__} sees no GPU", fix="install a build of torch for CUDA"
+        )
+    return (
+        TorchLibrary(module, device.ordinal)
+        if name == "torch"
+        else CupyLibrary(module, device.ordinal)
+    )
 
 
 class HostLibrary:
@@ -86,7 +112,14 @@ class HostLibrary:
         """A copy."""
         return self._make(array, dtype)
 
-    def contender(self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None) -> Contender:  # noqa: ARG002 - a host has neither
+    def contender(
+        self,
+        call: Call,
+        sets: Sequence[Mapping[str, Any]],
+        *,
+        flush: int,  # noqa: ARG002 - of devices
+        clocks: Clocks | None,  # noqa: ARG002 - of devices
+    ) -> Contender:
         """Timed by the host's clock."""
         return HostContender(call, sets, self._clock)
 
@@ -123,20 +156,37 @@ class TorchLibrary:
         """A tensor on the GPU."""
         return _torch_tensor(self.module, array, dtype, self._device)
 
-    def contender(self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None) -> Contender:
+    def contender(
+        self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None
+    ) -> Contender:
         """In CUDA graphs, as kernels are."""
         return TorchContender(self.module, self._device, call, sets, flush=flush, clocks=clocks)
 
 
 @final
 class TorchContender:
-    """Calls of torch in a CUDA graph: torch's own capture, which gives graphs memory that nobody else is given."""
+    """Calls of torch in a CUDA graph: torch's own capture, which gives graphs memory that nobody
+    else is given.
+    """
 
     def __init__(
-        self, torch: Any, device: str, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int = 0, clocks: Clocks | None = None
+        self,
+        torch: Any,
+        device: str,
+        call: Call,
+        sets: Sequence[Mapping[str, Any]],
+        *,
+        flush: int = 0,
+        clocks: Clocks | None = None,
     ) -> None:
         self.note = ""
-        self._torch, self._device, self._call, self._sets, self._clocks = torch, device, call, sets, clocks
+        self._torch, self._device, self._call, self._sets, self._clocks = (
+            torch,
+            device,
+            call,
+            sets,
+            clocks,
+        )
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device)
             self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -201,7 +251,9 @@ class CupyLibrary:
         with self.module.cuda.Device(self._ordinal):
             return self.module.asarray(array)
 
-    def contender(self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None) -> Contender:
+    def contender(
+        self, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int, clocks: Clocks | None
+    ) -> Contender:
         """Launched one by one: memory of CuPy's pool that a graph has used is given to others."""
         return CupyContender(self.module, self._ordinal, call, sets, flush=flush, clocks=clocks)
 
@@ -213,9 +265,22 @@ class CupyContender:
     note = "CuPy's launches are enqueued one by one, so that times of short ones hold what that costs the host"
 
     def __init__(
-        self, cupy: Any, ordinal: int, call: Call, sets: Sequence[Mapping[str, Any]], *, flush: int = 0, clocks: Clocks | None = None
+        self,
+        cupy: Any,
+        ordinal: int,
+        call: Call,
+        sets: Sequence[Mapping[str, Any]],
+        *,
+        flush: int = 0,
+        clocks: Clocks | None = None,
     ) -> None:
-        self._cupy, self._device, self._call, self._sets, self._clocks = cupy, cupy.cuda.Device(ordinal), call, sets, clocks
+        self._cupy, self._device, self._call, self._sets, self._clocks = (
+            cupy,
+            cupy.cuda.Device(ordinal),
+            call,
+            sets,
+            clocks,
+        )
         with self._device:
             self._stream = cupy.cuda.Stream(non_blocking=True)
             self._start, self._end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -245,7 +310,9 @@ class CupyContender:
 
 @contextlib.contextmanager
 def tensor_cores(torch: Any) -> Iterator[None]:
-    """While it lasts, torch multiplies matrices of f32 on tensor cores, as the fastest kernels for them do."""
+    """While it lasts, torch multiplies matrices of f32 on tensor cores, as the fastest kernels for
+    them do.
+    """
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:

@@ -1,4 +1,6 @@
-"""Measures anything that can be launched: warms up until it is steady, takes samples until the median is known, watches the clocks."""
+"""Measures anything that can be launched: warms up until it is steady, takes samples until the
+median is known, watches the clocks.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,19 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Protocol
 
-from tilec.bench.statistics import CONFIDENCE, Comparison, Summary, compare_pairs, series_interval, summarize
+from tilec.bench.statistics import (
+    CONFIDENCE,
+    Comparison,
+    Summary,
+    compare_pairs,
+    series_interval,
+    summarize,
+)
 
 Clock = Callable[[], float]
 
-# Launches of one sample: enough that what is around them does not count, and no more than a graph may well have.
+# Launches of one sample: enough that what is around them does not count, and no more than a graph
+# may well have.
 MOST_LAUNCHES = 512
 # Samples in a row that agree, and how well, before a device counts as warm.
 _STEADY, _AGREE = 4, 0.02
@@ -22,7 +32,9 @@ _SLOWED = 0.05
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ClockReading:
-    """Clocks of a device in MHz at one moment, and what holds them back (`power`, `heat`); empty for nothing."""
+    """Clocks of a device in MHz at one moment, and what holds them back (`power`, `heat`); empty
+    for nothing.
+    """
 
     sm: int
     memory: int
@@ -33,7 +45,9 @@ class Subject(Protocol):
     """What is measured: launches on a device."""
 
     def seconds(self, launches: int) -> float:
-        """Seconds that the device is busy with so many launches in a row; what it costs to launch them is outside."""
+        """Seconds that the device is busy with so many launches in a row; what it costs to launch
+        them is outside.
+        """
 
     def clocks(self) -> ClockReading | None:
         """The clocks now; None where they cannot be read."""
@@ -70,7 +84,8 @@ class Measurement:
         launches: of each sample.
         steady: the device was warm before the first of them.
         sm, memory: least and greatest clock in MHz that was seen; None where they cannot be read.
-        held_back: what held the clocks back meanwhile; `clock` where only the clock itself shows it.
+        held_back: what held the clocks back meanwhile; `clock` where only the clock itself shows
+            it.
     """
 
     samples: tuple[float, ...]
@@ -86,7 +101,9 @@ class Measurement:
         return summarize(self.samples)
 
 
-def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock) -> Measurement:
+def measure(
+    subject: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
+) -> Measurement:
     """Measure launches.
 
     Args:
@@ -100,7 +117,9 @@ def measure(subject: Subject, options: MeasureOptions = MeasureOptions(), *, clo
 def measure_pair(
     first: Subject, second: Subject, options: MeasureOptions = MeasureOptions(), *, clock: Clock
 ) -> tuple[Measurement, Measurement, Comparison]:
-    """Measure two side by side: a sample of the one, a sample of the other, and which goes first changes every time."""
+    """Measure two side by side: a sample of the one, a sample of the other, and which goes first
+    changes every time.
+    """
 
     # An even number of pairs, so that each was first as often as the other.
     def ends(turns: int, elapsed: float, _samples: Sequence[Sequence[float]]) -> bool:
@@ -110,8 +129,12 @@ def measure_pair(
     return one, other, compare_pairs(one.samples, other.samples)
 
 
-def measure_together(subjects: Sequence[Subject], options: MeasureOptions = MeasureOptions(), *, clock: Clock) -> tuple[Measurement, ...]:
-    """Measure several side by side, until the medians of all are known: samples of one turn see the same machine."""
+def measure_together(
+    subjects: Sequence[Subject], options: MeasureOptions = MeasureOptions(), *, clock: Clock
+) -> tuple[Measurement, ...]:
+    """Measure several side by side, until the medians of all are known: samples of one turn see the
+    same machine.
+    """
     looks = _Looks(options.least)
 
     def ends(turns: int, elapsed: float, samples: Sequence[Sequence[float]]) -> bool:
@@ -125,7 +148,9 @@ def measure_together(subjects: Sequence[Subject], options: MeasureOptions = Meas
 
 
 class _Looks:
-    """When it is asked whether a median is known: at half as many samples again, not after each. Who asks all the time stops by luck."""
+    """When it is asked whether a median is known: at half as many samples again, not after each.
+    Who asks all the time stops by luck.
+    """
 
     def __init__(self, least: int) -> None:
         self._due = least
@@ -145,19 +170,29 @@ def _is_known(samples: Sequence[float], precise: float) -> bool:
 
 
 def launches_of(subject: Subject, sample: float) -> int:
-    """How many launches make a sample of so many seconds; the first launch, which may load code, does not count."""
+    """How many launches make a sample of so many seconds; the first launch, which may load code,
+    does not count.
+    """
     subject.seconds(1)
     one = max(subject.seconds(1), 1e-9)
     return max(1, min(MOST_LAUNCHES, math.ceil(sample / one)))
 
 
 def _in_turns(
-    subjects: Sequence[Subject], options: MeasureOptions, clock: Clock, ends: Callable[[int, float, Sequence[Sequence[float]]], bool]
+    subjects: Sequence[Subject],
+    options: MeasureOptions,
+    clock: Clock,
+    ends: Callable[[int, float, Sequence[Sequence[float]]], bool],
 ) -> tuple[Measurement, ...]:
-    """Samples of each subject in turn, there and back; `ends` is asked behind each, with their number and the seconds so far."""
+    """Samples of each subject in turn, there and back; `ends` is asked behind each, with their
+    number and the seconds so far.
+    """
     launches = [launches_of(subject, options.sample) for subject in subjects]
     least, most = (seconds / len(subjects) for seconds in (options.least_warm_up, options.warm_up))
-    steady = [_warm_up(subject, n, least, most, clock) for subject, n in zip(subjects, launches, strict=True)]
+    steady = [
+        _warm_up(subject, n, least, most, clock)
+        for subject, n in zip(subjects, launches, strict=True)
+    ]
     samples: list[list[float]] = [[] for _ in subjects]
     readings: list[list[ClockReading]] = [[] for _ in subjects]
     places = range(len(subjects))
@@ -189,7 +224,9 @@ def _warm_up(subject: Subject, launches: int, least: float, limit: float, clock:
             return agree
 
 
-def _measurement(samples: list[float], launches: int, steady: bool, readings: list[ClockReading]) -> Measurement:
+def _measurement(
+    samples: list[float], launches: int, steady: bool, readings: list[ClockReading]
+) -> Measurement:
     plain = Measurement(samples=tuple(samples), launches=launches, steady=steady)
     if not readings:
         return plain
@@ -197,4 +234,6 @@ def _measurement(samples: list[float], launches: int, steady: bool, readings: li
     reasons = dict.fromkeys(reason for reading in readings for reason in reading.held_back)
     if not reasons and median(sm[len(sm) // 2 :]) < (1 - _SLOWED) * max(sm):
         reasons["clock"] = None
-    return dataclasses.replace(plain, sm=(min(sm), max(sm)), memory=(min(memory), max(memory)), held_back=tuple(reasons))
+    return dataclasses.replace(
+        plain, sm=(min(sm), max(sm)), memory=(min(memory), max(memory)), held_back=tuple(reasons)
+    )

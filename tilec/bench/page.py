@@ -1,4 +1,6 @@
-"""What was measured as one HTML file: plots of sweeps, a roofline and tables; nothing is fetched, and nothing runs in it."""
+"""What was measured as one HTML file: plots of sweeps, a roofline and tables; nothing is fetched,
+and nothing runs in it.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,14 @@ class Report:
 
 
 def render(report: Report, *, time_text: Callable[[float], str]) -> bytes:
-    """Return the HTML file of a run; equal runs give equal bytes. Without matplotlib it has tables and says how to get plots."""
+    """Return the HTML file of a run; equal runs give equal bytes. Without matplotlib it has tables
+    and says how to get plots.
+    """
     style, plots = page_style("bench"), can_plot()
-    groups = [_shown(group, report.ceilings, time_text, plots=plots) for group in groups_of(report.results, report.sweep)]
+    groups = [
+        _shown(group, report.ceilings, time_text, plots=plots)
+        for group in groups_of(report.results, report.sweep)
+    ]
     text = (
         page_environment("bench")
         .get_template("report.html.jinja")
@@ -54,8 +61,15 @@ def render(report: Report, *, time_text: Callable[[float], str]) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def _shown(group: Group, ceilings: Ceilings | None, time_text: Callable[[float], str], *, plots: bool) -> dict[str, Any]:
+def _shown(
+    group: Group, ceilings: Ceilings | None, time_text: Callable[[float], str], *, plots: bool
+) -> dict[str, Any]:
     """Return what the template shows of a group: its plots and its table."""
     heads, rows = rows_of(group, time_text)
     images = group_plots(group, ceilings) if plots and group.sweep else []
-    return {"title": f"{group.base} by {group.sweep or 'variant'}", "heads": heads, "rows": rows, "images": images}
+    return {
+        "title": f"{group.base} by {group.sweep or 'variant'}",
+        "heads": heads,
+        "rows": rows,
+        "images": images,
+    }

@@ -1,4 +1,6 @@
-"""Where cases are measured: the seam that a test's planned times fulfil too, and the device that launches for real."""
+"""Where cases are measured: the seam that a test's planned times fulfil too, and the device that
+launches for real.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class Timed(Protocol):
-    """A case to time; see `bench.measure.Subject`. `code` is a digest of what is launched, `cache` what launches find in the L2 cache."""
+    """A case to time; see `bench.measure.Subject`. `code` is a digest of what is launched, `cache`
+    what launches find in the L2 cache.
+    """
 
     variant: VariantInfo
     code: str
@@ -63,13 +67,17 @@ class Place(Protocol):
     def refusal(self, case: BoundCase) -> str:
         """Why the device cannot run a case; empty where it can."""
 
-    def timed(self, case: BoundCase, inputs: Mapping[str, Value]) -> contextlib.AbstractContextManager[Timed]:
+    def timed(
+        self, case: BoundCase, inputs: Mapping[str, Value]
+    ) -> contextlib.AbstractContextManager[Timed]:
         """A case to time, with its memory."""
 
     def library(self, name: str) -> Library:
         """A library to hold kernels against."""
 
-    def contender(self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]) -> Contender:
+    def contender(
+        self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]
+    ) -> Contender:
         """A rival to time, with its memory."""
 
 
@@ -84,14 +92,30 @@ class DevicePlace:
         advice: what brings Tile IR into the bundle.
     """
 
-    def __init__(self, module: Module, driver: DeviceDriver, *, cold: bool, cache: Path | None, advice: str = "") -> None:
-        self._module, self._driver, self._device, self._cold, self._cache = module, driver, module.device, cold, cache
+    def __init__(
+        self,
+        module: Module,
+        driver: DeviceDriver,
+        *,
+        cold: bool,
+        cache: Path | None,
+        advice: str = "",
+    ) -> None:
+        self._module, self._driver, self._device, self._cold, self._cache = (
+            module,
+            driver,
+            module.device,
+            cold,
+            cache,
+        )
         self._places = ModuleDevice(module, driver, advice=advice)
         self._libraries: dict[str, Library | MissingError] = {}
         self._uuid = "" if self._device.interprets else uuid_of(self._device.ordinal)
         self._clocks = None if self._device.interprets else Clocks(self._uuid)
         self.missing = self._clocks.missing if self._clocks else ""
-        self.setting = setting_of(self._device, self._clocks.driver if self._clocks else "", cold=cold)
+        self.setting = setting_of(
+            self._device, self._clocks.driver if self._clocks else "", cold=cold
+        )
 
     def clock(self) -> float:
         """Seconds of the host."""
@@ -101,13 +125,22 @@ class DevicePlace:
         """Those that are kept, or new ones."""
         if self._device.interprets is not None:
             return None
-        path = path_of(self._cache, self._device, self._uuid, self.setting.driver) if self._cache else None
+        path = (
+            path_of(self._cache, self._device, self._uuid, self.setting.driver)
+            if self._cache
+            else None
+        )
         if fresh and path is not None:
             with contextlib.suppress(OSError):
                 path.unlink()
         about = {"device": self._device.name, "uuid": self._uuid, "driver": self.setting.driver}
         name = f"cuda:{self._device.ordinal}"
-        return known_ceilings(path, about, lambda: measured_apart(name), torch_is_there=lambda: find_spec("torch") is not None)
+        return known_ceilings(
+            path,
+            about,
+            lambda: measured_apart(name),
+            torch_is_there=lambda: find_spec("torch") is not None,
+        )
 
     def refusal(self, case: BoundCase) -> str:
         """Why the device cannot run a case."""
@@ -120,8 +153,13 @@ class DevicePlace:
         def make() -> Mapping[str, Any]:
             return arguments_on(case, self._places, inputs)
 
-        choose, module = dict(case.choose), ChainModule(self._module, case) if case.steps else self._module
-        with LaunchSubject(module, self._driver, case.kernel, choose, make, clocks=self._clocks, cold=self._cold) as subject:
+        choose, module = (
+            dict(case.choose),
+            ChainModule(self._module, case) if case.steps else self._module,
+        )
+        with LaunchSubject(
+            module, self._driver, case.kernel, choose, make, clocks=self._clocks, cold=self._cold
+        ) as subject:
             yield subject
 
     def library(self, name: str) -> Library:
@@ -137,15 +175,21 @@ class DevicePlace:
             raise found
         return found
 
-    def contender(self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]) -> Contender:
+    def contender(
+        self, library: Library, call: Call, case: BoundCase, inputs: Mapping[str, Value]
+    ) -> Contender:
         """The rival on tensors of its library, as many sets of them as the kernel has."""
         dtypes = {param.name: param.dtype for param in case.params}
         size = sum(value.nbytes for value in inputs.values() if not isinstance(value, int | float))
         free, _ = self._driver.memory_info(self._device.ordinal)
-        plan = plan_cache(size, l2=self._device.l2, free=free, launches=MOST_LAUNCHES, cold=self._cold)
+        plan = plan_cache(
+            size, l2=self._device.l2, free=free, launches=MOST_LAUNCHES, cold=self._cold
+        )
         sets: Sequence[Mapping[str, Any]] = [
             {
-                name: value if isinstance(value, int | float | bool) else library.tensor(value, dtypes[name])
+                name: value
+                if isinstance(value, int | float | bool)
+                else library.tensor(value, dtypes[name])
                 for name, value in inputs.items()
             }
             for _ in range(plan.copies)
@@ -171,7 +215,9 @@ def _processor() -> str:
     import platform
 
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
             if line.startswith("model name"):
                 return " ".join(line.partition(":")[2].split())
     return platform.machine() or "unknown"

@@ -22,7 +22,17 @@ _STYLE = {
     "svg.hashsalt": "tilec",  # equal runs give equal bytes
     "text.parse_math": False,  # names may hold dollar signs
     "savefig.transparent": True,
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _GREY),
+    **dict.fromkeys(
+        (
+            "text.color",
+            "axes.edgecolor",
+            "axes.labelcolor",
+            "xtick.color",
+            "ytick.color",
+            "grid.color",
+        ),
+        _GREY,
+    ),
 }
 
 
@@ -41,22 +51,44 @@ def group_plots(group: Group, ceilings: Ceilings | None) -> list[str]:
 
 
 def roofline(results: Sequence[CaseBench], best: Ceilings | None) -> str:
-    """Return operations per second by operations per byte, below what the device can do; empty where too little is known."""
-    shown = [case for case in results if case.measurement is not None and case.rates.flops and case.work.intensity]
+    """Return operations per second by operations per byte, below what the device can do; empty
+    where too little is known.
+    """
+    shown = [
+        case
+        for case in results
+        if case.measurement is not None and case.rates.flops and case.work.intensity
+    ]
     if best is None or not best.copy or not shown:
         return ""
     axes = _axes(TFLOP, "operations for each byte", x_log=True, y_log=True)
     for kernel in dict.fromkeys(case.kernel for case in shown):
         cases = [case for case in shown if case.kernel == kernel]
         rates = [(case.rates.flops or 0.0) / 1e12 for case in cases]
-        spread = [_spread(rate, case.median, case.interval.low, case.interval.high) for rate, case in zip(rates, cases, strict=True)]
+        spread = [
+            _spread(rate, case.median, case.interval.low, case.interval.high)
+            for rate, case in zip(rates, cases, strict=True)
+        ]
         _points(axes, kernel, [case.work.intensity or 0.0 for case in cases], rates, spread, "o")
     slope = best.copy / 1e12
-    peaks = {dtype: rate / 1e12 for dtype, rate in best.products.items() if any(case.work.dtype == dtype for case in shown)}
+    peaks = {
+        dtype: rate / 1e12
+        for dtype, rate in best.products.items()
+        if any(case.work.dtype == dtype for case in shown)
+    }
     intensities = [case.work.intensity or 0.0 for case in shown]
-    low, high = min(intensities) / 2, max([2 * max(intensities), *(2 * peak / slope for peak in peaks.values())])
+    low, high = (
+        min(intensities) / 2,
+        max([2 * max(intensities), *(2 * peak / slope for peak in peaks.values())]),
+    )
     for dtype, peak in peaks.items():
-        axes.plot((low, max(low, peak / slope), high), (slope * low, peak, peak), "--", color=_GREY, label=f"products of {dtype}")
+        axes.plot(
+            (low, max(low, peak / slope), high),
+            (slope * low, peak, peak),
+            "--",
+            color=_GREY,
+            label=f"products of {dtype}",
+        )
     if not peaks:
         axes.plot((low, high), (slope * low, slope * high), "--", color=_GREY, label="copies")
     return _image(axes)
@@ -68,25 +100,44 @@ def _sweep(group: Group, unit: str, limits: Sequence[float]) -> str:
     except ValueError:  # words stand in a row
         places = {value: float(place) for place, value in enumerate(group.values)}
     times = [1e6 * spot.seconds for line in group.lines for spot in line.points]
-    axes = _axes(unit, group.sweep, x_log=_is_wide(list(places.values())), y_log=unit == "microseconds" and _is_wide(times))
+    axes = _axes(
+        unit,
+        group.sweep,
+        x_log=_is_wide(list(places.values())),
+        y_log=unit == "microseconds" and _is_wide(times),
+    )
     axes.set_xticks(list(places.values()), list(places), minor=False)
     for line in group.lines:
-        spots = [(spot, spot.rate if unit == group.unit else 1e6 * spot.seconds) for spot in line.points]
+        spots = [
+            (spot, spot.rate if unit == group.unit else 1e6 * spot.seconds) for spot in line.points
+        ]
         known = [(spot, value) for spot, value in spots if value is not None]
         spread = [
             _spread(value, spot.seconds, spot.interval.low, spot.interval.high)
             if unit == group.unit
-            else (1e6 * (spot.seconds - spot.interval.low), 1e6 * (spot.interval.high - spot.seconds))
+            else (
+                1e6 * (spot.seconds - spot.interval.low),
+                1e6 * (spot.interval.high - spot.seconds),
+            )
             for spot, value in known
         ]
-        _points(axes, line.label, [places[spot.value] for spot, _ in known], [value for _, value in known], spread, "o-")
+        _points(
+            axes,
+            line.label,
+            [places[spot.value] for spot, _ in known],
+            [value for _, value in known],
+            spread,
+            "o-",
+        )
     for limit in limits:
         axes.axhline(limit, linestyle="--", color=_GREY, label=f"at most {limit:.4g}")
     return _image(axes)
 
 
 def _spread(rate: float, seconds: float, low: float, high: float) -> tuple[float, float]:
-    """Return how far a rate may be below and above: a rate is work over time, so its interval is that of the time turned round."""
+    """Return how far a rate may be below and above: a rate is work over time, so its interval is
+    that of the time turned round.
+    """
     return max(0.0, rate - rate * seconds / high), max(0.0, rate * seconds / low - rate)
 
 
@@ -115,12 +166,21 @@ def _axes(y_label: str, x_label: str, *, x_log: bool, y_log: bool) -> Any:
         axes.set_yscale("log" if y_log else "linear")
         axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter("{x:g}")  # powers of ten are formulas to matplotlib, which are not parsed
+            axis.set_major_formatter(
+                "{x:g}"
+            )  # powers of ten are formulas to matplotlib, which are not parsed
         axes.grid(visible=True, alpha=0.4)
     return axes
 
 
-def _points(axes: Any, label: str, xs: list[float], ys: list[float], spread: list[tuple[float, float]], form: str) -> None:
+def _points(
+    axes: Any,
+    label: str,
+    xs: list[float],
+    ys: list[float],
+    spread: list[tuple[float, float]],
+    form: str,
+) -> None:
     if xs:
         below, above = zip(*spread, strict=True)
         axes.errorbar(xs, ys, yerr=(below, above), fmt=form, capsize=3, label=label)

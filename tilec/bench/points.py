@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Cases = Sequence["BoundCase"]
 
 
-def swept_cases(cases_at: Callable[[str], Cases], sweep: Sweep) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
+def swept_cases(
+    cases_at: Callable[[str], Cases], sweep: Sweep
+) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
     """Each case at each point, a case's points in a row; and what each is a point of, by its name.
 
     Args:
@@ -35,7 +37,8 @@ def swept_cases(cases_at: Callable[[str], Cases], sweep: Sweep) -> tuple[tuple[B
 
 
 def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
-    """A case once for each point of the matrix that was built and that it leaves open; the case itself where that is one.
+    """A case once for each point of the matrix that was built and that it leaves open; the case
+    itself where that is one.
 
     Args:
         case: with or without axes that it chooses.
@@ -46,8 +49,14 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
     known, fixed = dict(case.axes), said_axes(case, info)
     free = [name for name in info.choices if name not in fixed]
     built = (dict(variant.axes) for variant in info.variants)
-    fitting = [point for point in built if all(point.get(name, value) == value for name, value in fixed.items())]
-    points = dict.fromkeys(tuple((name, point[name]) for name in free if name in point) for point in fitting)
+    fitting = [
+        point
+        for point in built
+        if all(point.get(name, value) == value for name, value in fixed.items())
+    ]
+    points = dict.fromkeys(
+        tuple((name, point[name]) for name in free if name in point) for point in fitting
+    )
     if len(points) < 2:
         return (case,)
     return tuple(
@@ -64,7 +73,9 @@ def variants_of(case: BoundCase, info: KernelInfo) -> tuple[BoundCase, ...]:
 def all_variants(
     cases: Cases, kernels: Mapping[str, KernelInfo], points: Mapping[str, Point]
 ) -> tuple[tuple[BoundCase, ...], dict[str, Point]]:
-    """The variants of all cases, in their order; cases of kernels that were not built, or with one variant, stay as they are."""
+    """The variants of all cases, in their order; cases of kernels that were not built, or with one
+    variant, stay as they are.
+    """
     found: list[BoundCase] = []
     known: dict[str, Point] = {}
     for case in cases:
@@ -73,12 +84,22 @@ def all_variants(
             found.append(one)
             variant = one.name[len(case.name) :].strip()
             if point is not None or variant:
-                known[one.name] = dataclasses.replace(point or Point(base=case.name), variant=variant)
+                known[one.name] = dataclasses.replace(
+                    point or Point(base=case.name), variant=variant
+                )
     return tuple(found), known
 
 
 def forgiven(case: CaseBench) -> CaseBench:
-    """A point that refuses the case's arguments is left out, and no failure: nobody said that all would take them."""
+    """A point that refuses the case's arguments is left out, and no failure: nobody said that all
+    would take them.
+    """
     if not isinstance(case.error, LaunchError):
         return case
-    return dataclasses.replace(case, status="skipped", refused=True, error=None, reason=f"{case.name.partition(' ')[2]}: {case.error.what}")
+    return dataclasses.replace(
+        case,
+        status="skipped",
+        refused=True,
+        error=None,
+        reason=f"{case.name.partition(' ')[2]}: {case.error.what}",
+    )

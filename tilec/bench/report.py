@@ -1,4 +1,6 @@
-"""What measuring cases came to, as values and as JSON: times, rates, rivals, and how they stand to what was saved."""
+"""What measuring cases came to, as values and as JSON: times, rates, rivals, and how they stand to
+what was saved.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ class Point:
     Attributes:
         base: the case.
         at: value of what is swept; empty for no sweep.
-        variant: the axes that a launch would not take by itself, `BM=64,BN=128`; empty for the variant that it takes.
+        variant: the axes that a launch would not take by itself, `BM=64,BN=128`; empty for the
+            variant that it takes.
     """
 
     base: str
@@ -75,7 +78,8 @@ class CaseBench:
 
     Attributes:
         name: `gemm/4k[f16]`. kernel: of it.
-        status: `measured`, `error` or `skipped` (the device cannot run such kernels, for the `reason` given).
+        status: `measured`, `error` or `skipped` (the device cannot run such kernels, for the
+            `reason` given).
         variant, code: what was launched, and the digest of its image.
         inputs: digest of what they are made of.
         cache: what launches find in the L2 cache.
@@ -134,9 +138,15 @@ def case_json(case: CaseBench) -> dict[str, Any]:
     """One case as JSON values; seconds, bytes and operations, nothing rounded."""
     row: dict[str, Any] = {"name": case.name, "kernel": case.kernel, "status": case.status}
     if case.point is not None:
-        row["point"] = {"case": case.point.base, "at": case.point.at or None, "variant": case.point.variant or None}
+        row["point"] = {
+            "case": case.point.base,
+            "at": case.point.at or None,
+            "variant": case.point.variant or None,
+        }
     if case.status != "measured":
-        failure = {"type": type(case.error).__name__, "message": str(case.error)} if case.error else None
+        failure = (
+            {"type": type(case.error).__name__, "message": str(case.error)} if case.error else None
+        )
         return row | ({"error": failure} if failure else {"reason": case.reason})
     assert case.measurement is not None
     rates, work = case.rates, case.work
@@ -147,8 +157,18 @@ def case_json(case: CaseBench) -> dict[str, Any]:
         "l2": case.cache,
         "time": _measurement_json(case.measurement),
         "host_seconds": case.host,
-        "work": {"flops": work.flops, "bytes": work.bytes, "intensity": work.intensity, "dtype": work.dtype or None},
-        "rates": {"flops_per_second": rates.flops, "bytes_per_second": rates.bytes, "share": rates.share, "bound": rates.bound or None},
+        "work": {
+            "flops": work.flops,
+            "bytes": work.bytes,
+            "intensity": work.intensity,
+            "dtype": work.dtype or None,
+        },
+        "rates": {
+            "flops_per_second": rates.flops,
+            "bytes_per_second": rates.bytes,
+            "share": rates.share,
+            "bound": rates.bound or None,
+        },
         "against": [_rival_json(rival) for rival in case.rivals],
     }
     if case.change is not None:
@@ -170,7 +190,9 @@ def setting_json(setting: Setting) -> dict[str, Any]:
     return dataclasses.asdict(setting)
 
 
-def bench_json(cases: Sequence[CaseBench], setting: Setting, ceilings: Ceilings | None, clocks_missing: str) -> dict[str, Any]:
+def bench_json(
+    cases: Sequence[CaseBench], setting: Setting, ceilings: Ceilings | None, clocks_missing: str
+) -> dict[str, Any]:
     """A whole run as JSON values."""
     return {
         "setting": setting_json(setting),
@@ -200,5 +222,9 @@ def _rival_json(rival: RivalResult) -> dict[str, Any]:
     row: dict[str, Any] = {"call": rival.text, "by": rival.by or None}
     if rival.measurement is None or rival.interval is None:
         return row | {"reason": rival.reason}
-    row |= {"time": _measurement_json(rival.measurement), "ratio": rival.ratio, "interval": [rival.interval.low, rival.interval.high]}
+    row |= {
+        "time": _measurement_json(rival.measurement),
+        "ratio": rival.ratio,
+        "interval": [rival.interval.low, rival.interval.high],
+    }
     return row | ({"note": rival.note} if rival.note else {})

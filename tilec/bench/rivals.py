@@ -1,4 +1,6 @@
-"""What a case is held against: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`, read against a white list and made a function."""
+"""What a case is held against: `torch:matmul(a, b)` or `torch:bench/mine.py:matmul`, read against a
+white list and made a function.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,29 @@ from typing import Any
 from tilec_runtime.errors import CaseError, Location
 from tilec_runtime.model.suggest import did_you_mean
 
-# What tensors a rival takes, by the word in front of the colon: kernels of Triton are launched with those of torch.
+# What tensors a rival takes, by the word in front of the colon: kernels of Triton are launched with
+# those of torch.
 LIBRARIES = {"torch": "torch", "triton": "torch", "cupy": "cupy", "numpy": "numpy"}
 _FILE = re.compile(r"(?P<file>[^():]+\.py):(?P<function>[A-Za-z_]\w*)")
 # Where a library keeps functions beside its top.
-_PLACES: dict[str, tuple[str, ...]] = {"torch": ("", "nn.functional", "special", "linalg"), "cupy": ("", "linalg"), "numpy": ("", "linalg")}
+_PLACES: dict[str, tuple[str, ...]] = {
+    "torch": ("", "nn.functional", "special", "linalg"),
+    "cupy": ("", "linalg"),
+    "numpy": ("", "linalg"),
+}
 _ALLOWED = (
-    *(ast.Expression, ast.Call, ast.keyword, ast.Name, ast.Load, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Subscript),
+    *(
+        ast.Expression,
+        ast.Call,
+        ast.keyword,
+        ast.Name,
+        ast.Load,
+        ast.Attribute,
+        ast.Constant,
+        ast.Tuple,
+        ast.List,
+        ast.Subscript,
+    ),
     *(ast.Slice, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Compare, ast.cmpop),
 )
 
@@ -41,7 +59,9 @@ class Rival:
     reference: str = ""
 
 
-def read_rival(text: str, inputs: Collection[str], *, case: str, location: Location | None = None) -> Rival:
+def read_rival(
+    text: str, inputs: Collection[str], *, case: str, location: Location | None = None
+) -> Rival:
     """Read an entry of `against`.
 
     Args:
@@ -58,7 +78,9 @@ def read_rival(text: str, inputs: Collection[str], *, case: str, location: Locat
     if library is None:
         hint = did_you_mean(word, LIBRARIES) or f"; there are {', '.join(LIBRARIES)}"
         fix = 'a function of your own is named with the library of its tensors: "torch:bench/rivals.py:mine"'
-        raise CaseError(f"{case}: against {text!r}: unknown library {word!r}{hint}", location=location, fix=fix)
+        raise CaseError(
+            f"{case}: against {text!r}: unknown library {word!r}{hint}", location=location, fix=fix
+        )
     found = _FILE.fullmatch(rest)
     if found:
         return Rival(text=text, library=library, reference=rest)
@@ -70,7 +92,12 @@ def read_rival(text: str, inputs: Collection[str], *, case: str, location: Locat
 
 
 def function_of(
-    rival: Rival, library: Any, inputs: Sequence[str], *, case: str, location: Location | None = None
+    rival: Rival,
+    library: Any,
+    inputs: Sequence[str],
+    *,
+    case: str,
+    location: Location | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
     """What calls a rival that is an expression, with inputs by name.
 
@@ -85,7 +112,8 @@ def function_of(
         CaseError: the library has no such function.
     """
     tree = ast.parse(rival.call, mode="eval")
-    # None of its names is a builtin's: all are inputs or the library's. But compiled functions import by the builtins of their caller.
+    # None of its names is a builtin's: all are inputs or the library's. But compiled functions
+    # import by the builtins of their caller.
     names: dict[str, Any] = {"__builtins__": builtins}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id not in inputs:
@@ -94,13 +122,24 @@ def function_of(
     return lambda values: eval(code, names, dict(values))  # noqa: S307 - what it may hold is checked by `read_rival`
 
 
-def _found(library: Any, rival: Rival, name: str, inputs: Sequence[str], case: str, location: Location | None) -> Any:
+def _found(
+    library: Any,
+    rival: Rival,
+    name: str,
+    inputs: Sequence[str],
+    case: str,
+    location: Location | None,
+) -> Any:
     for place in _PLACES[rival.library]:
         try:
-            return getattr(functools.reduce(getattr, place.split(".") if place else (), library), name)
+            return getattr(
+                functools.reduce(getattr, place.split(".") if place else (), library), name
+            )
         except AttributeError:
             continue
-    hint = did_you_mean(name, inputs) or did_you_mean(name, [word for word in dir(library) if not word.startswith("_")])
+    hint = did_you_mean(name, inputs) or did_you_mean(
+        name, [word for word in dir(library) if not word.startswith("_")]
+    )
     what = f"{case}: against {rival.text!r}: {rival.library} {getattr(library, '__version__', '')} has no {name!r}{hint}"
     raise CaseError(what.replace("  ", " "), location=location)
 
@@ -120,11 +159,19 @@ def _problem(text: str, inputs: Collection[str]) -> str:
             return f"{node.attr!r} is private"
         if isinstance(node, ast.Name) and node.id.startswith("_"):
             return f"{node.id!r} is private"
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift) and not _names(node.left):
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Pow | ast.LShift)
+            and not _names(node.left)
+        ):
             return f"{ast.unparse(node)} is a power of plain numbers, which may take for ever: write the number"
     if inputs and not _names(tree).intersection(inputs):
         return f"it uses none of the case's inputs ({', '.join(inputs)})"
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    called = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     clash = sorted(called.intersection(inputs))
     return f"{clash[0]!r} is an input, and cannot be called" if clash else ""
 

@@ -1,4 +1,6 @@
-"""Saved measurements, to hold later ones against: written at once or not at all, and refused where a comparison would say nothing."""
+"""Saved measurements, to hold later ones against: written at once or not at all, and refused where
+a comparison would say nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,19 @@ SCHEMA, KIND = 1, "tilec-bench"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _MOST_BYTES = 64 << 20
 # What is compared of two settings, in words.
-_WORDS = {"device": "device", "multiprocessors": "multiprocessors", "driver": "driver", "kind": "kind of device"}
+_WORDS = {
+    "device": "device",
+    "multiprocessors": "multiprocessors",
+    "driver": "driver",
+    "kind": "kind of device",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SavedCase:
-    """Samples of one case; `code` and `inputs` are digests of the image and of what the inputs are made of."""
+    """Samples of one case; `code` and `inputs` are digests of the image and of what the inputs are
+    made of.
+    """
 
     samples: tuple[float, ...]
     code: str
@@ -40,7 +49,8 @@ class Saved:
 
     Attributes:
         setting: where they were taken. cases: by name.
-        by: the tilec that took them. beside: libraries that were measured in the same process, `torch`, `cupy`.
+        by: the tilec that took them. beside: libraries that were measured in the same process,
+            `torch`, `cupy`.
     """
 
     setting: Setting
@@ -50,7 +60,8 @@ class Saved:
 
 
 def path_of(name: str, folder: Path, base: Path) -> Path:
-    """Where a name of the command line is saved: in the project's own folder, or at the path that it is.
+    """Where a name of the command line is saved: in the project's own folder, or at the path that
+    it is.
 
     Raises:
         UsageError: it is neither.
@@ -58,7 +69,10 @@ def path_of(name: str, folder: Path, base: Path) -> Path:
     if "/" in name or name.endswith(".json"):
         return base / name
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name to save under", fix="take letters, digits, _, - and dots, or a path such as ci/h200.json")
+        raise UsageError(
+            f"{name!r} is no name to save under",
+            fix="take letters, digits, _, - and dots, or a path such as ci/h200.json",
+        )
     return folder / f"{name}.json"
 
 
@@ -80,27 +94,51 @@ def read_saved(path: Path, shown: str) -> Saved:
     except FileNotFoundError as error:
         others = sorted(other.stem for other in path.parent.glob("*.json"))
         name = path.stem if path.parent.parts[-2:] == (".tilec", "bench") else shown
-        hint = did_you_mean(path.stem, others) or (f"; there are {', '.join(others[:9])}" if others else "")
-        raise UsageError(f"nothing was saved as {shown}{hint}", fix=f"measure what to compare with: `tilec bench --save {name}`") from error
+        hint = did_you_mean(path.stem, others) or (
+            f"; there are {', '.join(others[:9])}" if others else ""
+        )
+        raise UsageError(
+            f"nothing was saved as {shown}{hint}",
+            fix=f"measure what to compare with: `tilec bench --save {name}`",
+        ) from error
     except OSError as error:
-        raise UsageError(f"{shown} cannot be read: {error.strerror or error}", fix="name a file that can be read") from error
+        raise UsageError(
+            f"{shown} cannot be read: {error.strerror or error}", fix="name a file that can be read"
+        ) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{shown} holds no saved measurements: {str(error).partition(chr(10))[0]}", fix=other) from error
+        raise UsageError(
+            f"{shown} holds no saved measurements: {str(error).partition(chr(10))[0]}", fix=other
+        ) from error
     if not isinstance(found, dict) or found.get("kind") != KIND:
         raise UsageError(f"{shown} holds no saved measurements", fix=other)
     if found.get("schema_version") != SCHEMA:
         version = found.get("schema_version")
-        raise UsageError(f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}", fix=again)
+        raise UsageError(
+            f"{shown} is of schema version {version!r}, and this tilec reads {SCHEMA}", fix=again
+        )
     try:
-        setting = Setting(**{field.name: _typed(found["setting"][field.name], str(field.type)) for field in dataclasses.fields(Setting)})
+        setting = Setting(
+            **{
+                field.name: _typed(found["setting"][field.name], str(field.type))
+                for field in dataclasses.fields(Setting)
+            }
+        )
         cases = {str(name): _case(row) for name, row in found["cases"].items()}
-        return Saved(setting=setting, cases=cases, by=str(found.get("tilec", "")), beside=tuple(map(str, found.get("beside", ()))))
+        return Saved(
+            setting=setting,
+            cases=cases,
+            by=str(found.get("tilec", "")),
+            beside=tuple(map(str, found.get("beside", ()))),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{shown} is damaged: {type(error).__name__}: {error}", fix=again) from error
+        raise UsageError(
+            f"{shown} is damaged: {type(error).__name__}: {error}", fix=again
+        ) from error
 
 
 def require_comparable(saved: Saved, now: Setting, shown: str) -> None:
-    """Refuse measurements of another device, driver or state of the cache: what they differ by is not the kernels.
+    """Refuse measurements of another device, driver or state of the cache: what they differ by is
+    not the kernels.
 
     Raises:
         UsageError: they are such.
@@ -114,13 +152,21 @@ def require_comparable(saved: Saved, now: Setting, shown: str) -> None:
         words = {True: "cold", False: "hot"}
         differ.append(f"L2 cache {words[saved.setting.cold]}, now {words[now.cold]}")
     if differ:
-        fix = "save new ones here with --save" if len(differ) > 1 or saved.setting.cold == now.cold else "pass --cold or --hot as then"
+        fix = (
+            "save new ones here with --save"
+            if len(differ) > 1 or saved.setting.cold == now.cold
+            else "pass --cold or --hot as then"
+        )
         cause = "a difference would be theirs, and not that of the kernels"
-        raise UsageError(f"{shown} was measured elsewhere: {'; '.join(differ)}", cause=cause, fix=fix)
+        raise UsageError(
+            f"{shown} was measured elsewhere: {'; '.join(differ)}", cause=cause, fix=fix
+        )
 
 
 def unlike(saved: Saved, cases: Sequence[CaseBench]) -> str:
-    """What else differs between a run and a saved one than the kernels, in words; empty for nothing. It refuses no comparison."""
+    """What else differs between a run and a saved one than the kernels, in words; empty for
+    nothing. It refuses no comparison.
+    """
     if saved.by and saved.by != __version__:
         return f"it was saved by tilec {saved.by}, which may measure otherwise than {__version__}"
     if not saved.beside and not beside(cases):
@@ -133,11 +179,18 @@ def unlike(saved: Saved, cases: Sequence[CaseBench]) -> str:
 
 def beside(cases: Sequence[CaseBench]) -> tuple[str, ...]:
     """The libraries that were measured too, and have memory on the GPU."""
-    words = {rival.text.partition(":")[0] for case in cases for rival in case.rivals if rival.measurement is not None}
+    words = {
+        rival.text.partition(":")[0]
+        for case in cases
+        for rival in case.rivals
+        if rival.measurement is not None
+    }
     return tuple(sorted({LIBRARIES[word] for word in words} - {"numpy"}))
 
 
-def write_saved(path: Path, setting: Setting, cases: Sequence[CaseBench], kept: Mapping[str, SavedCase]) -> None:
+def write_saved(
+    path: Path, setting: Setting, cases: Sequence[CaseBench], kept: Mapping[str, SavedCase]
+) -> None:
     """Save measurements.
 
     Args:
@@ -152,15 +205,28 @@ def write_saved(path: Path, setting: Setting, cases: Sequence[CaseBench], kept: 
     rows = dict(kept)
     for case in cases:
         if case.measurement is not None:
-            rows[case.name] = SavedCase(samples=case.measurement.samples, code=case.code, inputs=case.inputs)
-    listed = {name: {"image": row.code, "inputs": row.inputs, "samples": list(row.samples)} for name, row in sorted(rows.items())}
+            rows[case.name] = SavedCase(
+                samples=case.measurement.samples, code=case.code, inputs=case.inputs
+            )
+    listed = {
+        name: {"image": row.code, "inputs": row.inputs, "samples": list(row.samples)}
+        for name, row in sorted(rows.items())
+    }
     about = {"tilec": __version__, "beside": list(beside(cases))}
-    body = {"schema_version": SCHEMA, "kind": KIND, **about, "setting": setting_json(setting), "cases": listed}
+    body = {
+        "schema_version": SCHEMA,
+        "kind": KIND,
+        **about,
+        "setting": setting_json(setting),
+        "cases": listed,
+    }
     with atomic_write(path) as file:
         file.write((json.dumps(body, indent=1) + "\n").encode())
 
 
-def held_against(case: CaseBench, saved: Saved, again: Callable[[], CaseBench], limit: float = LIMIT) -> CaseBench:
+def held_against(
+    case: CaseBench, saved: Saved, again: Callable[[], CaseBench], limit: float = LIMIT
+) -> CaseBench:
     """A case with how it stands to what was saved of it.
 
     Args:

@@ -1,4 +1,6 @@
-"""What samples say: the median with a 95 % interval that assumes no distribution, outliers by name, and which of two is faster."""
+"""What samples say: the median with a 95 % interval that assumes no distribution, outliers by name,
+and which of two is faster.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from statistics import median
 import numpy as np
 
 CONFIDENCE = 0.95
-# A sample is an outlier where it lies further from the median than so many median deviations, scaled as in a normal distribution, and
-# than a part of the median: samples that agree to the last digit would make one of everything else.
+# A sample is an outlier where it lies further from the median than so many median deviations,
+# scaled as in a normal distribution, and than a part of the median: samples that agree to the last
+# digit would make one of everything else.
 _DEVIATIONS = 5.0
 _SCALE = 1.4826
 _LEAST_PART = 0.05
@@ -27,7 +30,8 @@ class Interval:
 
     Attributes:
         low, high: its bounds.
-        coverage: how often such an interval holds the median; below 0.95 where there are too few samples for that.
+        coverage: how often such an interval holds the median; below 0.95 where there are too few
+            samples for that.
     """
 
     low: float
@@ -64,7 +68,9 @@ class Verdict(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Pairs of samples that were taken side by side: the median of first over second, its interval, and what that says."""
+    """Pairs of samples that were taken side by side: the median of first over second, its interval,
+    and what that says.
+    """
 
     ratio: float
     interval: Interval
@@ -81,29 +87,39 @@ def summarize(samples: Sequence[float]) -> Summary:
         raise ValueError("a summary needs samples, and all of them finite")
     middle = median(samples)
     return Summary(
-        count=len(samples), least=min(samples), median=middle, interval=median_interval(samples), outliers=_outliers(samples, middle)
+        count=len(samples),
+        least=min(samples),
+        median=middle,
+        interval=median_interval(samples),
+        outliers=_outliers(samples, middle),
     )
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """An interval that holds the median of whatever the samples come from, by order statistics.
 
-    How many of n samples lie below the median is binomial with one half, so that the k-th from below and from above hold it between
-    them as often as that distribution says. The narrowest pair that is right often enough is taken; of fewer than 6 samples, all.
+    How many of n samples lie below the median is binomial with one half, so that the k-th from
+    below and from above hold it between them as often as that distribution says. The narrowest pair
+    that is right often enough is taken; of fewer than 6 samples, all.
     """
     ordered = sorted(samples)
     n = len(ordered)
     tail, place = 0.5**n, 0  # probability that fewer than place + 1 samples lie below
-    while place + 1 < n / 2 and 2 * (grown := tail + math.comb(n, place + 1) * 0.5**n) <= 1 - confidence:
+    while (
+        place + 1 < n / 2
+        and 2 * (grown := tail + math.comb(n, place + 1) * 0.5**n) <= 1 - confidence
+    ):
         tail, place = grown, place + 1
     return Interval(low=ordered[place], high=ordered[n - 1 - place], coverage=1 - 2 * tail)
 
 
 def series_interval(samples: Sequence[float]) -> Interval:
-    """The interval of the median of samples in the order in which they were taken, wider where neighbours are alike.
+    """The interval of the median of samples in the order in which they were taken, wider where
+    neighbours are alike.
 
-    Clocks, heat and other users of a machine change slowly: n samples that hang together by r say as much as n * (1 - r) / (1 + r)
-    that do not. By ranks, so that one sample far off does not hide it.
+    Clocks, heat and other users of a machine change slowly: n samples that hang together by r say
+    as much as n * (1 - r) / (1 + r) that do not. By ranks, so that one sample far off does not hide
+    it.
     """
     alike = _alike(samples)
     if alike <= 0:
@@ -120,7 +136,8 @@ def series_interval(samples: Sequence[float]) -> Interval:
 
 
 def compare_pairs(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Which of two is faster, by samples that were taken in turn: drift that both see cancels in each pair.
+    """Which of two is faster, by samples that were taken in turn: drift that both see cancels in
+    each pair.
 
     Raises:
         ValueError: there are no pairs, or a sample is not above zero.
@@ -129,7 +146,9 @@ def compare_pairs(first: Sequence[float], second: Sequence[float]) -> Comparison
         raise ValueError("pairs are as many samples of the one as of the other, all above zero")
     ratios = [one / other for one, other in zip(first, second, strict=True)]
     interval = median_interval(ratios)
-    verdict = Verdict.FIRST if interval.high < 1 else Verdict.SECOND if interval.low > 1 else Verdict.TIE
+    verdict = (
+        Verdict.FIRST if interval.high < 1 else Verdict.SECOND if interval.low > 1 else Verdict.TIE
+    )
     if interval.coverage < CONFIDENCE:
         verdict = Verdict.TIE
     return Comparison(ratio=median(ratios), interval=interval, verdict=verdict)
@@ -138,7 +157,11 @@ def compare_pairs(first: Sequence[float], second: Sequence[float]) -> Comparison
 def _outliers(samples: Sequence[float], middle: float) -> tuple[Outlier, ...]:
     spread = _SCALE * median([abs(sample - middle) for sample in samples])
     limit = max(_DEVIATIONS * spread, _LEAST_PART * abs(middle))
-    return tuple(Outlier(place=i, value=sample) for i, sample in enumerate(samples) if abs(sample - middle) > limit)
+    return tuple(
+        Outlier(place=i, value=sample)
+        for i, sample in enumerate(samples)
+        if abs(sample - middle) > limit
+    )
 
 
 def _alike(samples: Sequence[float]) -> float:
@@ -147,7 +170,9 @@ def _alike(samples: Sequence[float]) -> float:
     if n < 8:  # too few to tell
         return 0.0
     _, place, counts = np.unique(np.asarray(samples), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts + 1) / 2)[place]  # equal samples share the mean of their ranks
+    ranks = (np.cumsum(counts) - (counts + 1) / 2)[
+        place
+    ]  # equal samples share the mean of their ranks
     off = ranks - (n - 1) / 2
     spread = float(off @ off)
     if not spread:

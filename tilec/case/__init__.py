@@ -1,1 +1,3 @@
-"""Runs kernels on a device and holds them against their references: cases in, results out, nothing printed."""
+"""Runs kernels on a device and holds them against their references: cases in, results out, nothing
+printed.
+"""

@@ -17,13 +17,17 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo
 from tilec_runtime.model.suggest import did_you_mean
 
-_TENSOR = re.compile(r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?")
+_TENSOR = re.compile(
+    r"(?P<dtype>[A-Za-z_]\w*)\[(?P<shape>[^\]]*)\](?::(?P<dist>[^:]*))?(?::(?P<seed>[^:]*))?"
+)
 _FORMS = f"NAME=DTYPE[EXTENTS]:DIST:SEED (x=f32[1024,512]:normal:7), NAME=NUMBER (alpha=2.5) or NAME=FILE, with {FORMS}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Argument:
-    """One `--arg`: a tensor to make or a scalar (`input`), or a file (`path`, with the dtype that it holds)."""
+    """One `--arg`: a tensor to make or a scalar (`input`), or a file (`path`, with the dtype that
+    it holds).
+    """
 
     name: str
     input: Input | None = None
@@ -62,16 +66,24 @@ def parse_axis(text: str, info: KernelInfo, *, option: str = "--axis") -> tuple[
     name, _, value = (part.strip() for part in text.partition("="))
     axes = dict(info.axes)
     if name not in axes:
-        hint = did_you_mean(name, list(axes)) or (f"; it has {', '.join(axes)}" if axes else "; it has none")
+        hint = did_you_mean(name, list(axes)) or (
+            f"; it has {', '.join(axes)}" if axes else "; it has none"
+        )
         raise UsageError(f"{option} {text!r}: kernel {info.name} has no axis {name!r}{hint}")
     known = read_axis_value(value, axes[name])
     if known is None:
-        raise UsageError(f"{option} {text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}")
+        raise UsageError(
+            f"{option} {text!r}: {name} was built for {', '.join(map(axis_text, axes[name]))}"
+        )
     return name, known
 
 
 def bind_arguments(
-    info: KernelInfo, arguments: Sequence[Argument], *, axes: Sequence[tuple[str, AxisValue]] = (), reference: str = ""
+    info: KernelInfo,
+    arguments: Sequence[Argument],
+    *,
+    axes: Sequence[tuple[str, AxisValue]] = (),
+    reference: str = "",
 ) -> BoundCase:
     """One bound case from `--arg` values; outputs that are not given are not made up.
 
@@ -82,7 +94,12 @@ def bind_arguments(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--arg {name}=… is given twice")
-    case = Case(name="", inputs=tuple(a.input for a in arguments if a.input is not None), reference=reference, axes=tuple(axes))
+    case = Case(
+        name="",
+        inputs=tuple(a.input for a in arguments if a.input is not None),
+        reference=reference,
+        axes=tuple(axes),
+    )
     try:
         return bind(case, info, files=tuple((a.name, a.dtype, a.path) for a in arguments if a.path))
     except CaseError as error:  # not of the manifest, but of the command line
@@ -98,7 +115,8 @@ def read_tensor(option: str, name: str, value: str) -> Input | None:
         value: what is behind the equals sign.
 
     Raises:
-        UsageError: it has this form, and an unknown dtype or distribution, or no number where one belongs.
+        UsageError: it has this form, and an unknown dtype or distribution, or no number where one
+            belongs.
     """
     match = _TENSOR.fullmatch(value)
     return _tensor(option, name, match) if match else None
@@ -109,7 +127,11 @@ def _tensor(option: str, name: str, match: re.Match[str]) -> Input:
     if dtype not in DTYPES:
         hint = did_you_mean(dtype, list(DTYPES)) or f"; there are {', '.join(DTYPES)}"
         raise UsageError(f"{option}: unknown dtype {dtype!r}{hint}")
-    shape = tuple(extent.strip() for extent in match["shape"].split(",")) if match["shape"].strip() else ()
+    shape = (
+        tuple(extent.strip() for extent in match["shape"].split(","))
+        if match["shape"].strip()
+        else ()
+    )
     if not all(shape):
         raise UsageError(f"{option}: an extent is missing in [{match['shape']}]")
     dist = match["dist"] or "normal"
@@ -127,13 +149,20 @@ def _tensor(option: str, name: str, match: re.Match[str]) -> Input:
 def _number(text: str, value: str) -> AxisValue:
     number = read_number(value)
     if number is None:
-        raise UsageError(f"--arg {text!r}: {value!r} is no tensor, number or file of an array", fix=f"an argument is {_FORMS}")
+        raise UsageError(
+            f"--arg {text!r}: {value!r} is no tensor, number or file of an array",
+            fix=f"an argument is {_FORMS}",
+        )
     return number
 
 
 def _file(text: str, name: str, place: Place) -> Argument:
-    """Of dtypes that NumPy lacks `.npy` files say the size alone, and then the kernel's own is taken."""
+    """Of dtypes that NumPy lacks `.npy` files say the size alone, and then the kernel's own is
+    taken.
+    """
     try:
         return Argument(name=name, path=str(place), dtype=dtype_in(place, name))
     except UnfitError as error:
-        raise UsageError(f"--arg {text!r}: {place} cannot be read: {error}", fix=f"give {FORMS}") from error
+        raise UsageError(
+            f"--arg {text!r}: {place} cannot be read: {error}", fix=f"give {FORMS}"
+        ) from error

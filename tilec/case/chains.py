@@ -1,4 +1,6 @@
-"""Cases of chains: bound to the kernels that were built, and launched as one op, each step behind the one before on one stream."""
+"""Cases of chains: bound to the kernels that were built, and launched as one op, each step behind
+the one before on one stream.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from tilec.case.inputs import Array
 from tilec.case.run import Device
 from tilec.manifest.locate import Locator
 from tilec.manifest.types import Case, Chain, Input, Operand, Step
-from tilec_runtime.errors import CaseError, KernelCacheError, LaunchError, Location, NoImageError, TilecError
+from tilec_runtime.errors import (
+    CaseError,
+    KernelCacheError,
+    LaunchError,
+    Location,
+    NoImageError,
+    TilecError,
+)
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import AxisValue, KernelInfo, VariantInfo
@@ -30,13 +39,20 @@ class LaunchesInOrder(Device, Protocol):
     """A device that launches several kernels as one op."""
 
     def launch_in_order(
-        self, calls: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]], failed: Callable[[int, TilecError], None]
+        self,
+        calls: Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]],
+        failed: Callable[[int, TilecError], None],
     ) -> None:
-        """Launch (kernel, arguments, axes) in order on one stream, and wait; `failed` is told of an error, and which call was reached."""
+        """Launch (kernel, arguments, axes) in order on one stream, and wait; `failed` is told of an
+        error, and which call was reached.
+        """
 
 
-def chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
-    """Every case of a chain, bound to its kernels; by its name alone where one of them was not built.
+def chain_cases(
+    chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None
+) -> tuple[BoundCase, ...]:
+    """Every case of a chain, bound to its kernels; by its name alone where one of them was not
+    built.
 
     Args:
         chain: the manifest's table.
@@ -47,11 +63,18 @@ def chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locato
         CaseError: a step does not fit its kernel, or two steps take one input for different things.
     """
     whole = all(step.kernel in built for step in chain.steps)
-    return tuple(_Binder(chain, built, case, locate).bound() if whole else _unbuilt(chain, case, locate) for case in chain.cases)
+    return tuple(
+        _Binder(chain, built, case, locate).bound() if whole else _unbuilt(chain, case, locate)
+        for case in chain.cases
+    )
 
 
-def fitting_chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
-    """Every case of a chain as `chain_cases` gives it; one that does not fit its kernels is there by its name, with its error."""
+def fitting_chain_cases(
+    chain: Chain, built: Mapping[str, KernelInfo], *, locate: Locator | None = None
+) -> tuple[BoundCase, ...]:
+    """Every case of a chain as `chain_cases` gives it; one that does not fit its kernels is there
+    by its name, with its error.
+    """
     found: list[BoundCase] = []
     for case in chain.cases:
         try:
@@ -64,13 +87,23 @@ def fitting_chain_cases(chain: Chain, built: Mapping[str, KernelInfo], *, locate
 def _unbuilt(chain: Chain, case: Case, locate: Locator | None) -> BoundCase:
     steps = tuple(BoundStep(kernel=step.kernel) for step in chain.steps)
     return BoundCase(
-        name=f"{chain.name}/{case.name}", kernel=chain.name, case=case.name, steps=steps, location=_place(locate, chain, "case", case.name)
+        name=f"{chain.name}/{case.name}",
+        kernel=chain.name,
+        case=case.name,
+        steps=steps,
+        location=_place(locate, chain, "case", case.name),
     )
 
 
 def axes_of(step: BoundStep, info: KernelInfo, case: BoundCase) -> dict[str, AxisValue]:
-    """The axes of a step's launch that are known before it: those that it chooses, and those that its arrays' dtypes decide."""
-    axes, dtypes, given = dict(step.axes), {param.name: param.dtype for param in case.params}, dict(step.arguments)
+    """The axes of a step's launch that are known before it: those that it chooses, and those that
+    its arrays' dtypes decide.
+    """
+    axes, dtypes, given = (
+        dict(step.axes),
+        {param.name: param.dtype for param in case.params},
+        dict(step.arguments),
+    )
     for param in info.params:
         if param.dtype in info.dtype_axes and param.name in given and given[param.name].name:
             axes.setdefault(param.dtype, dtypes[given[param.name].name])
@@ -109,14 +142,21 @@ class ChainDevice:
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:  # noqa: ARG002 - of a protocol
         """Launch every step over the same tensors, and wait until the last is done."""
         calls = [
-            (step.kernel, {name: arguments[o.name] if o.name else o.value for name, o in step.arguments}, dict(step.axes))
+            (
+                step.kernel,
+                {name: arguments[o.name] if o.name else o.value for name, o in step.arguments},
+                dict(step.axes),
+            )
             for step in self._steps
         ]
-        self._device.launch_in_order(calls, lambda place, error: _say_step(error, self._steps[place]))
+        self._device.launch_in_order(
+            calls, lambda place, error: _say_step(error, self._steps[place])
+        )
 
 
 class ChainModule:
-    """A loaded bundle as one that has the chain of a case for its one kernel, whose parameters are the case's.
+    """A loaded bundle as one that has the chain of a case for its one kernel, whose parameters are
+    the case's.
 
     Args:
         module: the bundle on a device.
@@ -129,7 +169,9 @@ class ChainModule:
 
 
 class ChainLauncher:
-    """Launches the steps of a chain in order on one stream, over the same arguments; in use like the launcher of one kernel."""
+    """Launches the steps of a chain in order on one stream, over the same arguments; in use like
+    the launcher of one kernel.
+    """
 
     def __init__(self, module: Module, case: BoundCase) -> None:
         """Find the launchers of its kernels."""
@@ -142,7 +184,10 @@ class ChainLauncher:
             values = [value if place is None else args[place] for place, value in call.taken]
             try:
                 call.launcher(
-                    *values[: call.leading], **dict(zip(call.rest, values[call.leading :], strict=True)), **call.axes, stream=stream
+                    *values[: call.leading],
+                    **dict(zip(call.rest, values[call.leading :], strict=True)),
+                    **call.axes,
+                    stream=stream,
                 )
             except TilecError as error:
                 _say_step(error, call.step)
@@ -154,7 +199,8 @@ class ChainLauncher:
         taken = [call.asked(call.launcher.explain, given) for call in self._calls]
         digests = [one.image.digest if one.image else "" for one in taken]
         return ChainExplanation(
-            variant=VariantInfo(id=" -> ".join(one.variant.id for one in taken)), image=ChainCode(digest=sha256(" ".join(digests).encode()))
+            variant=VariantInfo(id=" -> ".join(one.variant.id for one in taken)),
+            image=ChainCode(digest=sha256(" ".join(digests).encode())),
         )
 
 
@@ -164,7 +210,8 @@ class _Call:
 
     Attributes:
         step: the step. launcher: of its kernel. axes: that the step chooses.
-        names: its parameters that are given, in its order. taken: for each the place among the chain's arguments, or None and a value.
+        names: its parameters that are given, in its order. taken: for each the place among the
+            chain's arguments, or None and a value.
         leading: how many of them are given by place, which takes the launcher less time.
     """
 
@@ -200,8 +247,18 @@ def _call(launcher: Launcher, step: BoundStep, arguments: Sequence[str]) -> _Cal
         launcher=launcher,
         axes=dict(step.axes),
         names=names,
-        taken=tuple((arguments.index(one.name) if one.name else None, one.value) for one in (operands[name] for name in names)),
-        leading=next((place for place, (one, other) in enumerate(zip(params, names, strict=False)) if one != other), len(names)),
+        taken=tuple(
+            (arguments.index(one.name) if one.name else None, one.value)
+            for one in (operands[name] for name in names)
+        ),
+        leading=next(
+            (
+                place
+                for place, (one, other) in enumerate(zip(params, names, strict=False))
+                if one != other
+            ),
+            len(names),
+        ),
     )
 
 
@@ -223,7 +280,9 @@ class ChainExplanation:
 class _Binder:
     """One case of a chain."""
 
-    def __init__(self, chain: Chain, built: Mapping[str, KernelInfo], case: Case, locate: Locator | None) -> None:
+    def __init__(
+        self, chain: Chain, built: Mapping[str, KernelInfo], case: Case, locate: Locator | None
+    ) -> None:
         self._chain, self._built, self._case, self._locate = chain, built, case, locate
         self._title = f"{chain.name}/{case.name}"
         self._inputs = {item.name: item for item in case.inputs}
@@ -244,7 +303,9 @@ class _Binder:
             tolerance=self._case.tolerance,
             bench=self._case.bench,
             location=_place(self._locate, self._chain, "case", self._case.name),
-            keys=keys_of("chain", self._chain.name, self._case, self._locate) if self._locate else {},
+            keys=keys_of("chain", self._chain.name, self._case, self._locate)
+            if self._locate
+            else {},
         )
 
     def _step(self, index: int, step: Step) -> BoundStep:
@@ -259,18 +320,26 @@ class _Binder:
         known_axes = [name for name, _ in info.axes]
         for name, operand in step.named:
             if name in arguments:
-                raise CaseError(f"{self._title}: {step.kernel} is given {name!r} by place and by name", location=at)
+                raise CaseError(
+                    f"{self._title}: {step.kernel} is given {name!r} by place and by name",
+                    location=at,
+                )
             if name in names:
                 arguments[name] = operand
             elif name not in known_axes:
                 known = [*names, *known_axes]
                 hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-                raise CaseError(f"{self._title}: {name!r} of {step.kernel} is no parameter and no axis{hint}", location=at)
+                raise CaseError(
+                    f"{self._title}: {name!r} of {step.kernel} is no parameter and no axis{hint}",
+                    location=at,
+                )
             else:
                 axes[name] = self._axis_value(step.kernel, name, operand, dict(info.axes)[name], at)
         for param in info.params:
             if param.name not in arguments and param.default is None and not param.optional:
-                raise CaseError(f"{self._title}: {step.kernel} is given nothing for {param.name!r}", location=at)
+                raise CaseError(
+                    f"{self._title}: {step.kernel} is given nothing for {param.name!r}", location=at
+                )
             if param.name in arguments:
                 self._meet(step.kernel, param, arguments[param.name], dict(info.axes), at)
         return BoundStep(
@@ -282,22 +351,44 @@ class _Binder:
             location=at,
         )
 
-    def _axis_value(self, kernel: str, name: str, operand: Operand, built: Sequence[Any], at: Location | None) -> Any:
+    def _axis_value(
+        self, kernel: str, name: str, operand: Operand, built: Sequence[Any], at: Location | None
+    ) -> Any:
         """What a step says of an axis."""
         values = ", ".join(map(str, built))
         if operand.name:
             what = f"{self._title}: {name!r} of {kernel} takes a value, not an input; there are {values}"
-            raise CaseError(what, location=at, fix=f'write text in quotes: {name}="{operand.name}"' if operand.name in built else "")
+            raise CaseError(
+                what,
+                location=at,
+                fix=f'write text in quotes: {name}="{operand.name}"'
+                if operand.name in built
+                else "",
+            )
         if operand.value not in built:
-            raise CaseError(f"{self._title}: {name} = {operand.value!r} of {kernel} was not built; built are {values}", location=at)
+            raise CaseError(
+                f"{self._title}: {name} = {operand.value!r} of {kernel} was not built; built are {values}",
+                location=at,
+            )
         return operand.value
 
-    def _meet(self, kernel: str, param: Param, operand: Operand, axes: Mapping[str, Any], at: Location | None) -> None:
-        """Take up what a step says of an input: what it is, and whether it is written; all steps have to agree."""
+    def _meet(
+        self,
+        kernel: str,
+        param: Param,
+        operand: Operand,
+        axes: Mapping[str, Any],
+        at: Location | None,
+    ) -> None:
+        """Take up what a step says of an input: what it is, and whether it is written; all steps
+        have to agree.
+        """
         if not operand.name:
             if param.kind is ParamKind.TENSOR or isinstance(operand.value, str):
                 what = f"{self._title}: {kernel} takes {operand.value!r} for {param.name!r}, which is a {param.kind.value}"
-                raise CaseError(what, location=at, fix="make it an input of the case, and name that")
+                raise CaseError(
+                    what, location=at, fix="make it an input of the case, and name that"
+                )
             return
         item, known = self._inputs[operand.name], self._params.get(operand.name)
         dtype = item.dtype or (known.dtype if known else "") or param.dtype
@@ -307,12 +398,20 @@ class _Binder:
             what = f"{self._title}: {operand.name} has no dtype of its own, and {kernel} was built for several"
             raise CaseError(what, location=at, fix=f'say it: inputs.{operand.name}.dtype = "f32"')
         if param.dtype in DTYPES and param.dtype != dtype:
-            raise CaseError(f"{self._title}: {operand.name} is {dtype}, and {kernel} takes {param.dtype} for {param.name!r}", location=at)
+            raise CaseError(
+                f"{self._title}: {operand.name} is {dtype}, and {kernel} takes {param.dtype} for {param.name!r}",
+                location=at,
+            )
         if (item.shape is not None) != (param.kind is ParamKind.TENSOR):
             what = "a tensor" if item.shape is not None else "a number"
-            raise CaseError(f"{self._title}: {operand.name} is {what}, and {param.name!r} of {kernel} is a {param.kind.value}", location=at)
+            raise CaseError(
+                f"{self._title}: {operand.name} is {what}, and {param.name!r} of {kernel} is a {param.kind.value}",
+                location=at,
+            )
         out = param.out or (known is not None and known.out)
-        self._params[operand.name] = Param(name=operand.name, kind=param.kind, dtype=dtype, rank=param.rank, out=out)
+        self._params[operand.name] = Param(
+            name=operand.name, kind=param.kind, dtype=dtype, rank=param.rank, out=out
+        )
 
     def _with_dtype(self, item: Input) -> Input:
         return dataclasses.replace(item, dtype=self._params[item.name].dtype)
@@ -329,7 +428,9 @@ def chain_text(case: BoundCase) -> str:
 
 
 def _say_step(error: TilecError, step: BoundStep) -> None:
-    """Let the error of a step that was not launched say which it is: it names the kernel alone, which a chain may launch twice."""
+    """Let the error of a step that was not launched say which it is: it names the kernel alone,
+    which a chain may launch twice.
+    """
     if not isinstance(error, LaunchError | NoImageError | KernelCacheError):
         return  # it may be about a step that was launched before
     error.what = f"{step.title}: {error.what}"

@@ -1,4 +1,6 @@
-"""Actual against expected, element by element: NaN and infinity included, every low-precision dtype widened to f64 first."""
+"""Actual against expected, element by element: NaN and infinity included, every low-precision dtype
+widened to f64 first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Comparison:
     Attributes:
         ok: every element is within the tolerance.
         max_abs: largest |actual - expected|; infinite where only one of the two is NaN or infinite.
-        max_rel: largest |actual - expected| / |expected| over the elements that are not expected to be zero.
+        max_rel: largest |actual - expected| / |expected| over the elements that are not expected to
+            be zero.
         max_ulp: most numbers of the dtype from one to the other; None where one alone is NaN.
         mismatches: elements beyond the tolerance. total: all elements.
         both_nan: elements that are NaN in both, and so fit whatever they ought to be.
@@ -53,7 +56,9 @@ class Comparison:
 
 
 def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
-    """The tolerance for an output: the case's own for the dtype, else its general one, else the dtype's default (exact for integers)."""
+    """The tolerance for an output: the case's own for the dtype, else its general one, else the
+    dtype's default (exact for integers).
+    """
     for wanted in (dtype, ""):
         for tolerance in given:
             if tolerance.dtype == wanted:
@@ -65,8 +70,9 @@ def tolerance_for(given: Sequence[Tolerance], dtype: str) -> Tolerance:
 def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) -> Comparison:
     """Hold `actual` against `expected`.
 
-    An element fits where both are equal, both are NaN, |actual - expected| <= atol + rtol * |expected|, or no more than `ulp` numbers
-    of `actual`'s dtype lead from one to the other, the expected value rounded to that dtype.
+    An element fits where both are equal, both are NaN, |actual - expected| <= atol + rtol *
+    |expected|, or no more than `ulp` numbers of `actual`'s dtype lead from one to the other, the
+    expected value rounded to that dtype.
 
     Args:
         actual: what the kernel gave.
@@ -100,7 +106,11 @@ def compare(actual: Array, expected: Array, tolerance: Tolerance | None = None) 
     values: dict[str, Any] = {}
     if first >= 0:
         index = tuple(int(i) for i in np.unravel_index(first, actual.shape)) if actual.shape else ()
-        values = {"first_index": index, "first_actual": plain(left[first]), "first_expected": plain(right[first])}
+        values = {
+            "first_index": index,
+            "first_actual": plain(left[first]),
+            "first_expected": plain(right[first]),
+        }
     max_ulp = most if most != UNKNOWN else None
     return Comparison(
         ok=not mismatches,
@@ -132,7 +142,9 @@ def _bytes(array: Array) -> Array:
 
 
 def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Array, Array]:
-    """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of `compare`."""
+    """(|actual - expected| in f64, which of them are beyond the tolerance), by the rules of
+    `compare`.
+    """
     distance, size = _distance(actual, expected)
     return distance, _wrong(distance, size, ulps(actual, expected), tolerance)
 
@@ -140,9 +152,12 @@ def distances(actual: Array, expected: Array, tolerance: Tolerance) -> tuple[Arr
 def _wrong(distance: Array, size: Array, steps: Array, limit: Tolerance) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         # Written so that a distance of 0 fits whatever the size is, infinite ones included.
-        wrong: Array = (distance > 0) & ~(distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0))
+        wrong: Array = (distance > 0) & ~(
+            distance <= limit.atol + limit.rtol * np.where(np.isfinite(size), size, 0.0)
+        )
     if limit.ulp:
-        # Infinity is no neighbour of the largest number: it is right only where the expected value rounds to it.
+        # Infinity is no neighbour of the largest number: it is right only where the expected value
+        # rounds to it.
         wrong &= (steps > limit.ulp) | (np.isinf(distance) & (steps > 0))
     return wrong
 
@@ -156,11 +171,17 @@ def _both_nan(actual: Array, expected: Array) -> int:
 
 def _distance(actual: Array, expected: Array) -> tuple[Array, Array]:
     """(|a - e|, |e|) in f64."""
-    return _integer_distance(actual, expected) if actual.dtype.kind in "iub" else _float_distance(actual, expected)
+    return (
+        _integer_distance(actual, expected)
+        if actual.dtype.kind in "iub"
+        else _float_distance(actual, expected)
+    )
 
 
 def _float_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
-    """(|a - e|, |e|) in f64, with 0 where both are NaN or the same infinity and infinity where only one is."""
+    """(|a - e|, |e|) in f64, with 0 where both are NaN or the same infinity and infinity where only
+    one is.
+    """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(a - e)
@@ -171,8 +192,13 @@ def _float_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
 
 
 def _integer_distance(actual: Array, expected: Array) -> tuple[Array, Array]:
-    """(|a - e|, |e|) of integers: differences are taken as integers, since f64 does not hold all of 64 bits."""
-    if expected.dtype.kind not in "iub" or {actual.dtype, expected.dtype} >= {np.dtype(np.uint64), np.dtype(np.int64)}:
+    """(|a - e|, |e|) of integers: differences are taken as integers, since f64 does not hold all of
+    64 bits.
+    """
+    if expected.dtype.kind not in "iub" or {actual.dtype, expected.dtype} >= {
+        np.dtype(np.uint64),
+        np.dtype(np.int64),
+    }:
         return _float_distance(actual, expected)
     return apart(actual, expected).astype(np.float64), np.abs(expected.astype(np.float64))
 

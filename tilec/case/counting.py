@@ -1,4 +1,6 @@
-"""Whether a kernel's numbers can hold the extents and strides of a case: told before its arrays, which may be gigabytes, are made."""
+"""Whether a kernel's numbers can hold the extents and strides of a case: told before its arrays,
+which may be gigabytes, are made.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def require_countable(case: BoundCase) -> None:
 
 
 def _beyond(abi: Sequence[AbiSlot], env: Mapping[str, Any]) -> str:
-    """What an argument of an entry point cannot hold; empty where all fit, as far as can be told without addresses."""
+    """What an argument of an entry point cannot hold; empty where all fit, as far as can be told
+    without addresses.
+    """
     for slot in abi:
         dtype = DTYPES.get(slot.type)
         if dtype is None or dtype.kind not in ("int", "uint"):

@@ -1,4 +1,6 @@
-"""A device as a run needs it: tilec's own buffers, and the launchers of a bundle that is loaded there."""
+"""A device as a run needs it: tilec's own buffers, and the launchers of a bundle that is loaded
+there.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ class ModuleDevice:
         if device.interprets is None:
             return ""
         facts = DeviceFacts(interprets=device.interprets)
-        variants = [v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)]
+        variants = [
+            v
+            for v in info.variants
+            if all(axes.get(name, value) == value for name, value in v.axes)
+        ]
         if not variants or any(choose_image(variant.images, facts).image for variant in variants):
             return ""
         return refusal_of(info.language, variants[0].images, advice=self._advice)
@@ -89,13 +95,17 @@ class ModuleDevice:
         """Launch a kernel and wait until it is done."""
         self.launching = ((kernel, arguments, axes),)
         try:
-            given = {"stream_" if name == "stream" else name: value for name, value in arguments.items()}
+            given = {
+                "stream_" if name == "stream" else name: value for name, value in arguments.items()
+            }
             self._module.kernels[kernel](**given, **axes, stream=STREAM)
             self._driver.synchronize(self._device.ordinal, STREAM)
         finally:
             self.launching = ()
 
-    def shape(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> LaunchShape:
+    def shape(
+        self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]
+    ) -> LaunchShape:
         """Return grid, block and shared memory of a launch.
 
         Raises:
@@ -103,12 +113,16 @@ class ModuleDevice:
         """
         return self._module.kernels[kernel].explain(**arguments, **axes).shape
 
-    def launch_in_order(self, calls: Sequence[Call], failed: Callable[[int, TilecError], None]) -> None:
-        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one stream. Wait until the last is done.
+    def launch_in_order(
+        self, calls: Sequence[Call], failed: Callable[[int, TilecError], None]
+    ) -> None:
+        """Launch (kernel, arguments, axes) as one chain of `then`: one behind the other on one
+        stream. Wait until the last is done.
 
         Args:
             calls: what to launch.
-            failed: told of an error, and the place of the call that was launched last, or was about to be.
+            failed: told of an error, and the place of the call that was launched last, or was about
+                to be.
         """
         from tilec_runtime.device.events import Event
         from tilec_runtime.device.streams import Stream
@@ -147,7 +161,9 @@ class ModuleDevice:
                 self._behind.clear()
 
     def step_under_way(self) -> int | None:
-        """Return the place in `launching` of the launch that the device is at; None where the driver does not tell. For another thread."""
+        """Return the place in `launching` of the launch that the device is at; None where the
+        driver does not tell. For another thread.
+        """
         with self._events:
             try:
                 return sum(event.reached for event in self._behind)
@@ -156,6 +172,8 @@ class ModuleDevice:
 
 
 def refusal_of(language: str, images: Sequence[ImageInfo] = (), *, advice: str = "") -> str:
-    """Why the cpu device cannot run a kernel of a language, and the next step: `advice`, where Tile IR is all that is missing."""
+    """Why the cpu device cannot run a kernel of a language, and the next step: `advice`, where Tile
+    IR is all that is missing.
+    """
     cause, fix = cpu_advice(images, language)
     return f"{cause}: {advice if advice and cause == LACKS_TILE_IR else fix}"

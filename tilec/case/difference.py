@@ -1,4 +1,6 @@
-"""Where two arrays differ, for people: the first wrong element among its neighbours, and how large the errors are."""
+"""Where two arrays differ, for people: the first wrong element among its neighbours, and how large
+the errors are.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ class Element:
 
     Attributes:
         index: its place. ok: it is within the tolerance.
-        got, expected: its values. error: how far they are apart; infinite where one alone is NaN or infinite.
-        ulp: how many numbers of the dtype lie between them, counted from one to the other; None where one alone is NaN.
+        got, expected: its values. error: how far they are apart; infinite where one alone is NaN or
+            infinite.
+        ulp: how many numbers of the dtype lie between them, counted from one to the other; None
+            where one alone is NaN.
     """
 
     index: tuple[int, ...]
@@ -37,7 +41,9 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Bin:
-    """How many elements are so far off: `low` <= error < `high`, both 0 for equal ones, infinite where one value alone is not finite."""
+    """How many elements are so far off: `low` <= error < `high`, both 0 for equal ones, infinite
+    where one value alone is not finite.
+    """
 
     low: float
     high: float
@@ -56,13 +62,17 @@ class Bin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """What is shown of an output that is off: neighbours of the first wrong element in its row, and the errors of all by decade."""
+    """What is shown of an output that is off: neighbours of the first wrong element in its row, and
+    the errors of all by decade.
+    """
 
     window: tuple[Element, ...]
     histogram: tuple[Bin, ...]
 
 
-def difference_of(actual: Array, expected: Array, tolerance: Tolerance, first: tuple[int, ...]) -> Difference:
+def difference_of(
+    actual: Array, expected: Array, tolerance: Tolerance, first: tuple[int, ...]
+) -> Difference:
     """The difference of two arrays of equal shape.
 
     Args:
@@ -92,11 +102,15 @@ def difference_of(actual: Array, expected: Array, tolerance: Tolerance, first: t
 
 
 def _histogram(left: Array, right: Array, tolerance: Tolerance) -> tuple[Bin, ...]:
-    """Every element by the decade of its error: equal ones first, then from small to large, infinite ones at the end."""
+    """Every element by the decade of its error: equal ones first, then from small to large,
+    infinite ones at the end.
+    """
     counts: dict[int, list[int]] = {}
     equal, infinite = [0, 0], [0, 0]
     for start in range(0, left.size, CHUNK):
-        errors, wrong = distances(left[start : start + CHUNK], right[start : start + CHUNK], tolerance)
+        errors, wrong = distances(
+            left[start : start + CHUNK], right[start : start + CHUNK], tolerance
+        )
         for bucket, chosen in ((equal, errors == 0), (infinite, np.isinf(errors))):
             bucket[0] += int(chosen.sum())
             bucket[1] += int(wrong[chosen].sum())
@@ -116,7 +130,14 @@ def _bins(equal: list[int], counts: dict[int, list[int]], infinite: list[int]) -
         least = max(decades[0], decades[-1] - MOST_DECADES + 1)
         under = [counts[decade] for decade in decades if decade < least]
         if under:
-            rows.append(Bin(low=0.0, high=_power(least), count=sum(c for c, _ in under), off=sum(o for _, o in under)))
+            rows.append(
+                Bin(
+                    low=0.0,
+                    high=_power(least),
+                    count=sum(c for c, _ in under),
+                    off=sum(o for _, o in under),
+                )
+            )
         for decade in range(least, decades[-1] + 1):
             count, off = counts.get(decade, (0, 0))
             rows.append(Bin(low=_power(decade), high=_power(decade + 1), count=count, off=off))

@@ -1,4 +1,6 @@
-"""Arrays in files that others wrote: `.npy`, `.npz` and safetensors, of which no more is read than their own headers and sizes allow."""
+"""Arrays in files that others wrote: `.npy`, `.npz` and safetensors, of which no more is read than
+their own headers and sizes allow.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ FORMS = "FILE.npy, FILE.npz:KEY or FILE.safetensors:KEY"
 MOST_HEADER = 100_000_000
 MOST_NPY_HEADER = 64 * 1024
 KEYS_SHOWN = 8
-# What NumPy and the modules of archives raise where a file is damaged: the words of a header, or compressed bytes, are no longer theirs.
+# What NumPy and the modules of archives raise where a file is damaged: the words of a header, or
+# compressed bytes, are no longer theirs.
 UNREADABLE = (
     *(OSError, ValueError, EOFError, RuntimeError, MemoryError),
     *(tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -54,7 +57,9 @@ class UnfitError(Exception):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where an array lies: a file, and which of its arrays; the key is empty where there is one alone, or one of the parameter's name."""
+    """Where an array lies: a file, and which of its arrays; the key is empty where there is one
+    alone, or one of the parameter's name.
+    """
 
     path: Path
     key: str = ""
@@ -103,7 +108,8 @@ def parse_place(text: str, *, cwd: Path) -> Place:
 
 
 def dtype_in(place: Place, name: str) -> str:
-    """The dtype of the array that a place names for a parameter; empty where the file knows its size only.
+    """The dtype of the array that a place names for a parameter; empty where the file knows its
+    size only.
 
     Raises:
         UnfitError: the file cannot be read, or has no such array.
@@ -118,7 +124,8 @@ def read_array(place: Place, name: str, dtype: np.dtype[Any]) -> Array:
     Args:
         place: where it lies.
         name: the parameter.
-        dtype: what the array has to be of; `.npy` files do not keep the names of the dtypes that NumPy lacks.
+        dtype: what the array has to be of; `.npy` files do not keep the names of the dtypes that
+            NumPy lacks.
 
     Raises:
         UnfitError: the file cannot be read, has no such array, or holds another dtype.
@@ -161,7 +168,11 @@ class _Reader:
         match self._place.path.suffix:
             case ".npz":
                 archive = self._kept(zipfile.ZipFile(self._file))
-                members = {one.filename.removesuffix(".npy"): one for one in archive.infolist() if one.filename.endswith(".npy")}
+                members = {
+                    one.filename.removesuffix(".npy"): one
+                    for one in archive.infolist()
+                    if one.filename.endswith(".npy")
+                }
                 member = members[self._key(tuple(members))]
                 self._stream = self._kept(archive.open(member))
                 self.entry = _npy_entry(self._stream, member.file_size)
@@ -173,14 +184,26 @@ class _Reader:
                 self.entry = _npy_entry(self._file, size)
 
     def _key(self, known: Sequence[str]) -> str:
-        """Which array is meant: the one that is named, one of the parameter's name, or the only one."""
-        key = self._place.key or (self._name if self._name in known else known[0] if len(known) == 1 else "")
+        """Which array is meant: the one that is named, one of the parameter's name, or the only
+        one.
+        """
+        key = self._place.key or (
+            self._name if self._name in known else known[0] if len(known) == 1 else ""
+        )
         if key in known:
             return key
-        shown = ", ".join(known[:KEYS_SHOWN]) + (f" and {len(known) - KEYS_SHOWN} more" if len(known) > KEYS_SHOWN else "")
+        shown = ", ".join(known[:KEYS_SHOWN]) + (
+            f" and {len(known) - KEYS_SHOWN} more" if len(known) > KEYS_SHOWN else ""
+        )
         if not key:
-            raise UnfitError(f"say which array: {self._place.path.name}:KEY; it has {shown}" if known else "it holds no arrays")
-        raise UnfitError(f"it has no array {key!r}{did_you_mean(key, known)}; it has {shown or 'none'}")
+            raise UnfitError(
+                f"say which array: {self._place.path.name}:KEY; it has {shown}"
+                if known
+                else "it holds no arrays"
+            )
+        raise UnfitError(
+            f"it has no array {key!r}{did_you_mean(key, known)}; it has {shown or 'none'}"
+        )
 
     def read(self, dtype: np.dtype[Any]) -> Array:
         entry = self.entry
@@ -220,12 +243,22 @@ def _npy_entry(file: IO[bytes], size: int) -> _Entry:
         raise UnfitError("it holds Python objects, not numbers")
     extents = _shape(shape)
     if file.tell() + math.prod(extents) * dtype.itemsize != size:
-        raise UnfitError(f"{list(extents)} of {dtype.name} are not the {size - file.tell()} bytes that it holds")
-    return _Entry(shape=extents, numpy=dtype, dtype=BY_NUMPY.get(dtype.name), word=dtype.name, fortran=bool(fortran))
+        raise UnfitError(
+            f"{list(extents)} of {dtype.name} are not the {size - file.tell()} bytes that it holds"
+        )
+    return _Entry(
+        shape=extents,
+        numpy=dtype,
+        dtype=BY_NUMPY.get(dtype.name),
+        word=dtype.name,
+        fortran=bool(fortran),
+    )
 
 
 def _tensors(file: IO[bytes], size: int) -> dict[str, _Entry]:
-    """The header of a safetensors file: every tensor's dtype, shape and bytes, held against the file's size."""
+    """The header of a safetensors file: every tensor's dtype, shape and bytes, held against the
+    file's size.
+    """
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(MOST_HEADER, size - 8):
         raise UnfitError(f"its header cannot be {length} bytes long in a file of {size}")
@@ -259,7 +292,9 @@ def _shape(value: Any) -> tuple[int, ...]:
     Raises:
         UnfitError: they are not.
     """
-    if isinstance(value, list | tuple) and all(type(extent) is int and 0 <= extent < 2**63 for extent in value):
+    if isinstance(value, list | tuple) and all(
+        type(extent) is int and 0 <= extent < 2**63 for extent in value
+    ):
         return tuple(value)
     raise UnfitError(f"{value!r} are no extents")
 
@@ -274,4 +309,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _reason(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "it does not fit in memory"
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    return (
+        error.strerror
+        if isinstance(error, OSError) and error.strerror
+        else str(error) or type(error).__name__
+    )

@@ -1,4 +1,6 @@
-"""Runs a case several times with the same inputs: whether every run gives the same bits, and the same results within the tolerance."""
+"""Runs a case several times with the same inputs: whether every run gives the same bits, and the
+same results within the tolerance.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,19 @@ from tilec.case.run import CaseResult, Device, Repeats, Save, compared, run_case
 
 
 def repeat_case(
-    case: BoundCase, device: Device, references: References, *, times: int, clock: Callable[[], float], save: Save | None = None
+    case: BoundCase,
+    device: Device,
+    references: References,
+    *,
+    times: int,
+    clock: Callable[[], float],
+    save: Save | None = None,
 ) -> CaseResult:
     """Run one case several times.
 
-    The first run is held against the reference. The others get the same inputs and new outputs, and are held against the first: their
-    bits may differ (a sum in another order), but not by more than the tolerance.
+    The first run is held against the reference. The others get the same inputs and new outputs, and
+    are held against the first: their bits may differ (a sum in another order), but not by more than
+    the tolerance.
 
     Args:
         case: what to run.
@@ -28,7 +37,8 @@ def repeat_case(
         save: takes every output of the first run.
 
     Returns:
-        The first run's result; or that of the first one that went wrong, with its number in `repeats`.
+        The first run's result; or that of the first one that went wrong, with its number in
+        `repeats`.
     """
     first: dict[str, Array] = {}
     result = run_case(case, device, references, clock=clock, save=_both(first, save))
@@ -48,7 +58,13 @@ def repeat_case(
                 held = compared(case, name, outputs[name], first[name])
                 wrong += [] if held.comparison.ok else [held]
         if wrong:
-            return dataclasses.replace(again, case=case, status="failed", outputs=tuple(wrong), repeats=_repeats(number, times, varied))
+            return dataclasses.replace(
+                again,
+                case=case,
+                status="failed",
+                outputs=tuple(wrong),
+                repeats=_repeats(number, times, varied),
+            )
     return dataclasses.replace(result, repeats=_repeats(times, times, varied))
 
 
@@ -62,4 +78,8 @@ def _both(kept: dict[str, Array], save: Save | None) -> Save:
 
 
 def _repeats(runs: int, wanted: int, varied: dict[str, int]) -> Repeats:
-    return Repeats(runs=runs, wanted=wanted, varied=tuple((name, count) for name, count in varied.items() if count))
+    return Repeats(
+        runs=runs,
+        wanted=wanted,
+        varied=tuple((name, count) for name, count in varied.items() if count),
+    )

@@ -44,15 +44,22 @@ def case_json(result: CaseResult) -> dict[str, Any]:
 
 
 def _output_json(output: OutputResult) -> dict[str, Any]:
-    comparison = {name: _plain(value) for name, value in dataclasses.asdict(output.comparison).items()}
-    tolerance = {"rtol": output.tolerance.rtol, "atol": output.tolerance.atol, "ulp": output.tolerance.ulp}
+    comparison = {
+        name: _plain(value) for name, value in dataclasses.asdict(output.comparison).items()
+    }
+    tolerance = {
+        "rtol": output.tolerance.rtol,
+        "atol": output.tolerance.atol,
+        "ulp": output.tolerance.ulp,
+    }
     row = {"name": output.name, "dtype": output.dtype, "tolerance": tolerance, **comparison}
     if output.notes:
         row["notes"] = list(output.notes)
     if output.difference is not None:
         for part in ("window", "histogram"):
             row[part] = [
-                {name: _plain(value) for name, value in dataclasses.asdict(each).items()} for each in getattr(output.difference, part)
+                {name: _plain(value) for name, value in dataclasses.asdict(each).items()}
+                for each in getattr(output.difference, part)
             ]
     return row
 

@@ -1,4 +1,6 @@
-"""Runs bound cases: inputs, launch, read back, compare; written against a protocol of four calls, so that any device will do."""
+"""Runs bound cases: inputs, launch, read back, compare; written against a protocol of four calls,
+so that any device will do.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Device(Protocol):
     """What a run needs of a device."""
 
     def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
-        """Why the device cannot run a kernel at all, at this point of its matrix; empty where it can."""
+        """Why the device cannot run a kernel at all, at this point of its matrix; empty where it
+        can.
+        """
 
     def to_device(self, array: Array, dtype: str) -> Any:
         """A tensor on the device with the array's contents."""
@@ -30,12 +34,16 @@ class Device(Protocol):
         """Its contents, as an array of the dtype and shape that `to_device` was given."""
 
     def launch(self, kernel: str, arguments: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-        """Launch a kernel with arguments by name and the axes that the case chooses, and wait until it is done."""
+        """Launch a kernel with arguments by name and the axes that the case chooses, and wait until
+        it is done.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class OutputResult:
-    """One output of a case: how it compares, within what tolerance, where it is off, if it is, and what makes the comparison doubtful."""
+    """One output of a case: how it compares, within what tolerance, where it is off, if it is, and
+    what makes the comparison doubtful.
+    """
 
     name: str
     dtype: str
@@ -50,7 +58,8 @@ class Repeats:
     """How a case fared that was run several times.
 
     Attributes:
-        runs: how often it was run. wanted: how often it was to be; more than `runs` where one of them went wrong.
+        runs: how often it was run. wanted: how often it was to be; more than `runs` where one of
+            them went wrong.
         varied: (output, in how many runs its bits were not those of the first).
     """
 
@@ -65,8 +74,9 @@ class CaseResult:
 
     Attributes:
         case: the case.
-        status: `passed`, `failed` (a comparison), `error` (it could not be run or compared), `ran` (there is nothing to compare with) or
-            `skipped` (the device cannot run such kernels) or `hung` (it reached its time limit).
+        status: `passed`, `failed` (a comparison), `error` (it could not be run or compared), `ran`
+            (there is nothing to compare with) or `skipped` (the device cannot run such kernels) or
+            `hung` (it reached its time limit).
         outputs: per output of the kernel, in launcher order; empty where nothing was compared.
         seconds: host time of launch and wait; 0 where there was no launch.
         error: what went wrong, for status `error` or `hung`.
@@ -91,8 +101,13 @@ class RunReport:
 
     @property
     def ok(self) -> bool:
-        """No comparison failed and nothing went wrong, and not all was skipped: that would be no run."""
-        return all(result.status in ("passed", "ran", "skipped") for result in self.results) and not self.idle
+        """No comparison failed and nothing went wrong, and not all was skipped: that would be no
+        run.
+        """
+        return (
+            all(result.status in ("passed", "ran", "skipped") for result in self.results)
+            and not self.idle
+        )
 
     @property
     def idle(self) -> bool:
@@ -124,7 +139,8 @@ def run_case(
         references: loads and calls references.
         clock: seconds, for the time of the launch.
         save: takes every output as it came back.
-        watched: somebody looks at the launch itself: it is made even where the reference cannot be had.
+        watched: somebody looks at the launch itself: it is made even where the reference cannot be
+            had.
 
     Returns:
         The result; errors of tilec end up in it.
@@ -161,7 +177,9 @@ def run_case(
     return CaseResult(case=case, status=status, outputs=tuple(outputs), seconds=seconds)
 
 
-def _expected(case: BoundCase, references: References, inputs: Mapping[str, Value]) -> tuple[Mapping[str, Array] | None, TilecError | None]:
+def _expected(
+    case: BoundCase, references: References, inputs: Mapping[str, Value]
+) -> tuple[Mapping[str, Array] | None, TilecError | None]:
     """What a case's reference gives, if it has one; or why it gives nothing."""
     try:
         return (references.expected(case, inputs) if case.reference else None), None
@@ -193,13 +211,17 @@ def arguments_on(case: BoundCase, device: Device, inputs: Mapping[str, Value]) -
     arguments: dict[str, Any] = {}
     for param in case.params:
         value = inputs[param.name]
-        arguments[param.name] = value if isinstance(value, int | float | bool) else device.to_device(value, param.dtype)
+        arguments[param.name] = (
+            value if isinstance(value, int | float | bool) else device.to_device(value, param.dtype)
+        )
     return arguments
 
 
 def _compared(case: BoundCase, name: str, actual: Array, expected: Array) -> OutputResult:
     if actual.shape != expected.shape:
-        raise DeviceError(f"{case.name}: {name} came back with shape {list(actual.shape)}, not {list(expected.shape)}")
+        raise DeviceError(
+            f"{case.name}: {name} came back with shape {list(actual.shape)}, not {list(expected.shape)}"
+        )
     return compared(case, name, actual, expected)
 
 
@@ -208,9 +230,20 @@ def compared(case: BoundCase, name: str, actual: Array, expected: Array) -> Outp
     dtype = next(p.dtype for p in case.params if p.name == name)
     tolerance = tolerance_for(case.tolerance, dtype)
     found = compare(actual, expected, tolerance)
-    differs = None if found.first_index is None else difference_of(actual, expected, tolerance, found.first_index)
+    differs = (
+        None
+        if found.first_index is None
+        else difference_of(actual, expected, tolerance, found.first_index)
+    )
     notes = tuple(_notes(found, DTYPES[dtype], expected))
-    return OutputResult(name=name, dtype=dtype, comparison=found, tolerance=tolerance, difference=differs, notes=notes)
+    return OutputResult(
+        name=name,
+        dtype=dtype,
+        comparison=found,
+        tolerance=tolerance,
+        difference=differs,
+        notes=notes,
+    )
 
 
 def _notes(found: Comparison, dtype: DType, expected: Array) -> Iterator[str]:

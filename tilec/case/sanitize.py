@@ -1,4 +1,6 @@
-"""Checks cases on the cpu device: each is run in several orders of its blocks, watched, and its results are held against each other."""
+"""Checks cases on the cpu device: each is run in several orders of its blocks, watched, and its
+results are held against each other.
+"""
 
 from __future__ import annotations
 
@@ -112,10 +114,15 @@ class Watch:
     def know(self, bundle: Bundle) -> None:
         """Take names for what kernels of a bundle are given."""
         for kernel in bundle.info.kernels:
-            self._slots.update((variant.id, tuple(slot.expr for slot in variant.abi)) for variant in kernel.variants)
+            self._slots.update(
+                (variant.id, tuple(slot.expr for slot in variant.abi))
+                for variant in kernel.variants
+            )
 
     def expect(self, case: BoundCase) -> None:
-        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before a kernel writes them."""
+        """The next launches are a case's: its inputs with `dist = "empty"` mean nothing before a
+        kernel writes them.
+        """
         self._case, self._launches = case, 0
 
     def __call__(self, run: CpuRun) -> Checker:
@@ -126,7 +133,11 @@ class Watch:
                 run.program.function,
                 run.memory,
                 uninitialized=names,
-                blank={name: self._blank[of_case] for name, of_case in names.items() if of_case in self._blank},
+                blank={
+                    name: self._blank[of_case]
+                    for name, of_case in names.items()
+                    if of_case in self._blank
+                },
                 slots=self._slots.get(run.kernel, ()),
                 not_finite=self._not_finite,
             )
@@ -135,7 +146,8 @@ class Watch:
         return checker
 
     def _uninitialized(self) -> dict[str, str]:
-        """Parameters of the next launch that nothing has written in full, and the inputs of the case that they are given.
+        """Parameters of the next launch that nothing has written in full, and the inputs of the
+        case that they are given.
 
         A launch of a chain finds in them what the launches before it wrote.
         """
@@ -175,32 +187,45 @@ class Sanitizer:
         advice: what brings Tile IR into the bundle, where that is not a matter of the manifest.
     """
 
-    def __init__(self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = "") -> None:
+    def __init__(
+        self, bundle: Bundle, options: SanitizeOptions = SanitizeOptions(), *, advice: str = ""
+    ) -> None:
         self._watch = Watch(not_finite=options.not_finite)
         self._watch.know(bundle)
         self._fills = Fills()
         self._steps = options.steps or DEFAULT.steps
-        watching = CpuOptions(steps=options.steps, observer=self._watch, output=_silent, undetermined=self._fills)
-        plain = dataclasses.replace(watching, order=options.orders[0], observer=None, cancelled=self._fills.spent)
+        watching = CpuOptions(
+            steps=options.steps, observer=self._watch, output=_silent, undetermined=self._fills
+        )
+        plain = dataclasses.replace(
+            watching, order=options.orders[0], observer=None, cancelled=self._fills.spent
+        )
 
         def device(chosen: CpuOptions) -> ModuleDevice:
             driver = CpuDriver(chosen)
             return ModuleDevice(load(bundle, "cpu", driver=driver), driver, advice=advice)
 
-        self._devices = {order: device(dataclasses.replace(watching, order=order)) for order in options.orders}
+        self._devices = {
+            order: device(dataclasses.replace(watching, order=order)) for order in options.orders
+        }
         self._plain = device(plain)
 
     def check(self, case: BoundCase) -> CaseFindings:
         """Run a case in every order. Defects end up in the result, and errors of tilec too."""
         case = small_case(case)
-        if case.error is None and (refusal := device_of(case, self._plain).refusal(case.kernel, dict(case.axes))):
+        if case.error is None and (
+            refusal := device_of(case, self._plain).refusal(case.kernel, dict(case.axes))
+        ):
             return CaseFindings(case=case, skipped=refusal)
         self._watch.expect(case)
         self._fills.forget()
         seen = _Seen(case)
         try:
             # After a fault the other orders would stop at the same place, after the same time.
-            whole = all(self._run(seen, order, device_of(case, device)) for order, device in self._devices.items())
+            whole = all(
+                self._run(seen, order, device_of(case, device))
+                for order, device in self._devices.items()
+            )
             if self._fills.sources:
                 self._compare(seen, whole=whole)
         except TilecError as error:
@@ -213,11 +238,18 @@ class Sanitizer:
         fault = "the launch faults"
         try:
             if whole:
-                seen.keep(Comparison(seen.case, device_of(seen.case, self._plain), self._fills, self._steps).findings())
+                seen.keep(
+                    Comparison(
+                        seen.case, device_of(seen.case, self._plain), self._fills, self._steps
+                    ).findings()
+                )
                 return
         except FaultError as error:
             fault = error.what
-        seen.note("undetermined", f"whether elements that no padding determines change the result was not checked: {fault}")
+        seen.note(
+            "undetermined",
+            f"whether elements that no padding determines change the result was not checked: {fault}",
+        )
 
     def _run(self, seen: _Seen, order: str | int, device: Device) -> bool:
         """Run a case in one order; whether it came to its end."""
@@ -236,7 +268,9 @@ class Sanitizer:
 
 
 class _Seen:
-    """What came of a case so far: findings, facts of its launches, and the outputs of its first order. Shadows and memory go."""
+    """What came of a case so far: findings, facts of its launches, and the outputs of its first
+    order. Shadows and memory go.
+    """
 
     def __init__(self, case: BoundCase) -> None:
         self.case = case
@@ -249,12 +283,20 @@ class _Seen:
         self._first: tuple[str | int, dict[str, Array]] | None = None
 
     def keep(self, findings: Iterable[Finding]) -> None:
-        """Add findings; of the same defect in several orders the first stays, with the largest count."""
+        """Add findings; of the same defect in several orders the first stays, with the largest
+        count.
+        """
         for finding in findings:
-            places = sorted(str(place) for place in (finding.location, finding.other and finding.other.location))
+            places = sorted(
+                str(place) for place in (finding.location, finding.other and finding.other.location)
+            )
             key = (finding.kind, finding.kernel, finding.parameter, *places)
             known = self._found.get(key)
-            self._found[key] = finding if known is None else dataclasses.replace(known, count=max(known.count, finding.count))
+            self._found[key] = (
+                finding
+                if known is None
+                else dataclasses.replace(known, count=max(known.count, finding.count))
+            )
 
     def note(self, about: str, text: str) -> None:
         """Add what is no defect; of several notes about one thing the last stays."""
@@ -264,7 +306,9 @@ class _Seen:
         """Add what a watch saw of one execution of the case."""
         launches = watch.take()
         for run, checker in launches:
-            self.keep(dataclasses.replace(finding, kernel=run.kernel) for finding in checker.findings)
+            self.keep(
+                dataclasses.replace(finding, kernel=run.kernel) for finding in checker.findings
+            )
             self._variants[run.kernel] = None
             self._combines |= _synchronises(run)
             if checker.unsure:
@@ -272,7 +316,9 @@ class _Seen:
         self._blocks = max(self._blocks, sum(math.prod(run.grid) for run, _ in launches))
 
     def compare(self, order: str | int, outputs: dict[str, Array]) -> None:
-        """Hold the outputs of an order against those of the first: what differs is a finding, or a note where rounding explains it."""
+        """Hold the outputs of an order against those of the first: what differs is a finding, or a
+        note where rounding explains it.
+        """
         if self._first is None:
             self._first = order, outputs
             return
@@ -282,8 +328,13 @@ class _Seen:
                 continue
             self._different.add(name)
             dtype = next(p.dtype for p in self.case.params if p.name == name)
-            if self._combines and compare(first[name], other, tolerance_for(self.case.tolerance, dtype)).ok:
-                self._notes[name] = f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
+            if (
+                self._combines
+                and compare(first[name], other, tolerance_for(self.case.tolerance, dtype)).ok
+            ):
+                self._notes[name] = (
+                    f"{name} differs in its rounding with the order of the blocks, as sums of floats do"
+                )
             else:
                 self.keep([_dependence(name, (first_order, first[name]), (order, other))])
 
@@ -345,7 +396,10 @@ def to_json(results: Sequence[CaseFindings]) -> dict[str, Any]:
     """All results as JSON values."""
     return {
         "ok": all(result.status in ("clean", "skipped") for result in results),
-        "counts": {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")},
+        "counts": {
+            status: sum(result.status == status for result in results)
+            for status in ("clean", "findings", "error", "skipped")
+        },
         "cases": [_case_json(result) for result in results],
         "checked": list(CHECKED),
         "not_checked": list(NOT_CHECKED),
@@ -386,7 +440,9 @@ def _dependence(name: str, one: tuple[str | int, Array], two: tuple[str | int, A
     (one_order, one_values), (two_order, two_values) = one, two
     off = differing(one_values, two_values)
     place = int(np.flatnonzero(off)[0])
-    index = tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
+    index = (
+        tuple(int(n) for n in np.unravel_index(place, one_values.shape)) if one_values.ndim else ()
+    )
     shown = ", ".join(map(str, index))
     values = one_values.reshape(-1)[place], two_values.reshape(-1)[place]
     return Finding(
@@ -404,7 +460,9 @@ def _order(order: str | int) -> str:
 
 
 def _synchronises(run: CpuRun) -> bool:
-    """Whether blocks may add to what others left, one after another as they come: by atomic additions, or holding a lock."""
+    """Whether blocks may add to what others left, one after another as they come: by atomic
+    additions, or holding a lock.
+    """
     return any(op.name.startswith("atomic_") for op in run.program.function.walk())
 
 

@@ -1,4 +1,6 @@
-"""Which cases a run takes: globs over names, and expressions such as `gemm and not (f16 or BM256)`, as pytest's `-k`."""
+"""Which cases a run takes: globs over names, and expressions such as `gemm and not (f16 or BM256)`,
+as pytest's `-k`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ MOST_NESTED = 50
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Expression:
-    """Words that Python's `and`, `or` and `not` join; `text` is in lower case, and `tree` has a name wherever it has a word."""
+    """Words that Python's `and`, `or` and `not` join; `text` is in lower case, and `tree` has a
+    name wherever it has a word.
+    """
 
     text: str
     tree: ast.expr
 
     def matches(self, names: Sequence[str]) -> bool:
-        """Whether names, in lower case, satisfy it: a word has to be part of one of them, a word with `*` or `?` to fit a whole one."""
+        """Whether names, in lower case, satisfy it: a word has to be part of one of them, a word
+        with `*` or `?` to fit a whole one.
+        """
         return self._holds(self.tree, names)
 
     def _holds(self, node: ast.expr, names: Sequence[str]) -> bool:
@@ -42,7 +48,11 @@ class Expression:
     @property
     def words(self) -> tuple[str, ...]:
         """Every word in it, in lower case, from left to right."""
-        found = sorted((node.col_offset, self._word(node)) for node in ast.walk(self.tree) if isinstance(node, ast.Name))
+        found = sorted(
+            (node.col_offset, self._word(node))
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Name)
+        )
         return tuple(word for _, word in found)
 
 
@@ -56,7 +66,9 @@ def parse_expression(text: str) -> Expression | None:
         return None
     start = len(text) - len(text.lstrip())
     # A word becomes a name of its length, so that Python can read what joins the words.
-    joined = _WORD.sub(lambda found: found[0] if found[0] in _OPERATORS else "_" * len(found[0]), text)
+    joined = _WORD.sub(
+        lambda found: found[0] if found[0] in _OPERATORS else "_" * len(found[0]), text
+    )
     joined = " " * start + re.sub(r"\s", " ", joined[start:])
     if len(re.findall(r"\(|\bnot\b", joined)) > MOST_NESTED:
         raise _refused(text, f"it has more than {MOST_NESTED} brackets and nots", MOST_NESTED)
@@ -66,8 +78,16 @@ def parse_expression(text: str) -> Expression | None:
         raise _refused(text, "it is no expression", max((error.offset or 2) - 2, 0)) from error
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and not isinstance(node, ast.BoolOp | ast.UnaryOp | ast.Name):
-            why = "`and` or `or` is missing before it" if isinstance(node, ast.Call) else "a word is missing"
-            raise _refused(text, why, (node.args[0] if isinstance(node, ast.Call) and node.args else node).col_offset - 1)
+            why = (
+                "`and` or `or` is missing before it"
+                if isinstance(node, ast.Call)
+                else "a word is missing"
+            )
+            raise _refused(
+                text,
+                why,
+                (node.args[0] if isinstance(node, ast.Call) and node.args else node).col_offset - 1,
+            )
     return Expression(text=f" {text.lower()}", tree=tree)
 
 
@@ -77,12 +97,15 @@ def _refused(text: str, why: str, at: int) -> UsageError:
     return UsageError(f"-k {text!r}: {why}, at column {at + 1}\n  {text}\n  {' ' * at}^", fix=fix)
 
 
-def select_cases(cases: Iterable[BoundCase], globs: Sequence[str], expression: Expression | None = None) -> tuple[BoundCase, ...]:
+def select_cases(
+    cases: Iterable[BoundCase], globs: Sequence[str], expression: Expression | None = None
+) -> tuple[BoundCase, ...]:
     """The cases that both take; all for no glob and no expression.
 
     Args:
         cases: to choose from.
-        globs: of which one matches the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`) or the kernel.
+        globs: of which one matches the name (`gemm/4k[f16]`), the name without dtypes (`gemm/4k`)
+            or the kernel.
         expression: over these names, and those of the variants that the case may launch.
     """
     taken = (case for case in cases if not globs or any(_matches(case, glob) for glob in globs))
@@ -90,10 +113,16 @@ def select_cases(cases: Iterable[BoundCase], globs: Sequence[str], expression: E
 
 
 def unknown_words(expression: Expression, cases: Sequence[BoundCase]) -> list[str]:
-    """The words of an expression that fit no case at all, each with what may have been meant: `gem; did you mean 'gemm'`."""
+    """The words of an expression that fit no case at all, each with what may have been meant: `gem;
+    did you mean 'gemm'`.
+    """
     names = [name for case in cases for name in _names(case)]
     known = {part for case in cases for part in (case.kernel, case.case, case.name, *case.variants)}
-    missing = [word for word in dict.fromkeys(expression.words) if not any(_fits(word, name) for name in names)]
+    missing = [
+        word
+        for word in dict.fromkeys(expression.words)
+        if not any(_fits(word, name) for name in names)
+    ]
     return [f"{word}{did_you_mean(word, known)}" for word in missing]
 
 
@@ -104,7 +133,10 @@ def _matches(case: BoundCase, glob: str) -> bool:
 
 
 def _names(case: BoundCase) -> list[str]:
-    return [name.lower() for name in (case.name, f"{case.kernel}/{case.case}", case.kernel, *case.variants)]
+    return [
+        name.lower()
+        for name in (case.name, f"{case.kernel}/{case.case}", case.kernel, *case.variants)
+    ]
 
 
 def _fits(word: str, name: str) -> bool:

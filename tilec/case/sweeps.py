@@ -1,4 +1,6 @@
-"""A sweep of a command line: `n=256..8192` with `--set x=[n,2*n]` gives the settings of each of its points."""
+"""A sweep of a command line: `n=256..8192` with `--set x=[n,2*n]` gives the settings of each of its
+points.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from tilec.model.literal import read_number
 from tilec_runtime.errors import ExpressionError, UsageError
 from tilec_runtime.model import expr
 
-FORMS = "n=256,512,1024, n=256..8192 (each twice the one before), n=256..65536*4 or n=1000..5000+500"
+FORMS = (
+    "n=256,512,1024, n=256..8192 (each twice the one before), n=256..65536*4 or n=1000..5000+500"
+)
 MOST = 64
 _RANGE = re.compile(r"(?P<first>\d+)\.\.(?P<last>\d+)(?:(?P<step>[*+])(?P<by>\d+))?")
 _SHAPE = re.compile(r"(?P<before>[^\[]*)\[(?P<extents>[^\]]*)\](?P<behind>.*)")
@@ -41,7 +45,8 @@ def parse_sweep(text: str) -> Sweep:
     """Read `--sweep`.
 
     Raises:
-        UsageError: it is of another form, or has no two points, or more than anybody would wait for.
+        UsageError: it is of another form, or has no two points, or more than anybody would wait
+            for.
     """
     option = f"--sweep {text}"
     name, equals, rest = (part.strip() for part in text.partition("="))
@@ -53,17 +58,22 @@ def parse_sweep(text: str) -> Sweep:
     values = _range(option, found) if found else [value.strip() for value in rest.split(",")]
     if not all(values) or "[" in rest:
         raise UsageError(
-            f"{option}: takes numbers or words", fix=f"take {FORMS}; shapes go to --set, which may use {name}: --set x=[{name}]"
+            f"{option}: takes numbers or words",
+            fix=f"take {FORMS}; shapes go to --set, which may use {name}: --set x=[{name}]",
         )
     if len(set(values)) < len(values):
         raise UsageError(f"{option}: a value stands there twice")
     if not 2 <= len(values) <= MOST:
-        raise UsageError(f"{option} has {len(values)} point{'s' * (len(values) != 1)}: a sweep has 2 to {MOST}", fix=f"take {FORMS}")
+        raise UsageError(
+            f"{option} has {len(values)} point{'s' * (len(values) != 1)}: a sweep has 2 to {MOST}",
+            fix=f"take {FORMS}",
+        )
     return Sweep(text=option, name=name, values=tuple(values))
 
 
 def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str, ...]:
-    """What `--set` says at one point: its texts with the name's value in them; the name itself is set where none of them uses it.
+    """What `--set` says at one point: its texts with the name's value in them; the name itself is
+    set where none of them uses it.
 
     Raises:
         UsageError: an extent has no value there.
@@ -81,7 +91,9 @@ def settings_at(settings: Sequence[str], sweep: Sweep, value: str) -> tuple[str,
 
 
 def refused_point(error: UsageError, sweep: Sweep, value: str) -> UsageError:
-    """What is refused at a point, in the words of the command line: where the sweep itself is set, nobody wrote `--set`."""
+    """What is refused at a point, in the words of the command line: where the sweep itself is set,
+    nobody wrote `--set`.
+    """
     made = f"--set {sweep.name}={value}: "
     if not error.what.startswith(made):
         return error
@@ -104,11 +116,15 @@ def _range(option: str, found: re.Match[str]) -> list[str]:
 
 
 def _filled(rest: str, text: str, sweep: Sweep, value: str) -> str:
-    """A value of `--set` with the sweep's in it: extents and numbers are worked out, `x=f16[n,2*n]:normal:7`."""
+    """A value of `--set` with the sweep's in it: extents and numbers are worked out,
+    `x=f16[n,2*n]:normal:7`.
+    """
     shape = _SHAPE.fullmatch(rest)
     if shape is None:
         return _worked_out(rest, text, sweep, value)
-    extents = ",".join(_worked_out(part.strip(), text, sweep, value) for part in _parts(shape["extents"]))
+    extents = ",".join(
+        _worked_out(part.strip(), text, sweep, value) for part in _parts(shape["extents"])
+    )
     return f"{shape['before']}[{extents}]{shape['behind']}"
 
 
@@ -130,4 +146,7 @@ def _worked_out(part: str, text: str, sweep: Sweep, value: str) -> str:
     try:
         return str(expr.parse(part).evaluate({sweep.name: read_number(value)}))
     except ExpressionError as error:
-        raise UsageError(f"--set {text}, with {sweep.name} = {value}: {error.what}", fix=f"use no name but {sweep.name} there") from error
+        raise UsageError(
+            f"--set {text}, with {sweep.name} = {value}: {error.what}",
+            fix=f"use no name but {sweep.name} there",
+        ) from error

@@ -1,4 +1,6 @@
-"""Finds the tools that watch a launch from outside, ncu, cuda-gdb and compute-sanitizer, and says how to get the one that is missing."""
+"""Finds the tools that watch a launch from outside, ncu, cuda-gdb and compute-sanitizer, and says
+how to get the one that is missing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from tilec_runtime.errors import ToolchainError
 
 # Where installers put them beside PATH; the last by name is the newest.
 _PLACES: dict[str, tuple[str, ...]] = {
-    "ncu": ("usr/local/cuda/bin/ncu", "opt/nvidia/nsight-compute/*/ncu", "usr/local/cuda-*/bin/ncu"),
+    "ncu": (
+        "usr/local/cuda/bin/ncu",
+        "opt/nvidia/nsight-compute/*/ncu",
+        "usr/local/cuda-*/bin/ncu",
+    ),
     "cuda-gdb": ("usr/local/cuda/bin/cuda-gdb", "usr/local/cuda-*/bin/cuda-gdb"),
     "compute-sanitizer": (
         "usr/local/cuda/bin/compute-sanitizer",
@@ -32,7 +38,8 @@ _GET = {
 
 
 def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) -> str:
-    """The path of a tool: on PATH, in the installed wheels, in CUDA_HOME, or where it is usually installed.
+    """The path of a tool: on PATH, in the installed wheels, in CUDA_HOME, or where it is usually
+    installed.
 
     Args:
         name: `ncu`, `cuda-gdb` or `compute-sanitizer`.
@@ -40,7 +47,8 @@ def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) 
         root: where the usual places are.
 
     Raises:
-        ToolchainError: it is in none of these; the message says which were looked at, and what to install.
+        ToolchainError: it is in none of these; the message says which were looked at, and what to
+            install.
     """
     found = shutil.which(name, path=search.path) if search.path else None
     if found:
@@ -51,7 +59,9 @@ def find_outside_tool(name: str, search: ToolSearch, *, root: Path = Path("/")) 
         if shutil.which(str(path)):
             return str(path)
     places = ["PATH", *map(str, named), *(str(root / pattern) for pattern in _PLACES[name])]
-    raise ToolchainError(f"{name} not found; looked in {', '.join(places)}", fix=f"{_GET[name]}, or put it on PATH")
+    raise ToolchainError(
+        f"{name} not found; looked in {', '.join(places)}", fix=f"{_GET[name]}, or put it on PATH"
+    )
 
 
 def _usual(root: Path, patterns: Sequence[str]) -> list[Path]:

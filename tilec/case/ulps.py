@@ -15,11 +15,13 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def ulps(actual: Array, expected: Array) -> Array:
-    """Numbers of `actual`'s dtype from one array to the other, counted from one to its neighbour; `UNKNOWN` where one alone is NaN.
+    """Numbers of `actual`'s dtype from one array to the other, counted from one to its neighbour;
+    `UNKNOWN` where one alone is NaN.
 
     Args:
         actual: of any dtype that kernels take.
-        expected: of the same shape. It may be of another dtype: what a kernel gives in floats is held against it rounded to that dtype.
+        expected: of the same shape. It may be of another dtype: what a kernel gives in floats is
+            held against it rounded to that dtype.
     """
     if actual.dtype.kind in "iub":
         return _whole(actual, expected)
@@ -33,8 +35,13 @@ def ulps(actual: Array, expected: Array) -> Array:
 
 
 def _whole(actual: Array, expected: Array) -> Array:
-    """|actual - expected| of an integer, rounded up where the expected value is none; one that the dtype does not hold is far off."""
-    if expected.dtype.kind in "iub" and not {actual.dtype, expected.dtype} >= {np.dtype(np.uint64), np.dtype(np.int64)}:
+    """|actual - expected| of an integer, rounded up where the expected value is none; one that the
+    dtype does not hold is far off.
+    """
+    if expected.dtype.kind in "iub" and not {actual.dtype, expected.dtype} >= {
+        np.dtype(np.uint64),
+        np.dtype(np.int64),
+    }:
         return apart(actual, expected)
     with np.errstate(invalid="ignore"):
         distance = np.ceil(np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
@@ -43,7 +50,9 @@ def _whole(actual: Array, expected: Array) -> Array:
 
 
 def apart(one: Array, other: Array) -> Array:
-    """|one - other| of integers, as u64: the larger minus the smaller, read without a sign, is right even where that overflows."""
+    """|one - other| of integers, as u64: the larger minus the smaller, read without a sign, is
+    right even where that overflows.
+    """
     wide = np.uint64 if np.dtype(np.uint64) in (one.dtype, other.dtype) else np.int64
     a, b = one.astype(wide), other.astype(wide)
     return (np.maximum(a, b) - np.minimum(a, b)).view(np.uint64)

@@ -72,7 +72,9 @@ class Fills:
         launch = frame.launch
         if (launch.kernel, op.number) not in self.sources:
             region = launch.memory.nearest(address)
-            self.sources[launch.kernel, op.number] = Source(op=op, grid=launch.grid, parameter=region.name if region is not None else "")
+            self.sources[launch.kernel, op.number] = Source(
+                op=op, grid=launch.grid, parameter=region.name if region is not None else ""
+            )
 
 
 class Comparison:
@@ -115,12 +117,20 @@ class Comparison:
         """
         self._fills.passes = self._steps
         sources = dict(self._fills.sources)
-        found = tuple(finding for site, source in sources.items() if (finding := self._alone(site, source, zeros)) is not None)
+        found = tuple(
+            finding
+            for site, source in sources.items()
+            if (finding := self._alone(site, source, zeros)) is not None
+        )
         if found:
             return found
         site, first = next(iter(sources.items()))
         places = ", ".join(f"{location(one.op)}" for one in sources.values() if one.op.loc)
-        why = f"; the cause is one of these places, or several together: {places}" if len(sources) > 1 else ""
+        why = (
+            f"; the cause is one of these places, or several together: {places}"
+            if len(sources) > 1
+            else ""
+        )
         return (_described(site, first, zeros, every, None, why),)
 
     def _alone(self, site: Site, source: Source, zeros: _Outcome) -> Finding | None:
@@ -136,9 +146,12 @@ class Comparison:
                 return self._finding(site, source, turn, zeros, other)
         return None
 
-    def _finding(self, site: Site, source: Source, turn: int, zeros: _Outcome, other: _Outcome) -> Finding:
+    def _finding(
+        self, site: Site, source: Source, turn: int, zeros: _Outcome, other: _Outcome
+    ) -> Finding:
         """The finding of one operation, with the first block whose elements make a difference."""
-        # With the blocks below `low` filled nothing differs, with those below `high` something does.
+        # With the blocks below `low` filled nothing differs, with those below `high` something
+        # does.
         low, high = 0, math.prod(source.grid)
         while high - low > 1:
             middle = (low + high) // 2
@@ -169,7 +182,9 @@ def _differ(one: _Outcome, other: _Outcome) -> bool:
     return any(bool(differing(array, other[name]).any()) for name, array in one.items())
 
 
-def _described(site: Site, source: Source, zeros: _Outcome, other: _Outcome, block: int | None, why: str) -> Finding:
+def _described(
+    site: Site, source: Source, zeros: _Outcome, other: _Outcome, block: int | None, why: str
+) -> Finding:
     """Describe which result depends on which elements, with both values.
 
     `block` is the number of the block, None if unknown.
@@ -181,7 +196,11 @@ def _described(site: Site, source: Source, zeros: _Outcome, other: _Outcome, blo
     if isinstance(other, FaultError):
         what, count = f"the launch ends because of {elements}: {other.what}", 1
     else:
-        name, off = next((name, off) for name, array in zeros.items() if (off := differing(array, other[name])).any())
+        name, off = next(
+            (name, off)
+            for name, array in zeros.items()
+            if (off := differing(array, other[name])).any()
+        )
         count = sum(int(differing(array, other[name]).sum()) for name, array in zeros.items())
         place = int(np.flatnonzero(off)[0])
         index = ", ".join(str(int(n)) for n in np.unravel_index(place, zeros[name].shape))

@@ -34,8 +34,8 @@ _JSON_ESCAPES = {code: f"\\u{code:04x}" for code in CONTROLS if code > 0x1F}
 class App:
     """Global options and output of one run; `ctx.obj` of every command (`@click.pass_obj`).
 
-    Results go to standard output, everything said on the way to standard error. With `--json`, standard output holds one document.
-    `words` is the command line without the program's name.
+    Results go to standard output, everything said on the way to standard error. With `--json`,
+    standard output holds one document. `words` is the command line without the program's name.
     """
 
     settings: Settings
@@ -52,7 +52,9 @@ class App:
 
     @property
     def base(self) -> Path:
-        """The directory that relative paths on the command line start from (`-C`, or the working directory)."""
+        """The directory that relative paths on the command line start from (`-C`, or the working
+        directory).
+        """
         return self.settings.cwd / self.directory
 
     def path(self, text: str | Path) -> Path:
@@ -60,7 +62,9 @@ class App:
         return self.base / text
 
     def built_path(self, text: str) -> Path:
-        """What is built, as the command line names it: a path, or else the name of a package that is installed; it is not imported."""
+        """What is built, as the command line names it: a path, or else the name of a package that
+        is installed; it is not imported.
+        """
         path = self.path(text)
         if path.exists() or not all(part.isidentifier() for part in text.split(".")):
             return path
@@ -68,9 +72,16 @@ class App:
 
         try:
             spec = find_spec(text)
-        except (ImportError, ValueError):  # of a parent that is no package, or a module without a spec
+        except (
+            ImportError,
+            ValueError,
+        ):  # of a parent that is no package, or a module without a spec
             return path
-        return Path(spec.submodule_search_locations[0]) if spec is not None and spec.submodule_search_locations else path
+        return (
+            Path(spec.submodule_search_locations[0])
+            if spec is not None and spec.submodule_search_locations
+            else path
+        )
 
     def manifest_path(self) -> Path:
         """The manifest to work on: `--manifest`, or the first tilec.toml in `base` or above it.
@@ -79,13 +90,18 @@ class App:
             UsageError: there is none.
         """
         if self.directory and not self.base.is_dir():
-            raise UsageError(f"-C {self.directory}: not a directory", fix="name a directory that exists")
+            raise UsageError(
+                f"-C {self.directory}: not a directory", fix="name a directory that exists"
+            )
         if self.manifest:
             path = self.path(self.manifest)
             if path.is_dir():
                 path = path / MANIFEST
             if not path.is_file():
-                raise UsageError(f"{self.show(path)}: no such manifest", fix="name a tilec.toml with --manifest, or leave the option out")
+                raise UsageError(
+                    f"{self.show(path)}: no such manifest",
+                    fix="name a tilec.toml with --manifest, or leave the option out",
+                )
             return path
         for directory in (self.base, *self.base.parents):
             if (directory / MANIFEST).is_file():
@@ -96,9 +112,11 @@ class App:
         )
 
     def show(self, path: Path | str) -> str:
-        """A path as short as it can be said: relative to the working directory where it lies inside.
+        """A path as short as it can be said: relative to the working directory where it lies
+        inside.
 
-        A relative path is the project's own (as in a compiler's messages), and is said from the working directory too.
+        A relative path is the project's own (as in a compiler's messages), and is said from the
+        working directory too.
         """
         path = Path(path)
         if not path.is_absolute():
@@ -120,7 +138,13 @@ class App:
     def pass_by(self, text: str) -> None:
         """Show on a terminal what is being done, on a line that goes when something else is said."""
         self.wipe()
-        if self.quiet or self.json or self.settings.dumb or self.settings.ci or not sys.stderr.isatty():
+        if (
+            self.quiet
+            or self.json
+            or self.settings.dumb
+            or self.settings.ci
+            or not sys.stderr.isatty()
+        ):
             return
         from tilec.cli.tables import shorten
 
@@ -137,7 +161,9 @@ class App:
             click.echo("\r\x1b[2K", err=True, nl=False, color=True)
 
     def tell(self, text: str) -> None:
-        """Print result lines that are sentences: broken at words where a terminal would break them anywhere."""
+        """Print result lines that are sentences: broken at words where a terminal would break them
+        anywhere.
+        """
         if not self.quiet and not self.json:
             from tilec.cli.tables import fitted, terminal_width
 
@@ -189,14 +215,27 @@ class App:
 
 
 def print_document(kind: str, body: Mapping[str, Any]) -> None:
-    """Print a JSON document on standard output. Control characters are escaped in it as JSON does, those too that JSON itself leaves."""
-    click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False).translate(_JSON_ESCAPES))
+    """Print a JSON document on standard output. Control characters are escaped in it as JSON does,
+    those too that JSON itself leaves.
+    """
+    click.echo(
+        json.dumps(
+            {"schema_version": SCHEMA_VERSION, "kind": kind, **body}, indent=2, ensure_ascii=False
+        ).translate(_JSON_ESCAPES)
+    )
 
 
 def examples(*lines: str) -> str:
-    """The examples under a command's help, each `command` or `command   # what for`: beside it in a column if there is room, else above."""
-    rows = [(command.rstrip(), f"# {note.strip()}" if note else "") for command, _, note in (line.partition("  # ") for line in lines)]
-    beside = [command for command, note in rows if note and len(command) + 2 + len(note) <= HELP_WIDTH]
+    """The examples under a command's help, each `command` or `command   # what for`: beside it in a
+    column if there is room, else above.
+    """
+    rows = [
+        (command.rstrip(), f"# {note.strip()}" if note else "")
+        for command, _, note in (line.partition("  # ") for line in lines)
+    ]
+    beside = [
+        command for command, note in rows if note and len(command) + 2 + len(note) <= HELP_WIDTH
+    ]
     column = max((len(command) for command in beside if len(command) <= HELP_WIDTH // 2), default=0)
     shown: list[str] = []
     for command, note in rows:
@@ -218,13 +257,19 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 def named(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Callback of an option that names something: refuse an empty name, as an unset variable of a shell leaves it.
+    """Callback of an option that names something: refuse an empty name, as an unset variable of a
+    shell leaves it.
 
-    It would do the same as no option at all: save nothing, or compare with nothing, and succeed. The option's default is None: whether an
-    empty text came from the command line is not known to callbacks in every release of click.
+    It would do the same as no option at all: save nothing, or compare with nothing, and succeed.
+    The option's default is None: whether an empty text came from the command line is not known to
+    callbacks in every release of click.
     """
     if value == "":
-        raise click.BadParameter("it names nothing; leave the option out, or fill the variable that it comes from", ctx, param)
+        raise click.BadParameter(
+            "it names nothing; leave the option out, or fill the variable that it comes from",
+            ctx,
+            param,
+        )
     return value
 
 
@@ -237,11 +282,15 @@ MOST_SECONDS = 1_000_000
 
 
 class SecondsRange(click.FloatRange):
-    """A range of seconds, as far as the system can wait: `nan` is in no range, though no bound refuses it, and nobody waits for ever."""
+    """A range of seconds, as far as the system can wait: `nan` is in no range, though no bound
+    refuses it, and nobody waits for ever.
+    """
 
     name = "seconds"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Read it."""
         try:
             number = float(value)
@@ -251,14 +300,21 @@ class SecondsRange(click.FloatRange):
             self.fail(f"{value!r} is no number of seconds", param, ctx)
         found: float = super().convert(value, param, ctx)
         if found > MOST_SECONDS:
-            self.fail(f"{value!r} is more than anybody waits: take {MOST_SECONDS:,} or less", param, ctx)
+            self.fail(
+                f"{value!r} is more than anybody waits: take {MOST_SECONDS:,} or less", param, ctx
+            )
         return found
 
 
 def json_option(command: F) -> F:
     """`--json`: the command prints one JSON document instead of text."""
     return click.option(
-        "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set("json"), help="Print one JSON document instead of text."
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_set("json"),
+        help="Print one JSON document instead of text.",
     )(command)
 
 
@@ -267,22 +323,41 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     paths = click.Path()
 
     def option(*flags: str, name: str, **kwargs: Any) -> click.Option:
-        return click.Option([*flags, name], expose_value=False, callback=_set(name), hidden=hidden, **kwargs)
+        return click.Option(
+            [*flags, name], expose_value=False, callback=_set(name), hidden=hidden, **kwargs
+        )
 
     return [
-        option("-C", name="directory", metavar="DIR", type=paths, help="Work as if started in DIR."),
-        option("--manifest", name="manifest", metavar="PATH", type=paths, help="The manifest (default: tilec.toml here or above)."),
+        option(
+            "-C", name="directory", metavar="DIR", type=paths, help="Work as if started in DIR."
+        ),
+        option(
+            "--manifest",
+            name="manifest",
+            metavar="PATH",
+            type=paths,
+            help="The manifest (default: tilec.toml here or above).",
+        ),
         option("-q", "--quiet", name="quiet", is_flag=True, help="Print errors only."),
         option("-v", "--verbose", name="verbose", is_flag=True, help="Say more."),
-        option("--color", name="color", type=click.Choice(["auto", "always", "never"]), help="Colours (NO_COLOR is respected)."),
+        option(
+            "--color",
+            name="color",
+            type=click.Choice(["auto", "always", "never"]),
+            help="Colours (NO_COLOR is respected).",
+        ),
         option("--debug", name="debug", is_flag=True, help="Print a traceback with every error."),
     ]
 
 
 def add_global_options(command: click.Command) -> None:
-    """Let a command and those under it take the global options too (once; options that it has itself stay its own)."""
+    """Let a command and those under it take the global options too (once; options that it has
+    itself stay its own).
+    """
     taken = {flag for param in command.params for flag in param.opts}
-    command.params.extend(option for option in global_options(hidden=True) if not taken.intersection(option.opts))
+    command.params.extend(
+        option for option in global_options(hidden=True) if not taken.intersection(option.opts)
+    )
     if isinstance(command, click.Group):
         for child in command.commands.values():
             add_global_options(child)

@@ -20,7 +20,9 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     name = "percent"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Read it."""
         if isinstance(value, float):
             return value
@@ -33,7 +35,9 @@ class Percent(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 def _one_sweep(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str:
     """Callback of `--sweep`: the one that is given, for a second would silently take its place."""
     if len(values) > 1:
-        raise click.BadParameter("one sweep at a time; --variants sweeps the matrix beside it", ctx, param)
+        raise click.BadParameter(
+            "one sweep at a time; --variants sweeps the matrix beside it", ctx, param
+        )
     return named_or_empty(ctx, param, values[0] if values else None)
 
 
@@ -98,42 +102,91 @@ class Given:
     shell_complete=completes(checkers),
     help="cuda, cuda:N, or cpu, which is never taken unasked.",
 )
-@click.option("--samples", type=click.IntRange(6, 10_000), metavar="N", help="Take no more samples than this of a case.  [default: 300]")
 @click.option(
-    "--seconds", type=SecondsRange(0, 3600), metavar="S", default=1.0, show_default=True, help="Time for each case and each rival."
+    "--samples",
+    type=click.IntRange(6, 10_000),
+    metavar="N",
+    help="Take no more samples than this of a case.  [default: 300]",
 )
 @click.option(
-    "--cold/--hot", default=None, help="What launches find in the L2 cache: nothing of theirs, or what the last one left.  [default: cold]"
+    "--seconds",
+    type=SecondsRange(0, 3600),
+    metavar="S",
+    default=1.0,
+    show_default=True,
+    help="Time for each case and each rival.",
 )
-@click.option("--against/--no-against", default=True, help="Measure what cases are held against too, in turn with the kernel.")
+@click.option(
+    "--cold/--hot",
+    default=None,
+    help="What launches find in the L2 cache: nothing of theirs, or what the last one left.  [default: cold]",
+)
+@click.option(
+    "--against/--no-against",
+    default=True,
+    help="Measure what cases are held against too, in turn with the kernel.",
+)
 @click.option(
     "--save",
     callback=named_or_empty,
     metavar="NAME",
     help="Save the times, as .tilec/bench/NAME.json (or as a path that ends in .json).",
 )
-@click.option("--against-saved", callback=named_or_empty, metavar="NAME", help="Hold the times against those that were saved.")
-@click.option("--fail-slower", type=Percent(), metavar="PART", help="With --against-saved: exit 1 where a case is slower by more: 5%.")
-@click.option("--markdown", callback=named_or_empty, metavar="FILE", help="Write a table in Markdown too.")
-@click.option("--html", callback=named_or_empty, metavar="FILE", help="Write plots and tables as one HTML file too.")
-@click.option("--measure-ceilings", is_flag=True, help="Measure what the device can do at most anew, which is otherwise done once.")
-@click.option("--variants", is_flag=True, help="Measure each built variant of a case, not only the one a launch takes, and plot them.")
+@click.option(
+    "--against-saved",
+    callback=named_or_empty,
+    metavar="NAME",
+    help="Hold the times against those that were saved.",
+)
+@click.option(
+    "--fail-slower",
+    type=Percent(),
+    metavar="PART",
+    help="With --against-saved: exit 1 where a case is slower by more: 5%.",
+)
+@click.option(
+    "--markdown", callback=named_or_empty, metavar="FILE", help="Write a table in Markdown too."
+)
+@click.option(
+    "--html",
+    callback=named_or_empty,
+    metavar="FILE",
+    help="Write plots and tables as one HTML file too.",
+)
+@click.option(
+    "--measure-ceilings",
+    is_flag=True,
+    help="Measure what the device can do at most anew, which is otherwise done once.",
+)
+@click.option(
+    "--variants",
+    is_flag=True,
+    help="Measure each built variant of a case, not only the one a launch takes, and plot them.",
+)
 @click.option("--dry-run", is_flag=True, help="Measure nothing: show what would run, and its work.")
 @bundle_options("as `tilec run`")
 @json_option
 @click.pass_obj
 def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
-    """Time the cases of KERNELs (default: all): the median of the device's time with its 95 % interval, and what a launch costs the host.
+    """Time the cases of KERNELs (default: all): the median of the device's time with its 95 %
+    interval, and what a launch costs the host.
 
-    Each case is warmed up until it is steady. A sample is many launches in a CUDA graph, each on other memory, so that the L2 cache is
-    cold. Where the case says its bytes and operations, rates are shown, and their share of what the device can do: a copy and matrix
-    products, measured once for each device. What a case is held against (`bench.against`) takes turns with it in the same run.
+    Each case is warmed up until it is steady. A sample is many launches in a CUDA graph, each on
+    other memory, so that the L2 cache is cold. Where the case says its bytes and operations, rates
+    are shown, and their share of what the device can do: a copy and matrix products, measured once
+    for each device. What a case is held against (`bench.against`) takes turns with it in the same
+    run.
     """
     given = Given(**options)
     if given.fail_slower is not None and not given.against_saved:
-        raise click.UsageError("--fail-slower goes with --against-saved: slower than what?", click.get_current_context())
+        raise click.UsageError(
+            "--fail-slower goes with --against-saved: slower than what?",
+            click.get_current_context(),
+        )
     if given.dry_run and (given.save or given.against_saved or given.markdown or given.html):
-        raise click.UsageError("--dry-run measures nothing to save, compare or write", click.get_current_context())
+        raise click.UsageError(
+            "--dry-run measures nothing to save, compare or write", click.get_current_context()
+        )
     from tilec.cli.bench_run import run_bench
 
     return run_bench(app, kernels, given)

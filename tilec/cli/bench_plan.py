@@ -1,4 +1,6 @@
-"""What can be told of cases without measuring them: the variant that a launch takes, its work, and what it is held against."""
+"""What can be told of cases without measuring them: the variant that a launch takes, its work, and
+what it is held against.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,41 @@ if TYPE_CHECKING:
     from tilec_runtime.model.kernel import KernelInfo
 
 
-def show_plan(app: App, opened: Opened, manifest: Manifest, cases: Sequence[BoundCase], lacking: NoDeviceError | None) -> None:
+def show_plan(
+    app: App,
+    opened: Opened,
+    manifest: Manifest,
+    cases: Sequence[BoundCase],
+    lacking: NoDeviceError | None,
+) -> None:
     """Show what would be measured; `lacking` is why it is not, None where nobody wanted it to be."""
-    kernels = {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
-    there = [case for case in cases if case.error is None and all(name in kernels for name in kernels_of(case))]
+    kernels = (
+        {kernel.name: kernel for kernel in opened.bundle.info.kernels} if opened.bundle else {}
+    )
+    there = [
+        case
+        for case in cases
+        if case.error is None and all(name in kernels for name in kernels_of(case))
+    ]
     rows = [_row(case, opened.bundle, kernels) for case in there if opened.bundle]
-    absent = [(case.kernel, case.error.what if case.error else absence(opened, case)) for case in cases if case not in there]
+    absent = [
+        (case.kernel, case.error.what if case.error else absence(opened, case))
+        for case in cases
+        if case not in there
+    ]
     if app.json:
         skipped = [{"kernel": kernel, "reason": reason} for kernel, reason in dict.fromkeys(absent)]
         why = {"measured": False, "reason": lacking.what if lacking else "--dry-run"}
-        app.document("bench-plan", {**package_json(opened, manifest), **why, "ok": lacking is None, "cases": rows, "skipped": skipped})
+        app.document(
+            "bench-plan",
+            {
+                **package_json(opened, manifest),
+                **why,
+                "ok": lacking is None,
+                "cases": rows,
+                "skipped": skipped,
+            },
+        )
         return
     app.say(f"{plural(len(rows), 'case')} would be measured\n")
     for row in rows:
@@ -53,10 +80,23 @@ def _row(case: BoundCase, bundle: Bundle, kernels: Mapping[str, KernelInfo]) -> 
     inputs = {param.name: env[param.name] for param in case.params if param.name in env}
     launches = []
     for step in case.steps:
-        given = {name: inputs.get(value.name) if value.name else value.value for name, value in step.arguments}
-        launches.append(_launch(bundle, kernels[step.kernel], axes_of(step, kernels[step.kernel], case), given, dict(step.axes)))
+        given = {
+            name: inputs.get(value.name) if value.name else value.value
+            for name, value in step.arguments
+        }
+        launches.append(
+            _launch(
+                bundle,
+                kernels[step.kernel],
+                axes_of(step, kernels[step.kernel], case),
+                given,
+                dict(step.axes),
+            )
+        )
     if not case.steps:
-        launches.append(_launch(bundle, kernels[case.kernel], dict(case.axes), inputs, dict(case.choose)))
+        launches.append(
+            _launch(bundle, kernels[case.kernel], dict(case.axes), inputs, dict(case.choose))
+        )
     return {
         "name": case.name,
         "kernel": case.kernel,
@@ -68,19 +108,34 @@ def _row(case: BoundCase, bundle: Bundle, kernels: Mapping[str, KernelInfo]) -> 
 
 
 def _launch(
-    bundle: Bundle, info: KernelInfo, axes: Mapping[str, Any], inputs: Mapping[str, Any], chosen: Mapping[str, Any]
+    bundle: Bundle,
+    info: KernelInfo,
+    axes: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    chosen: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the variant that a launch takes on a GPU that the kernel has machine code for; where it is refused, what it tries first."""
-    codes = [image.target for variant in info.variants for image in variant.images if image.target.kind is TargetKind.CUBIN]
+    """Return the variant that a launch takes on a GPU that the kernel has machine code for; where
+    it is refused, what it tries first.
+    """
+    codes = [
+        image.target
+        for variant in info.variants
+        for image in variant.images
+        if image.target.kind is TargetKind.CUBIN
+    ]
     device = pretended(str(codes[0]) if codes else "sm_90")
     assert device is not None
-    fitting = (v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes))
+    fitting = (
+        v for v in info.variants if all(axes.get(name, value) == value for name, value in v.axes)
+    )
     variant = taken(bundle, info, inputs, chosen, device) or next(fitting)
     return {"kernel": info.name, "variant": variant.id}
 
 
 def _planned(case: BoundCase) -> tuple[dict[str, Any], Work, str]:
-    """Return what expressions of a case see, its work, and what is wrong with either; files are not read, so theirs see nothing."""
+    """Return what expressions of a case see, its work, and what is wrong with either; files are not
+    read, so theirs see nothing.
+    """
     env: dict[str, Any] = {}
     try:
         env = planned_inputs(case)
@@ -96,8 +151,15 @@ def _say(app: App, row: dict[str, Any]) -> None:
     parts = [amount_text(work["flops"], "FLOP")] if work["flops"] is not None else []
     parts += [bytes_text(int(work["bytes"]))] if work["bytes"] is not None else []
     parts += [f"{work['intensity']:.3g} FLOP/B"] if work["intensity"] is not None else []
-    below = [", ".join(parts), row["problem"] or "", *(f"against {rival}" for rival in row["against"])]
-    lines = [(f"{style(row['name'], bold=True)}  ", variants), *(("    ", text) for text in below if text)]
+    below = [
+        ", ".join(parts),
+        row["problem"] or "",
+        *(f"against {rival}" for rival in row["against"]),
+    ]
+    lines = [
+        (f"{style(row['name'], bold=True)}  ", variants),
+        *(("    ", text) for text in below if text),
+    ]
     for lead, text in lines:
         for line in hanging(lead, text, width=terminal_width(), indent=6):
             app.say(line)

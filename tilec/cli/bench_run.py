@@ -1,4 +1,6 @@
-"""One run of `tilec bench`: finds device, bundle and cases, measures each, shows and writes what came of it."""
+"""One run of `tilec bench`: finds device, bundle and cases, measures each, shows and writes what
+came of it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ from tilec.case.sweeps import Sweep, parse_sweep, refused_point, settings_at
 from tilec.cli.app import App
 from tilec.cli.bench_plan import show_plan
 from tilec.cli.bench_show import Table, end_lines, head_lines, markdown, plot_lines, write_report
-from tilec.cli.cases import Wish, absence, check_wish, chosen_cases, open_bundle, open_project, package_json
+from tilec.cli.cases import (
+    Wish,
+    absence,
+    check_wish,
+    chosen_cases,
+    open_bundle,
+    open_project,
+    package_json,
+)
 from tilec.cli.inspect_html import check_html
 from tilec.cli.run_device import AUTO, CpuWish, find_device
 from tilec.cli.tables import fitted, terminal_width
@@ -50,9 +60,20 @@ WARM_UP = 0.1  # least seconds
 def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     """Carry out one command line."""
     expression = parse_expression(given.expression)
-    wish = Wish(kernels=kernels, select=given.select, cases=given.cases, args=(), axes=(), reference="", expression=expression, chains=True)
+    wish = Wish(
+        kernels=kernels,
+        select=given.select,
+        cases=given.cases,
+        args=(),
+        axes=(),
+        reference="",
+        expression=expression,
+        chains=True,
+    )
     sweep = parse_sweep(given.sweep) if given.sweep else None
-    parse_overrides(_settings(given, sweep), (), cwd=app.base)  # what is no setting is refused before anything is built
+    parse_overrides(
+        _settings(given, sweep), (), cwd=app.base
+    )  # what is no setting is refused before anything is built
     project = open_project(app)
     check_wish(project.manifest, wish)
     files = Files(app, project, given)
@@ -71,14 +92,18 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     def cases_at(value: str) -> tuple[BoundCase, ...]:
         overrides = parse_overrides(_settings(given, sweep, value), (), cwd=app.base)
         try:
-            return chosen_cases(opened, project.manifest, dataclasses.replace(wish, overrides=overrides))
+            return chosen_cases(
+                opened, project.manifest, dataclasses.replace(wish, overrides=overrides)
+            )
         except UsageError as error:
             raise refused_point(error, sweep, value) if sweep else error from None
 
     cases, points = swept_cases(cases_at, sweep) if sweep else (cases_at(""), {})
     check_rivals(cases)
     if given.variants and opened.bundle is not None:
-        cases, points = all_variants(cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels}, points)
+        cases, points = all_variants(
+            cases, {kernel.name: kernel for kernel in opened.bundle.info.kernels}, points
+        )
     if place is None:
         show_plan(app, opened, project.manifest, cases, lacking)
         if lacking is not None and not app.json:
@@ -89,14 +114,18 @@ def run_bench(app: App, kernels: tuple[str, ...], given: Given) -> int:
     if opened.bundle is not None:
         module = load(opened.bundle, device, driver=driver)
         cache = private_root(app.settings.cache_dir, app.warn)
-        where = DevicePlace(module, driver, cold=given.cold is not False, cache=cache, advice=opened.advice)
+        where = DevicePlace(
+            module, driver, cold=given.cold is not False, cache=cache, advice=opened.advice
+        )
     plan = Plan(cases=cases, points=points, sweep=sweep)
     return measure_cases(app, given, files, where, opened, plan, project.manifest)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What is measured: cases, what each of them is a point of, by its name, and the sweep that they are of."""
+    """What is measured: cases, what each of them is a point of, by its name, and the sweep that
+    they are of.
+    """
 
     cases: Sequence[BoundCase]
     points: Mapping[str, Point] = dataclasses.field(default_factory=dict)
@@ -133,21 +162,41 @@ class Files:
             self._before()
 
     def kept(self, setting: Setting) -> Mapping[str, SavedCase]:
-        """What was saved before in the same setting, and stays: as it is now, since another run may have saved its cases meanwhile."""
+        """What was saved before in the same setting, and stays: as it is now, since another run may
+        have saved its cases meanwhile.
+        """
         before = self._before()
         return before.cases if before is not None and before.setting == setting else {}
 
     def replaced(self, setting: Setting) -> str:
         """Where else than here it was measured what lies there, and is not kept; empty for nothing."""
         before = self._before()
-        return before.setting.device if before is not None and before.setting != setting and before.cases else ""
+        return (
+            before.setting.device
+            if before is not None and before.setting != setting and before.cases
+            else ""
+        )
 
     def _before(self) -> Saved | None:
-        """What lies where it is to be saved, whose other cases are kept; anything else is not written over."""
-        return read_saved(self.save, self._shown_save) if self.save is not None and self.save.exists() else None
+        """What lies where it is to be saved, whose other cases are kept; anything else is not
+        written over.
+        """
+        return (
+            read_saved(self.save, self._shown_save)
+            if self.save is not None and self.save.exists()
+            else None
+        )
 
 
-def measure_cases(app: App, given: Given, files: Files, place: Place | None, opened: Opened, plan: Plan, manifest: Manifest) -> int:
+def measure_cases(
+    app: App,
+    given: Given,
+    files: Files,
+    place: Place | None,
+    opened: Opened,
+    plan: Plan,
+    manifest: Manifest,
+) -> int:
     """Measure cases, show each as it ends, write what is to be written, and give the exit code."""
     if place is not None and files.base is not None:
         require_comparable(files.base, place.setting, files.shown)
@@ -159,10 +208,18 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
         heads = list(head_lines(place.setting, ceilings, place.missing))
         _say(app, heads)
     most = given.samples or SAMPLES
-    measure = MeasureOptions(least_warm_up=WARM_UP, least=min(LEAST, most), most=most, seconds=given.seconds, precise=PRECISE)
+    measure = MeasureOptions(
+        least_warm_up=WARM_UP,
+        least=min(LEAST, most),
+        most=most,
+        seconds=given.seconds,
+        precise=PRECISE,
+    )
     limit = given.fail_slower if given.fail_slower is not None else LIMIT
     options = BenchOptions(measure=measure, against=given.against, saved=files.base, limit=limit)
-    bench = Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
+    bench = (
+        Bench(place, options, root=manifest.root, ceilings=ceilings) if place is not None else None
+    )
     results = _measured(app, bench, opened, plan, Table(app, plan.cases, plan.points))
     code = ending(results, given.fail_slower)
     swept = plan.sweep.name if plan.sweep else ""
@@ -183,17 +240,33 @@ def measure_cases(app: App, given: Given, files: Files, place: Place | None, ope
                 notes=[*heads, *ends],
             )
     if app.json and place is not None:
-        extra: dict[str, Any] = {"against_saved": files.shown or None, "fail_slower": given.fail_slower, "ok": code == 0}
+        extra: dict[str, Any] = {
+            "against_saved": files.shown or None,
+            "fail_slower": given.fail_slower,
+            "ok": code == 0,
+        }
         if plan.sweep is not None:
             extra["sweep"] = {"name": plan.sweep.name, "values": list(plan.sweep.values)}
-        app.document("bench", {**package_json(opened, manifest), **bench_json(results, place.setting, ceilings, place.missing), **extra})
+        app.document(
+            "bench",
+            {
+                **package_json(opened, manifest),
+                **bench_json(results, place.setting, ceilings, place.missing),
+                **extra,
+            },
+        )
     elif app.json:
-        skipped = [{"name": case.name, "kernel": case.kernel, "status": case.status, "reason": case.reason} for case in results]
+        skipped = [
+            {"name": case.name, "kernel": case.kernel, "status": case.status, "reason": case.reason}
+            for case in results
+        ]
         app.document("bench", {**package_json(opened, manifest), "cases": skipped, "ok": False})
     return code
 
 
-def _measured(app: App, bench: Bench | None, opened: Opened, plan: Plan, table: Table) -> list[CaseBench]:
+def _measured(
+    app: App, bench: Bench | None, opened: Opened, plan: Plan, table: Table
+) -> list[CaseBench]:
     """Measure one case after the other, and print each as it ends."""
     results: list[CaseBench] = []
     for case in plan.cases:
@@ -219,10 +292,14 @@ def _say(app: App, lines: Iterable[str]) -> None:
 
 
 def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
-    """The exit code: what went wrong first, then what is slower, then that nothing could be measured at all."""
+    """The exit code: what went wrong first, then what is slower, then that nothing could be
+    measured at all.
+    """
     if any(case.status == "error" for case in results):
         return 1
-    slower = any(case.change is not None and case.change.standing is Standing.SLOWER for case in results)
+    slower = any(
+        case.change is not None and case.change.standing is Standing.SLOWER for case in results
+    )
     if slower and fail_slower is not None:
         return 1
     if all(case.status == "skipped" for case in results):
@@ -231,7 +308,9 @@ def ending(results: Sequence[CaseBench], fail_slower: float | None) -> int:
     return 1 if fail_slower is not None and all(case.change is None for case in results) else 0
 
 
-def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench], *, failed: bool) -> None:
+def _write(
+    app: App, files: Files, setting: Setting, results: Sequence[CaseBench], *, failed: bool
+) -> None:
     measured = [case for case in results if case.measurement is not None]
     if files.markdown is not None:
         with atomic_write(files.markdown) as file:
@@ -240,15 +319,21 @@ def _write(app: App, files: Files, setting: Setting, results: Sequence[CaseBench
     if files.save is None or not measured:
         return
     if failed:
-        app.note(f"nothing was saved as {app.show(files.save)}: what fails is no measure for later runs")
+        app.note(
+            f"nothing was saved as {app.show(files.save)}: what fails is no measure for later runs"
+        )
         return
     names = {case.name for case in measured}
     kept = {name: row for name, row in files.kept(setting).items() if name not in names}
     if device := files.replaced(setting):
-        app.note(f"note: what {app.show(files.save)} had was measured elsewhere (on {device}, or in another state), and is replaced")
+        app.note(
+            f"note: what {app.show(files.save)} had was measured elsewhere (on {device}, or in another state), and is replaced"
+        )
     write_saved(files.save, setting, measured, kept)
     more = f", beside {len(kept)} saved before" if kept else ""
-    app.say(f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}")
+    app.say(
+        f"saved {len(measured)} case{'s' if len(measured) != 1 else ''} as {app.show(files.save)}{more}"
+    )
 
 
 def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, DeviceInfo]:
@@ -260,7 +345,9 @@ def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, Devi
     """
     try:
         wanted = "cuda:0" if name == AUTO else name
-        return find_device(app, wanted, CpuWish(), work=lambda: "the cases", manifest=manifest, traced=app.say)
+        return find_device(
+            app, wanted, CpuWish(), work=lambda: "the cases", manifest=manifest, traced=app.say
+        )
     except NoDeviceError as error:
         cause = error.__cause__
         what = cause.what if isinstance(cause, NoDeviceError) else error.what
@@ -268,7 +355,9 @@ def _device(app: App, name: str, manifest: Manifest) -> tuple[DeviceDriver, Devi
             "carry the project and its bundle to a machine with an NVIDIA GPU, and there `tilec bench --bundle FILE`; "
             "`--device cpu` times the cpu device, which says nothing of a GPU"
         )
-        raise NoDeviceError(f"nothing was measured, which takes a GPU: {what}", cause=error.cause, fix=fix) from error
+        raise NoDeviceError(
+            f"nothing was measured, which takes a GPU: {what}", cause=error.cause, fix=fix
+        ) from error
 
 
 def _require_of_cpu(given: Given) -> None:
@@ -278,10 +367,15 @@ def _require_of_cpu(given: Given) -> None:
         UsageError: an option is about what it does not have.
     """
     cache = "" if given.cold is None else "--cold" if given.cold else "--hot"
-    lacks = {cache: "no cache that tilec keeps cold or hot", "--measure-ceilings" if given.measure_ceilings else "": "no ceilings"}
+    lacks = {
+        cache: "no cache that tilec keeps cold or hot",
+        "--measure-ceilings" if given.measure_ceilings else "": "no ceilings",
+    }
     for option, what in lacks.items():
         if option:
-            raise UsageError(f"{option}: the cpu device has {what}", fix="leave it out: it is about a GPU")
+            raise UsageError(
+                f"{option}: the cpu device has {what}", fix="leave it out: it is about a GPU"
+            )
 
 
 def _require_writable(path: Path) -> None:
@@ -293,10 +387,16 @@ def _require_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise UsageError(f"{path} is a directory", fix="name a file")
-    if (path.exists() and not path.is_file()) or path.parent == Path("/dev"):  # /dev/stdout is a link, maybe to a file
-        raise UsageError(f"{path} is no regular file, and would be replaced by one", fix="name a file")
+    if (path.exists() and not path.is_file()) or path.parent == Path(
+        "/dev"
+    ):  # /dev/stdout is a link, maybe to a file
+        raise UsageError(
+            f"{path} is no regular file, and would be replaced by one", fix="name a file"
+        )
     folder = path.parent
-    while not os.path.lexists(folder) and folder != folder.parent:  # a link to nowhere is no place to make a directory
+    while (
+        not os.path.lexists(folder) and folder != folder.parent
+    ):  # a link to nowhere is no place to make a directory
         folder = folder.parent
     try:
         with tempfile.TemporaryFile(dir=folder):

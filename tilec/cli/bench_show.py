@@ -1,4 +1,6 @@
-"""What was measured as text: a row for each case, what it was held against below it, and what makes any of it doubtful at the end."""
+"""What was measured as text: a row for each case, what it was held against below it, and what makes
+any of it doubtful at the end.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,17 @@ from tilec.model.atomic import atomic_write
 # Of names, in so many columns in all; a terminal that is wider leaves them more.
 MOST_WIDTH, WIDTH = 25, 80
 BOUNDS = {"memory": "mem", "compute": "math", "": ""}
-TINTS = {Standing.SLOWER: "red", Standing.FASTER: "green", Standing.UNCLEAR: "yellow", Standing.SAME: ""}
+TINTS = {
+    Standing.SLOWER: "red",
+    Standing.FASTER: "green",
+    Standing.UNCLEAR: "yellow",
+    Standing.SAME: "",
+}
 
 
 class Table:
-    """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves for them.
+    """Prints each case as it ends, in columns as wide as its names, up to what the terminal leaves
+    for them.
 
     Points of a case stand below its name, each by what makes it one.
 
@@ -46,7 +54,11 @@ class Table:
     def __init__(self, app: App, cases: Sequence[BoundCase], points: Mapping[str, Point]) -> None:
         self._app, self._begun, self._base = app, False, ""
         names = [_label(case.name, points.get(case.name)) for case in cases]
-        names += [f"{_lead(points.get(case.name))}  {text}" for case in cases for text in (case.bench.against if case.bench else ())]
+        names += [
+            f"{_lead(points.get(case.name))}  {text}"
+            for case in cases
+            for text in (case.bench.against if case.bench else ())
+        ]
         self._width, width = max(map(cells, names)), terminal_width()
         if width is not None:
             self._width = min(self._width, max(MOST_WIDTH, width - WIDTH + MOST_WIDTH))
@@ -62,7 +74,12 @@ class Table:
             word, tint = ("skip", "yellow") if case.status == "skipped" else ("ERROR", "red")
             self._app.say(f"{name}  {style(f'{word:>9}', fg=tint, bold=True)}")
             if case.error is not None:
-                self._app.say("\n".join(f"  {line}" for line in located_text(case.error, self._app.show).splitlines()))
+                self._app.say(
+                    "\n".join(
+                        f"  {line}"
+                        for line in located_text(case.error, self._app.show).splitlines()
+                    )
+                )
             return
         host = host_text(case.host)
         rates = f"{rate_text(case.rates.bytes, 1e9):>6}  {rate_text(case.rates.flops, 1e12):>7}  {share_text(case.rates):>8}"
@@ -78,7 +95,9 @@ class Table:
             self._app.say(style(text, fg=tint) if tint else text)
 
     def _head(self, case: CaseBench) -> str:
-        """What stands in front of a case's numbers; of a point in full, for the middle of its name is what tells it from the others."""
+        """What stands in front of a case's numbers; of a point in full, for the middle of its name
+        is what tells it from the others.
+        """
         base = case.point.base if case.point is not None else ""
         if base and base != self._base:
             self._app.say(base)
@@ -111,7 +130,9 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
     if ceilings is not None:
         parts = [f"copy {rate_text(ceilings.copy, 1e9)} GB/s"] if ceilings.copy else []
         if ceilings.products:
-            products = ", ".join(f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items())
+            products = ", ".join(
+                f"{dtype} {rate_text(rate, 1e12)}" for dtype, rate in ceilings.products.items()
+            )
             parts.append(f"products of {products} TFLOP/s ({ceilings.by})")
         if parts:
             yield f"at most: {'; '.join(parts)}"
@@ -122,10 +143,16 @@ def head_lines(setting: Setting, ceilings: Ceilings | None, clocks_missing: str)
     yield ""
 
 
-def end_lines(results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool) -> Iterator[str]:
-    """What makes measurements doubtful, what was left out and why, and how all stands to what was saved."""
+def end_lines(
+    results: Sequence[CaseBench], saved: Saved | None, limit: float, *, gate: bool
+) -> Iterator[str]:
+    """What makes measurements doubtful, what was left out and why, and how all stands to what was
+    saved.
+    """
     lines = [*_doubts(results), *_rival_notes(results)]
-    lines += skipped_lines((case.kernel, case.reason) for case in results if case.status == "skipped")
+    lines += skipped_lines(
+        (case.kernel, case.reason) for case in results if case.status == "skipped"
+    )
     if saved is not None:
         lines += _saved_lines(results, saved, limit, gate=gate)
     failed = sum(case.status == "error" for case in results)
@@ -158,12 +185,16 @@ def _rival_notes(results: Sequence[CaseBench]) -> Iterator[str]:
         for rival in case.rivals:
             for text in (rival.reason, rival.note):
                 if text:
-                    why.setdefault(f"{'not measured' if rival.reason else 'note'}: {text}", {})[rival.text] = None
+                    why.setdefault(f"{'not measured' if rival.reason else 'note'}: {text}", {})[
+                        rival.text
+                    ] = None
     for text, calls in why.items():
         yield f"{_some(list(calls))}: {text}"
 
 
-def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, gate: bool) -> Iterator[str]:
+def _saved_lines(
+    results: Sequence[CaseBench], saved: Saved, limit: float, *, gate: bool
+) -> Iterator[str]:
     uncompared: dict[str, list[str]] = {}
     for case in results:
         if case.uncompared:
@@ -175,7 +206,12 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
     left = [name for name in saved.cases if name not in {case.name for case in results}]
     if left:
         yield f"saved and not measured now: {_some(left)}"
-    by = {standing: [case for case in results if case.change is not None and case.change.standing is standing] for standing in Standing}
+    by = {
+        standing: [
+            case for case in results if case.change is not None and case.change.standing is standing
+        ]
+        for standing in Standing
+    }
     compared = sum(map(len, by.values()))
     alike = [case.name for case in by[Standing.SLOWER] if case.same_code]
     if alike:
@@ -186,7 +222,11 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
     verdict = ""
     if gate:
         word, tint = (
-            ("FAIL", "red") if by[Standing.SLOWER] or not compared else ("unclear", "yellow") if by[Standing.UNCLEAR] else ("ok", "green")
+            ("FAIL", "red")
+            if by[Standing.SLOWER] or not compared
+            else ("unclear", "yellow")
+            if by[Standing.UNCLEAR]
+            else ("ok", "green")
         )
         verdict = style(f"{word}: ", fg=tint, bold=True)
     yield f"{verdict}{plural(compared, 'case')} held against what was saved, {100 * limit:g}% allowed: {counts or 'nothing to compare'}"
@@ -194,19 +234,52 @@ def _saved_lines(results: Sequence[CaseBench], saved: Saved, limit: float, *, ga
 
 def markdown(results: Sequence[CaseBench], setting: Setting) -> str:
     """A table for a comment."""
-    where = "the cpu device (says nothing of a GPU)" if setting.kind == "cpu" else f"{setting.device}, driver {setting.driver}"
+    where = (
+        "the cpu device (says nothing of a GPU)"
+        if setting.kind == "cpu"
+        else f"{setting.device}, driver {setting.driver}"
+    )
     changes = any(case.change is not None for case in results)
-    heads = ["case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max", *(["against saved"] if changes else []), "against"]
-    lines = [f"**tilec bench** on {where}", "", f"| {' | '.join(heads)} |", f"|---|{'---:|' * (len(heads) - 2)}---|"]
+    heads = [
+        "case",
+        "time",
+        "95%",
+        "launch",
+        "GB/s",
+        "TFLOP/s",
+        "of max",
+        *(["against saved"] if changes else []),
+        "against",
+    ]
+    lines = [
+        f"**tilec bench** on {where}",
+        "",
+        f"| {' | '.join(heads)} |",
+        f"|---|{'---:|' * (len(heads) - 2)}---|",
+    ]
     for case in results:
         if case.measurement is None:
             row = [_escaped(case.name), case.status, *[""] * (len(heads) - 2)]
         else:
             host = host_text(case.host)
-            rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates) or "-"]
-            times = [time_text(median(case.measurement.samples)), half_width(case.measurement), host]
+            rates = [
+                rate_text(case.rates.bytes, 1e9),
+                rate_text(case.rates.flops, 1e12),
+                share_text(case.rates) or "-",
+            ]
+            times = [
+                time_text(median(case.measurement.samples)),
+                half_width(case.measurement),
+                host,
+            ]
             change = [_change_cell(case.change)] if changes else []
-            row = [_escaped(case.name), *times, *rates, *change, "<br>".join(_rival_cell(rival) for rival in case.rivals)]
+            row = [
+                _escaped(case.name),
+                *times,
+                *rates,
+                *change,
+                "<br>".join(_rival_cell(rival) for rival in case.rivals),
+            ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 
@@ -220,7 +293,11 @@ def _change_cell(change: Change | None) -> str:
 
 def _rival_cell(rival: RivalResult) -> str:
     text = f"`{_escaped(rival.text)}`"
-    return f"{text} {_times_text(rival.ratio)}x as long" if rival.measurement is not None else f"{text} not measured"
+    return (
+        f"{text} {_times_text(rival.ratio)}x as long"
+        if rival.measurement is not None
+        else f"{text} not measured"
+    )
 
 
 def _escaped(text: str) -> str:
@@ -243,16 +320,24 @@ def ratio_text(ratio: float, interval: Interval) -> str:
 
 
 def _times_text(times: float) -> str:
-    """Two digits behind the point; none where there are many before it, and more where they would all be 0."""
+    """Two digits behind the point; none where there are many before it, and more where they would
+    all be 0.
+    """
     return f"{times:.0f}" if times >= 100 else f"{times:.2f}" if times >= 0.095 else f"{times:.2g}"
 
 
 def host_text(seconds: float | None) -> str:
-    """What a launch costs the host, in no more than the 7 columns of its title: `3.4 us`, `123 us`, `1.2 ms`; a dash for not known."""
+    """What a launch costs the host, in no more than the 7 columns of its title: `3.4 us`, `123 us`,
+    `1.2 ms`; a dash for not known.
+    """
     if seconds is None:
         return "-"
     return (
-        f"{seconds * 1e6:.1f} us" if seconds < 99.95e-6 else f"{seconds * 1e6:.0f} us" if seconds < 999.5e-6 else f"{seconds * 1e3:.3g} ms"
+        f"{seconds * 1e6:.1f} us"
+        if seconds < 99.95e-6
+        else f"{seconds * 1e6:.0f} us"
+        if seconds < 999.5e-6
+        else f"{seconds * 1e3:.3g} ms"
     )
 
 
@@ -297,7 +382,8 @@ def _some(names: Sequence[str], most: int = 4) -> str:
 
 
 def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
-    """A table of each case with several points: a sweep in its order, beside what it is held against; variants the fastest first.
+    """A table of each case with several points: a sweep in its order, beside what it is held
+    against; variants the fastest first.
 
     Args:
         results: of a run.
@@ -311,10 +397,25 @@ def plot_lines(results: Sequence[CaseBench], sweep: str) -> Iterator[str]:
         yield ""
         yield f"{group.base} by {group.sweep or 'variant'}"
         heads = columns(*(title for title, _ in shown))
-        yield from table(heads, [[row[place] for _, place in shown] for row in rows], width=terminal_width(), indent="  ")
+        yield from table(
+            heads,
+            [[row[place] for _, place in shown] for row in rows],
+            width=terminal_width(),
+            indent="  ",
+        )
 
 
-PAGE_HEADS = ("case", "time", "95%", "launch", "GB/s", "TFLOP/s", "of max", "variant", "held against")
+PAGE_HEADS = (
+    "case",
+    "time",
+    "95%",
+    "launch",
+    "GB/s",
+    "TFLOP/s",
+    "of max",
+    "variant",
+    "held against",
+)
 
 
 def write_report(
@@ -362,10 +463,22 @@ def _page_row(case: CaseBench) -> list[str]:
     if case.measurement is None:
         what = case.error.what if case.error is not None else case.reason
         return [case.name, case.status, *[""] * (len(PAGE_HEADS) - 3), what]
-    rates = [rate_text(case.rates.bytes, 1e9), rate_text(case.rates.flops, 1e12), share_text(case.rates)]
+    rates = [
+        rate_text(case.rates.bytes, 1e9),
+        rate_text(case.rates.flops, 1e12),
+        share_text(case.rates),
+    ]
     against = "; ".join(map(_page_rival, case.rivals))
     change = f"{change_text(case.change)}. " if case.change is not None else ""
-    return [case.name, time_text(case.median), half_width(case.measurement), host_text(case.host), *rates, case.variant, change + against]
+    return [
+        case.name,
+        time_text(case.median),
+        half_width(case.measurement),
+        host_text(case.host),
+        *rates,
+        case.variant,
+        change + against,
+    ]
 
 
 def _page_rival(rival: RivalResult) -> str:

@@ -25,7 +25,9 @@ EMIT = ("bundle", "package", "wheel", "fatbin", "cubin", "ptx")
 
 def _words(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
     """`a,b` and repeated options to one tuple, without doubles."""
-    return tuple(dict.fromkeys(word.strip() for value in values for word in value.split(",") if word.strip()))
+    return tuple(
+        dict.fromkeys(word.strip() for value in values for word in value.split(",") if word.strip())
+    )
 
 
 def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -34,7 +36,11 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
         if word not in EMIT:
             from tilec_runtime.model.suggest import did_you_mean
 
-            raise click.BadParameter(f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}", ctx, param)
+            raise click.BadParameter(
+                f"no such output: {word}{did_you_mean(word, EMIT)}; there are {', '.join(EMIT)}",
+                ctx,
+                param,
+            )
     return words
 
 
@@ -68,9 +74,20 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     help="Only jobs whose id (or whose variant's or kernel's) matches.",
 )
 @click.option(
-    "--profile", default="release", show_default=True, metavar="NAME", shell_complete=completes(profiles), help="Profile to build with."
+    "--profile",
+    default="release",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completes(profiles),
+    help="Profile to build with.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1, 1024), metavar="N", help="Compilers that run at once (default: all cores).")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Compilers that run at once (default: all cores).",
+)
 @click.option(
     "--emit",
     multiple=True,
@@ -86,9 +103,22 @@ def _emit(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> 
     metavar="DIR",
     help="Take what tilec.lock pins from a cache that others write to as well, and add to it (default: TILEC_SHARED_CACHE).",
 )
-@click.option("--locked", is_flag=True, help="Refuse other tools than those in tilec.lock, and images of other bytes than it pins.")
-@click.option("--list", "listing", is_flag=True, help="Print the plan and compile nothing; modules of kernels are executed.")
-@click.option("--explain", metavar="ID", help="Print what decides whether one job is compiled again; modules of kernels are executed.")
+@click.option(
+    "--locked",
+    is_flag=True,
+    help="Refuse other tools than those in tilec.lock, and images of other bytes than it pins.",
+)
+@click.option(
+    "--list",
+    "listing",
+    is_flag=True,
+    help="Print the plan and compile nothing; modules of kernels are executed.",
+)
+@click.option(
+    "--explain",
+    metavar="ID",
+    help="Print what decides whether one job is compiled again; modules of kernels are executed.",
+)
 @json_option
 @click.pass_obj
 def command(
@@ -107,13 +137,16 @@ def command(
 ) -> None:
     """Compile the kernels of tilec.toml into one bundle and a typed Python package. Needs no GPU.
 
-    What did not change is taken from the cache. A job is one variant for one target, such as gemm-f16-BM128-sm_90.
+    What did not change is taken from the cache. A job is one variant for one target, such as
+    gemm-f16-BM128-sm_90.
     """
     plain = not (force or no_cache or locked or listing or explain or app.json or app.verbose)
     if plain and _untouched(app, targets, select, profile, emit):
         return
     if listing and explain:
-        raise click.UsageError("--list and --explain cannot be combined", click.get_current_context())
+        raise click.UsageError(
+            "--list and --explain cannot be combined", click.get_current_context()
+        )
     request = make_request(
         app,
         targets=targets,
@@ -134,8 +167,12 @@ def command(
         _build(app, request)
 
 
-def _untouched(app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]) -> bool:
-    """Whether nothing was touched since the last build was asked for the same; says so. Needs none of the build half."""
+def _untouched(
+    app: App, targets: tuple[str, ...], select: tuple[str, ...], profile: str, emit: tuple[str, ...]
+) -> bool:
+    """Whether nothing was touched since the last build was asked for the same; says so. Needs none
+    of the build half.
+    """
     last = untouched(app, targets=targets, select=select, profile=profile, emit=emit)
     if last is None:
         return False
@@ -146,14 +183,21 @@ def _untouched(app: App, targets: tuple[str, ...], select: tuple[str, ...], prof
 
 
 def untouched(
-    app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), profile: str = "release", emit: tuple[str, ...] = ()
+    app: App,
+    *,
+    targets: tuple[str, ...] = (),
+    select: tuple[str, ...] = (),
+    profile: str = "release",
+    emit: tuple[str, ...] = (),
 ) -> Untouched | None:
     """Return the last build, if it was asked for the same and nothing was touched since."""
     from tilec.compile import stamp
 
     manifest, settings = app.manifest_path(), app.settings
     places = (settings.cuda_home, settings.path)
-    asked = stamp.question(manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places)
+    asked = stamp.question(
+        manifest.name, targets=targets, select=select, profile=profile, emit=emit, places=places
+    )
     return stamp.fresh(settings.cache_dir, manifest.parent, asked)
 
 
@@ -208,14 +252,20 @@ def _build(app: App, request: BuildRequest) -> None:
     from tilec import build
     from tilec.cli import progress, summary
 
-    app.detail(f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {request.cache_dir or 'off'}")
+    app.detail(
+        f"manifest {app.show(request.manifest_path)}, {request.workers} at once, cache {request.cache_dir or 'off'}"
+    )
     observer, before = progress.make_observer(app), _last_build(request)
     try:
         result = build.build(request, observer)
     except KeyboardInterrupt:
         progress.close(observer)
         done = _last_build(request) != before
-        words = "interrupted: every output was in place" if done else "interrupted: nothing was written, earlier output is as it was"
+        words = (
+            "interrupted: every output was in place"
+            if done
+            else "interrupted: nothing was written, earlier output is as it was"
+        )
         app.note(words)
         if app.json:
             from tilec.cli import failures
@@ -248,10 +298,17 @@ def _list(app: App, request: BuildRequest) -> None:
 
     plan = build.plan_only(request, progress.make_observer(app))
     if app.json:
-        app.document("plan", {"jobs": [_job_json(job) for job in plan.jobs], "notes": list(plan.notes)})
+        app.document(
+            "plan", {"jobs": [_job_json(job) for job in plan.jobs], "notes": list(plan.notes)}
+        )
         return
-    rows: list[list[Cell]] = [[job.id, job.spec.language, str(job.target), assumption_text(job.variant.assume) or "-"] for job in plan.jobs]
-    for line in table(columns("~job", "language", "target", "~assumes"), rows, width=terminal_width()):
+    rows: list[list[Cell]] = [
+        [job.id, job.spec.language, str(job.target), assumption_text(job.variant.assume) or "-"]
+        for job in plan.jobs
+    ]
+    for line in table(
+        columns("~job", "language", "target", "~assumes"), rows, width=terminal_width()
+    ):
         app.say(line)
     app.say()
     app.say(f"{plural(len(plan.jobs), 'job')}; nothing was compiled")
@@ -280,7 +337,11 @@ def _explain(app: App, request: BuildRequest, job_id: str) -> None:
     rows, changes = build.explain(request, job_id, progress.make_observer(app))
     if app.json:
         inputs = [{"label": label, "value": value} for label, value in rows]
-        changed = None if changes is None else [{"label": c.label, "before": c.before, "after": c.after} for c in changes]
+        changed = (
+            None
+            if changes is None
+            else [{"label": c.label, "before": c.before, "after": c.after} for c in changes]
+        )
         app.document("explain", {"id": job_id, "inputs": inputs, "changes": changed})
         return
     width = max(len(label) for label, _ in rows)
@@ -293,7 +354,9 @@ def _explain(app: App, request: BuildRequest, job_id: str) -> None:
             app.say(f"{label:<{width}}  {value}")
     for change in changes or ():
         if change.after is None:
-            app.say(f"{change.label:<{width}}  {style(f'gone   was: {change.before}', fg='yellow')}")
+            app.say(
+                f"{change.label:<{width}}  {style(f'gone   was: {change.before}', fg='yellow')}"
+            )
     app.say()
     app.say(f"{job_id}: {_verdict(changes)}")
 

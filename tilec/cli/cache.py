@@ -16,17 +16,25 @@ if TYPE_CHECKING:
 @click.group(
     short_help="Show or trim the cache of compiled images.",
     epilog=examples(
-        "tilec cache info", "tilec cache gc --max-size '1 GiB'", "tilec cache clear", "TILEC_CACHE_DIR=/scratch/tilec tilec cache info"
+        "tilec cache info",
+        "tilec cache gc --max-size '1 GiB'",
+        "tilec cache clear",
+        "TILEC_CACHE_DIR=/scratch/tilec tilec cache info",
     )
     + "\n\nThe cache lies in TILEC_CACHE_DIR, or XDG_CACHE_HOME/tilec, or ~/.cache/tilec; TILEC_CACHE_DIR=off turns it off. "
     "TILEC_CACHE_MAX bounds its size. Checkouts and processes of one user share it; it is used only while nobody else may write to it. "
     "TILEC_SHARED_CACHE names a second one that others may write to: it gives what tilec.lock pins.",
 )
 def command() -> None:
-    """Show or trim the cache of compiled images. Nothing in it is needed: what is missing is compiled again."""
+    """Show or trim the cache of compiled images. Nothing in it is needed: what is missing is
+    compiled again.
+    """
 
 
-@command.command(short_help="Show where the cache is and what it holds.", epilog=examples("tilec cache info", "tilec cache info --json"))
+@command.command(
+    short_help="Show where the cache is and what it holds.",
+    epilog=examples("tilec cache info", "tilec cache info --json"),
+)
 @json_option
 @click.pass_obj
 def info(app: App) -> None:
@@ -36,18 +44,26 @@ def info(app: App) -> None:
     cache = _open(app)
     found = cache.info()
     if app.json:
-        body = {"path": found.path, "entries": found.entries, "bytes": found.bytes, "max_bytes": cache.max_bytes}
+        body = {
+            "path": found.path,
+            "entries": found.entries,
+            "bytes": found.bytes,
+            "max_bytes": cache.max_bytes,
+        }
         app.document("cache", body | {"oldest_seconds": round(found.oldest)})
         return
     app.say(found.path)
-    held = (
-        f"{plural(found.entries, 'entry').replace('entrys', 'entries')}, {bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
-    )
+    held = f"{plural(found.entries, 'entry').replace('entrys', 'entries')}, {bytes_text(found.bytes)} of at most {bytes_text(cache.max_bytes)}"
     app.say(held + (f", the oldest last used {_age(found.oldest)} ago" if found.entries else ""))
 
 
-@command.command(short_help="Remove what was used least recently.", epilog=examples("tilec cache gc", "tilec cache gc --max-size '1 GiB'"))
-@click.option("--max-size", metavar="SIZE", help="Keep at most this much (default: TILEC_CACHE_MAX).")
+@command.command(
+    short_help="Remove what was used least recently.",
+    epilog=examples("tilec cache gc", "tilec cache gc --max-size '1 GiB'"),
+)
+@click.option(
+    "--max-size", metavar="SIZE", help="Keep at most this much (default: TILEC_CACHE_MAX)."
+)
 @json_option
 @click.pass_obj
 def gc(app: App, max_size: str | None) -> None:
@@ -59,7 +75,9 @@ def gc(app: App, max_size: str | None) -> None:
         try:
             bound = parse_size(max_size)
         except ValueError as exc:
-            raise UsageError(f"--max-size: {exc}", fix="give a number with a unit, such as '1 GiB' or 500M") from exc
+            raise UsageError(
+                f"--max-size: {exc}", fix="give a number with a unit, such as '1 GiB' or 500M"
+            ) from exc
     cache = _open(app)
     _freed(app, cache, cache.gc(bound))
 
@@ -79,7 +97,9 @@ def _open(app: App) -> Cache:
     settings = app.settings
     if settings.cache_dir is None:
         raise UsageError(
-            "the cache is off", cause="TILEC_CACHE_DIR is off, or there is no home directory", fix="set TILEC_CACHE_DIR to a directory"
+            "the cache is off",
+            cause="TILEC_CACHE_DIR is off, or there is no home directory",
+            fix="set TILEC_CACHE_DIR to a directory",
         )
     return Cache(settings.cache_dir, max_bytes=settings.cache_bytes, note=app.warn)
 
@@ -89,7 +109,10 @@ def _freed(app: App, cache: Cache, freed: int) -> None:
 
     left = cache.info()
     if app.json:
-        app.document("cache", {"path": left.path, "freed": freed, "entries": left.entries, "bytes": left.bytes})
+        app.document(
+            "cache",
+            {"path": left.path, "freed": freed, "entries": left.entries, "bytes": left.bytes},
+        )
     else:
         app.say(f"freed {bytes_text(freed)}; {bytes_text(left.bytes)} left in {left.path}")
 

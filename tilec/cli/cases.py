@@ -1,4 +1,6 @@
-"""Which cases a command line asks for, out of a bundle that it names or of the project's, built first where needed."""
+"""Which cases a command line asks for, out of a bundle that it names or of the project's, built
+first where needed.
+"""
 
 from __future__ import annotations
 
@@ -100,31 +102,50 @@ def check_wish(manifest: Manifest, wish: Wish) -> None:
         if name not in known:
             require_no_chain(manifest, name)
             if name.partition("/")[0] in known:  # as reports name their rows
-                raise UsageError(f"{name!r} is a case's name, and kernels are named here", fix=f"take the case with --select '{name}'")
-            raise UsageError(f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
+                raise UsageError(
+                    f"{name!r} is a case's name, and kernels are named here",
+                    fix=f"take the case with --select '{name}'",
+                )
+            raise UsageError(
+                f"no kernel {name!r}{did_you_mean(name, known) or '; there are ' + ', '.join(known)}"
+            )
     if wish.args and wish.kernels[0] in chains:
-        raise UsageError(f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several", fix="name one of its kernels")
+        raise UsageError(
+            f"--arg runs one kernel, and {wish.kernels[0]} is a chain of several",
+            fix="name one of its kernels",
+        )
     cased = [kernel.name for kernel in manifest.kernels if kernel.cases]
     cased += [chain.name for chain in manifest.chains if chain.cases and wish.chains]
     if not wish.args and not (set(cased) & set(wish.kernels) if wish.kernels else cased):
         named = [name for name in wish.kernels if name in chains]
-        raise UsageError(NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE)
+        raise UsageError(
+            NO_CASES, fix=f"add [chain.{named[0]}.case.CASE] to tilec.toml" if named else ADD_CASE
+        )
     _check_cases(manifest, wish)
 
 
 def _check_cases(manifest: Manifest, wish: Wish) -> None:
-    """Refuse names of cases that none of the kernels has: what is built says no more of them, and beside others nobody would miss them."""
+    """Refuse names of cases that none of the kernels has: what is built says no more of them, and
+    beside others nobody would miss them.
+    """
     from tilec_runtime.errors import UsageError
     from tilec_runtime.model.suggest import did_you_mean
 
     holders = [(kernel.name, kernel.cases) for kernel in manifest.kernels]
     holders += [(chain.name, chain.cases) for chain in manifest.chains if wish.chains]
-    names = [(name, case.name) for name, cases in holders if not wish.kernels or name in wish.kernels for case in cases]
+    names = [
+        (name, case.name)
+        for name, cases in holders
+        if not wish.kernels or name in wish.kernels
+        for case in cases
+    ]
     known = list(dict.fromkeys(case for _, case in names))
     missing = [name for name in wish.cases if name not in known]
     if missing:
         what = ", no ".join(f"case {name!r}{did_you_mean(name, known)}" for name in missing)
-        raise UsageError(f"no {what}", fix=f"cases are {_listed([f'{holder}/{case}' for holder, case in names])}")
+        raise UsageError(
+            f"no {what}", fix=f"cases are {_listed([f'{holder}/{case}' for holder, case in names])}"
+        )
 
 
 def require_no_chain(manifest: Manifest, name: str) -> None:
@@ -138,23 +159,36 @@ def require_no_chain(manifest: Manifest, name: str) -> None:
     for chain in manifest.chains:
         if chain.name == name:
             kernels = dict.fromkeys(step.kernel for step in chain.steps)
-            raise UsageError(f"{name!r} is a chain, and here kernels are taken one by one", fix=f"name its kernels: {', '.join(kernels)}")
+            raise UsageError(
+                f"{name!r} is a chain, and here kernels are taken one by one",
+                fix=f"name its kernels: {', '.join(kernels)}",
+            )
 
 
 def kernels_wished(manifest: Manifest, wish: Wish) -> tuple[Kernel, ...]:
     """The kernels that have to be there: those that are named, and those of the chains that are."""
     named = set(wish.kernels)
-    named.update(step.kernel for chain in manifest.chains if chain.name in named for step in chain.steps)
+    named.update(
+        step.kernel for chain in manifest.chains if chain.name in named for step in chain.steps
+    )
     return tuple(kernel for kernel in manifest.kernels if not wish.kernels or kernel.name in named)
 
 
 def open_bundle(
-    app: App, project: Project | None, wish: Wish, *, bundle: str | None, targets: tuple[str, ...], cpu: bool, how: How | None = None
+    app: App,
+    project: Project | None,
+    wish: Wish,
+    *,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    cpu: bool,
+    how: How | None = None,
 ) -> Opened:
-    """The bundle that was named; else the project's own, if it is up to date; else one that is built for this run.
+    """The bundle that was named; else the project's own, if it is up to date; else one that is
+    built for this run.
 
-    A run of everything on a GPU builds the project. Any other needs less than that, and less is never put in the place of what is shipped:
-    it is built aside, in `.tilec/run`.
+    A run of everything on a GPU builds the project. Any other needs less than that, and less is
+    never put in the place of what is shipped: it is built aside, in `.tilec/run`.
 
     Args:
         app: this run.
@@ -173,9 +207,16 @@ def open_bundle(
 
     if bundle:
         if targets and how is None:  # else they are the device's own
-            raise UsageError(f"--targets {' '.join(targets)}: what --bundle names is built already", fix="leave one of the two out")
+            raise UsageError(
+                f"--targets {' '.join(targets)}: what --bundle names is built already",
+                fix="leave one of the two out",
+            )
         path = app.built_path(bundle)
-        return Opened(bundle=open_container(path).bundle, advice="build the bundle for the target tileir too", path=path)
+        return Opened(
+            bundle=open_container(path).bundle,
+            advice="build the bundle for the target tileir too",
+            path=path,
+        )
     assert project is not None
     words = tuple(word.strip() for text in targets for word in text.split(",") if word.strip())
     own = None if words or how else _own_bundle(app, project, cpu=cpu)
@@ -183,22 +224,45 @@ def open_bundle(
         own = _build(app)
     if own is not None:
         return Opened(bundle=open_container(own).bundle, path=own)
-    return _open_part(app, project, wish, words or (("tileir",) if cpu else ()), cpu=cpu, named=bool(words), how=how or How())
+    return _open_part(
+        app,
+        project,
+        wish,
+        words or (("tileir",) if cpu else ()),
+        cpu=cpu,
+        named=bool(words),
+        how=how or How(),
+    )
 
 
 def _own_bundle(app: App, project: Project, *, cpu: bool) -> Path | None:
-    """What the last build of the whole project wrote, if nothing was touched since and the device can use it."""
+    """What the last build of the whole project wrote, if nothing was touched since and the device
+    can use it.
+    """
     from tilec.cli.build import untouched
     from tilec_runtime.model.arch import TargetKind
 
-    if cpu and all(target.kind is not TargetKind.TILEIR for target in project.manifest.targets.default):
+    if cpu and all(
+        target.kind is not TargetKind.TILEIR for target in project.manifest.targets.default
+    ):
         return None
     last = untouched(app)
     return None if last is None else _bundle_among(last.outputs)
 
 
-def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...], *, cpu: bool, named: bool, how: How) -> Opened:
-    """Build what a run needs, aside: of the kernels that are asked for those that a target concerns."""
+def _open_part(
+    app: App,
+    project: Project,
+    wish: Wish,
+    targets: tuple[str, ...],
+    *,
+    cpu: bool,
+    named: bool,
+    how: How,
+) -> Opened:
+    """Build what a run needs, aside: of the kernels that are asked for those that a target
+    concerns.
+    """
     from tilec.build import concerned
     from tilec.case.device import refusal_of
     from tilec.inspection.container import open_container
@@ -211,17 +275,32 @@ def _open_part(app: App, project: Project, wish: Wish, targets: tuple[str, ...],
         path = _build(app, targets=targets, select=select, aside=True, how=how)
         built = open_container(path).bundle if path else None
     inside = {kernel.name for kernel in built.info.kernels} if built else set()
-    advice = "add tileir to --targets, or leave --targets out" if named else "take tileir out of what [[override]] keeps from it"
+    advice = (
+        "add tileir to --targets, or leave --targets out"
+        if named
+        else "take tileir out of what [[override]] keeps from it"
+    )
     other = f"none of the targets {', '.join(targets)} concerns it: name others with --targets, or leave the option out"
     return Opened(
         bundle=built,
-        absent={k.name: refusal_of(k.language, advice=advice) if cpu else other for k in asked if k.name not in inside},
+        absent={
+            k.name: refusal_of(k.language, advice=advice) if cpu else other
+            for k in asked
+            if k.name not in inside
+        },
         advice=advice,
         path=path,
     )
 
 
-def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] = (), aside: bool = False, how: How = How()) -> Path | None:
+def _build(
+    app: App,
+    *,
+    targets: tuple[str, ...] = (),
+    select: tuple[str, ...] = (),
+    aside: bool = False,
+    how: How = How(),
+) -> Path | None:
     """Build, and give the bundle; None where a build aside has nothing to make for the targets."""
     from tilec import build
     from tilec.cli import progress
@@ -231,11 +310,20 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
 
     observer = progress.make_observer(app)
     try:
-        request = make_request(app, targets=targets, select=select, aside=aside, profile=how.profile, lineinfo=how.lineinfo)
+        request = make_request(
+            app,
+            targets=targets,
+            select=select,
+            aside=aside,
+            profile=how.profile,
+            lineinfo=how.lineinfo,
+        )
         result = build.build(request, observer)
     except ToolchainError as error:
         fix = "or run a bundle that was built elsewhere: `tilec run --bundle FILE`"
-        raise ToolchainError(error.what, cause=error.cause, fix=f"{error.fix}; {fix}" if error.fix else fix) from error
+        raise ToolchainError(
+            error.what, cause=error.cause, fix=f"{error.fix}; {fix}" if error.fix else fix
+        ) from error
     finally:
         progress.close(observer)
     for text in result.notes if aside else ():
@@ -243,7 +331,9 @@ def _build(app: App, *, targets: tuple[str, ...] = (), select: tuple[str, ...] =
             app.note(f"note: {text}")
     found = _bundle_among([(output.kind, Path(output.path)) for output in result.outputs])
     if found is None and not (aside and not result.jobs):
-        raise click.UsageError("the build writes no bundle: add it to output.emit", click.get_current_context())
+        raise click.UsageError(
+            "the build writes no bundle: add it to output.emit", click.get_current_context()
+        )
     return found
 
 
@@ -278,7 +368,10 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
         elif kernel.name in opened.absent:
             bound.extend(unbuilt_cases(kernel, locate=manifest.locate))
         elif wish.kernels:
-            raise UsageError(f"kernel {kernel.name!r} is not in the bundle", fix="build it, or leave --bundle out")
+            raise UsageError(
+                f"kernel {kernel.name!r} is not in the bundle",
+                fix="build it, or leave --bundle out",
+            )
     bound += _of_chains(opened, built, manifest, wish, refused)
     chosen = select_cases(bound, wish.select, wish.expression)
     taken = tuple(case for case in chosen if not wish.cases or case.case in wish.cases)
@@ -291,9 +384,14 @@ def chosen_cases(opened: Opened, manifest: Manifest | None, wish: Wish) -> tuple
 
 
 def _of_chains(
-    opened: Opened, built: Mapping[str, KernelInfo], manifest: Manifest, wish: Wish, refused: dict[str, UsageError]
+    opened: Opened,
+    built: Mapping[str, KernelInfo],
+    manifest: Manifest,
+    wish: Wish,
+    refused: dict[str, UsageError],
 ) -> Iterator[BoundCase]:
-    """The cases of chains. What is to be changed of cases is said of one kernel's parameters: none of them may be chosen then.
+    """The cases of chains. What is to be changed of cases is said of one kernel's parameters: none
+    of them may be chosen then.
 
     Raises:
         UsageError: a chain is named, and a kernel of it is not in the bundle.
@@ -304,7 +402,11 @@ def _of_chains(
     for chain in manifest.chains if wish.chains else ():
         if wish.kernels and chain.name not in wish.kernels:
             continue
-        lacking = [step.kernel for step in chain.steps if step.kernel not in built and step.kernel not in opened.absent]
+        lacking = [
+            step.kernel
+            for step in chain.steps
+            if step.kernel not in built and step.kernel not in opened.absent
+        ]
         if lacking and wish.kernels:
             what = f"kernel {lacking[0]!r} of chain {chain.name!r} is not in the bundle"
             raise UsageError(what, fix="build it, or leave --bundle out")
@@ -312,7 +414,9 @@ def _of_chains(
             yield from fitting_chain_cases(chain, built, locate=manifest.locate)
         if wish.overrides:
             what = f"{wish.overrides[0].text}: {chain.name} is a chain, whose cases run as they are written"
-            refused[chain.name] = UsageError(what, fix=f"write another case: [chain.{chain.name}.case.NAME]")
+            refused[chain.name] = UsageError(
+                what, fix=f"write another case: [chain.{chain.name}.case.NAME]"
+            )
 
 
 def kernels_of(case: BoundCase) -> tuple[str, ...]:
@@ -321,15 +425,21 @@ def kernels_of(case: BoundCase) -> tuple[str, ...]:
 
 
 def absence(opened: Opened, case: BoundCase) -> str:
-    """Why a case cannot be run from what was opened: a kernel of it is not in the bundle; empty where all are."""
+    """Why a case cannot be run from what was opened: a kernel of it is not in the bundle; empty
+    where all are.
+    """
     for step in case.steps:
         if step.kernel in opened.absent:
             return f"{step.kernel}: {opened.absent[step.kernel]}"
     return opened.absent.get(case.kernel, "")
 
 
-def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]) -> tuple[BoundCase, ...]:
-    """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused` has the reason: none may be chosen."""
+def _bound(
+    kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, refused: dict[str, UsageError]
+) -> tuple[BoundCase, ...]:
+    """A kernel's cases with what is changed of them; where that cannot be they stay, and `refused`
+    has the reason: none may be chosen.
+    """
     from tilec.case.cases import expand_cases, fitting_cases
     from tilec.case.overrides import overridden
     from tilec_runtime.errors import CaseError, UsageError
@@ -337,13 +447,17 @@ def _bound(kernel: Kernel, info: KernelInfo, wish: Wish, manifest: Manifest, ref
     chosen = tuple(case for case in kernel.cases if not wish.cases or case.name in wish.cases)
     if wish.overrides and chosen:
         try:
-            changed, files = overridden(dataclasses.replace(kernel, cases=chosen), info, wish.overrides)
+            changed, files = overridden(
+                dataclasses.replace(kernel, cases=chosen), info, wish.overrides
+            )
             return expand_cases(changed, info, files=files)
         except UsageError as error:
             refused[kernel.name] = error
         except CaseError as error:  # not of the manifest, but of the command line
             what = f"{', '.join(override.text for override in wish.overrides)}: {error.what}"
-            refused[kernel.name] = UsageError(what, cause=error.cause, fix=error.fix, kernel=kernel.name)
+            refused[kernel.name] = UsageError(
+                what, cause=error.cause, fix=error.fix, kernel=kernel.name
+            )
     return fitting_cases(kernel, info, locate=manifest.locate)
 
 
@@ -356,7 +470,10 @@ def _none_matches(bound: Sequence[BoundCase], wish: Wish) -> UsageError:
         return UsageError(NO_CASES, fix=ADD_CASE)
     names = list(dict.fromkeys(f"{case.kernel}/{case.case}" for case in bound))
     unknown = unknown_words(wish.expression, bound) if wish.expression else []
-    unknown += [f"{glob}{did_you_mean(glob, [*names, *(case.name for case in bound)])}" for glob in wish.select]
+    unknown += [
+        f"{glob}{did_you_mean(glob, [*names, *(case.name for case in bound)])}"
+        for glob in wish.select
+    ]
     what = f"no case matches{': there is no ' + ', no '.join(unknown) if unknown else ''}"
     return UsageError(what, fix=f"cases are {_listed(names)}")
 
@@ -376,7 +493,9 @@ def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, 
         raise MissingError(f"kernel {name} cannot be run: {opened.absent[name]}", kernel=name)
     built: dict[str, KernelInfo] = {kernel.name: kernel for kernel in opened.bundle.info.kernels}
     if name not in built:
-        raise UsageError(f"no kernel {name!r} in the bundle{did_you_mean(name, list(built)) or '; it has ' + ', '.join(built)}")
+        raise UsageError(
+            f"no kernel {name!r} in the bundle{did_you_mean(name, list(built)) or '; it has ' + ', '.join(built)}"
+        )
     info = built[name]
     given = [parse_argument(text, cwd=app.base) for text in wish.args]
     axes = [parse_axis(text, info) for text in wish.axes]
@@ -384,7 +503,9 @@ def case_of_arguments(app: App, opened: Opened, wish: Wish) -> tuple[BoundCase, 
 
 
 def package_json(opened: Opened, manifest: Manifest | None) -> dict[str, str | None]:
-    """What was run, at the head of a JSON document; without a bundle the manifest says what it would be of."""
+    """What was run, at the head of a JSON document; without a bundle the manifest says what it
+    would be of.
+    """
     if opened.bundle is not None:
         package = opened.bundle.info.package
         return {"package": package.name, "version": package.version, "bundle": opened.bundle.digest}
@@ -406,11 +527,13 @@ class Unchecked:
     reason: str
 
 
-def left_out(manifest: Manifest | None, opened: Opened, wish: Wish, cases: Sequence[BoundCase]) -> tuple[Unchecked, ...]:
+def left_out(
+    manifest: Manifest | None, opened: Opened, wish: Wish, cases: Sequence[BoundCase]
+) -> tuple[Unchecked, ...]:
     """Return kernels and chains that no chosen case launches.
 
-    Where the command line chooses cases (`-k`, `--select`, `--case`), only kernels and chains that it
-    names count.
+    Where the command line chooses cases (`-k`, `--select`, `--case`), only kernels and chains that
+    it names count.
     """
     if manifest is None or wish.args:
         return ()
@@ -421,7 +544,10 @@ def left_out(manifest: Manifest | None, opened: Opened, wish: Wish, cases: Seque
     rows: list[tuple[str, str, bool, tuple[str, ...]]] = [
         ("kernel", kernel.name, bool(kernel.cases), (kernel.name,)) for kernel in manifest.kernels
     ]
-    rows += [("chain", chain.name, bool(chain.cases), tuple(step.kernel for step in chain.steps)) for chain in manifest.chains]
+    rows += [
+        ("chain", chain.name, bool(chain.cases), tuple(step.kernel for step in chain.steps))
+        for chain in manifest.chains
+    ]
     for kind, name, cased, kernels in rows:
         if name in launched or (name not in wish.kernels if wish.kernels else some):
             continue
@@ -441,12 +567,21 @@ def unchecked_lines(left: Sequence[Unchecked]) -> list[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for one in left:
         groups.setdefault((one.kind, one.reason), []).append(one.name)
-    kinds = [plural(count, kind) for kind in ("kernel", "chain") if (count := sum(one.kind == kind for one in left))]
-    lines = [f"  {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}" for (kind, reason), names in groups.items()]
+    kinds = [
+        plural(count, kind)
+        for kind in ("kernel", "chain")
+        if (count := sum(one.kind == kind for one in left))
+    ]
+    lines = [
+        f"  {kind}{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}"
+        for (kind, reason), names in groups.items()
+    ]
     return [f"left out, and not checked: {' and '.join(kinds)}", *lines]
 
 
-def unchecked_json(left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+def unchecked_json(
+    left: Sequence[Unchecked], skipped: Iterable[tuple[str, str]]
+) -> list[dict[str, Any]]:
     """Return all that is not checked as JSON: kernels and chains, then cases of (name, reason)."""
     cases = (Unchecked(kind="case", name=name, reason=reason) for name, reason in skipped if reason)
     return [dataclasses.asdict(one) for one in (*left, *cases)]

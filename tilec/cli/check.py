@@ -36,18 +36,25 @@ if TYPE_CHECKING:
     shell_complete=completes_list(known_targets),
     help="Targets or groups to plan for, by comma (default: [targets] default).",
 )
-@click.option("--no-exec", is_flag=True, help="Execute nothing of the project, no plug-in and no tool; says what it leaves out.")
+@click.option(
+    "--no-exec",
+    is_flag=True,
+    help="Execute nothing of the project, no plug-in and no tool; says what it leaves out.",
+)
 @json_option
 @click.pass_obj
 def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
-    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets, references.
+    """Check tilec.toml and what it names: keys, sources, kernels, parameters, expressions, targets,
+    references.
 
-    Compiles nothing, but executes Python modules of kernels, as every command does that plans a build: a kernel's parameters are known
-    when its module was imported. --no-exec executes nothing, for editors and for pull requests of strangers: it checks the manifest,
-    and of sources what their text says.
+    Compiles nothing, but executes Python modules of kernels, as every command does that plans a
+    build: a kernel's parameters are known when its module was imported. --no-exec executes nothing,
+    for editors and for pull requests of strangers: it checks the manifest, and of sources what
+    their text says.
 
-    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean. Where the manifest itself is off, its own
-    problems are all that is known, and those of what it names come next.
+    Every problem is reported at once, as FILE:LINE:COLUMN: key path: what is wrong; did you mean.
+    Where the manifest itself is off, its own problems are all that is known, and those of what it
+    names come next.
     """
     from tilec.cli.build import make_request
     from tilec.cli.failures import diagnostic_json
@@ -77,17 +84,23 @@ def command(app: App, targets: tuple[str, ...], no_exec: bool) -> None:
         app.document("check", _document(request, problems=problems, executed=not no_exec))
         raise click.exceptions.Exit(exc.exit_code) from exc
     if app.json:
-        app.document("check", _document(request, plan=plan, executed=not no_exec, not_checked=not_checked))
+        app.document(
+            "check", _document(request, plan=plan, executed=not no_exec, not_checked=not_checked)
+        )
         return
     if plan is None:
-        app.say(f"{app.show(request.manifest_path)}: no problems in what needs no execution; {plural(kernels, 'kernel')}")
+        app.say(
+            f"{app.show(request.manifest_path)}: no problems in what needs no execution; {plural(kernels, 'kernel')}"
+        )
         for text in not_checked:
             app.say(f"not checked: {text}")
         return
     for text in plan.notes:
         app.note(f"note: {text}")
     kernels = len({job.spec.name for job in plan.jobs})
-    app.say(f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}")
+    app.say(
+        f"{app.show(request.manifest_path)}: no problems; {plural(kernels, 'kernel')}, {plural(len(plan.jobs), 'job')}"
+    )
 
 
 def _document(
@@ -137,12 +150,18 @@ def _chain_problems(plan: Plan) -> list[Diagnostic]:
             chain_cases(chain, planned, locate=manifest.locate)
         except CaseError as error:
             excerpt = manifest.locate.excerpt(error.location) if error.location else ""
-            problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
+            problems.append(
+                Diagnostic(
+                    message=error.what, location=error.location, excerpt=excerpt, hint=error.fix
+                )
+            )
     return problems
 
 
 def _case_problems(plan: Plan) -> list[Diagnostic]:
-    """Cases that are too large for what their kernels count in: making their inputs takes minutes, and no launch would take them."""
+    """Cases that are too large for what their kernels count in: making their inputs takes minutes,
+    and no launch would take them.
+    """
     from tilec.case.cases import expand_cases
     from tilec.case.counting import require_countable
     from tilec_runtime.errors import CaseError, Diagnostic
@@ -152,13 +171,26 @@ def _case_problems(plan: Plan) -> list[Diagnostic]:
     for kernel in plan.kernels:
         if kernel.info.safety is None:
             continue  # what others count in is known when they are compiled
-        variants = tuple(dict.fromkeys(VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs))
+        variants = tuple(
+            dict.fromkeys(
+                VariantInfo(id=job.variant.id, axes=job.variant.axes) for job in kernel.jobs
+            )
+        )
         info = dataclasses.replace(kernel.info, variants=variants)
-        with contextlib.suppress(CaseError):  # a case that fits no variant of these targets may fit others
+        with contextlib.suppress(
+            CaseError
+        ):  # a case that fits no variant of these targets may fit others
             for case in expand_cases(kernel.manifest, info, locate=manifest.locate):
                 try:
                     require_countable(case)
                 except CaseError as error:
                     excerpt = manifest.locate.excerpt(error.location) if error.location else ""
-                    problems.append(Diagnostic(message=error.what, location=error.location, excerpt=excerpt, hint=error.fix))
+                    problems.append(
+                        Diagnostic(
+                            message=error.what,
+                            location=error.location,
+                            excerpt=excerpt,
+                            hint=error.fix,
+                        )
+                    )
     return problems

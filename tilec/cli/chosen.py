@@ -1,4 +1,6 @@
-"""The arguments that choose cases, and what they are run from: alike for every command that runs some."""
+"""The arguments that choose cases, and what they are run from: alike for every command that runs
+some.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from typing import TypeVar
 import click
 
 from tilec.cli.app import named
-from tilec.cli.complete import case_names, changeable, completes, completes_list, known_targets, project_cases, project_kernels
+from tilec.cli.complete import (
+    case_names,
+    changeable,
+    completes,
+    completes_list,
+    known_targets,
+    project_cases,
+    project_kernels,
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -19,13 +29,26 @@ def case_options(function: F) -> F:
     fitting = "Only cases whose names fit, such as 'gemm and not (f16 or BM256)'."
     for declare in (  # the first that is declared is shown last
         click.option(
-            "--case", "cases", multiple=True, metavar="NAME", shell_complete=completes(project_cases), help="Only cases of this name."
+            "--case",
+            "cases",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=completes(project_cases),
+            help="Only cases of this name.",
         ),
         click.option(
-            "--select", multiple=True, metavar="GLOB", shell_complete=matching, help="Only cases whose name (gemm/4k[f16]) matches."
+            "--select",
+            multiple=True,
+            metavar="GLOB",
+            shell_complete=matching,
+            help="Only cases whose name (gemm/4k[f16]) matches.",
         ),
-        click.option("-k", "expression", default="", metavar="EXPR", shell_complete=matching, help=fitting),
-        click.argument("kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels)),
+        click.option(
+            "-k", "expression", default="", metavar="EXPR", shell_complete=matching, help=fitting
+        ),
+        click.argument(
+            "kernels", nargs=-1, metavar="[KERNEL]...", shell_complete=completes(project_kernels)
+        ),
     ):
         function = declare(function)
     return function
@@ -44,7 +67,9 @@ def set_option(function: F) -> F:
 
 
 def bundle_options(default: str) -> Callable[[F], F]:
-    """`--bundle` (`bundle`) and `--targets` (`targets`); `default` says which targets are built for without it."""
+    """`--bundle` (`bundle`) and `--targets` (`targets`); `default` says which targets are built for
+    without it.
+    """
 
     def declare(function: F) -> F:
         built = "What is built already: a bundle, a package, a wheel, or an installed package by its name."
@@ -55,6 +80,8 @@ def bundle_options(default: str) -> Callable[[F], F]:
             shell_complete=completes_list(known_targets),
             help=f"Targets to build for (default: {default}).",
         )
-        return click.option("--bundle", type=click.Path(), callback=named, metavar="FILE", help=built)(targets(function))
+        return click.option(
+            "--bundle", type=click.Path(), callback=named, metavar="FILE", help=built
+        )(targets(function))
 
     return declare

@@ -20,7 +20,9 @@ STATE = ".tilec"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cleaning:
-    """What is to go: files (links as links), directories that are tilec's own, and what stays, with the reason."""
+    """What is to go: files (links as links), directories that are tilec's own, and what stays, with
+    the reason.
+    """
 
     files: tuple[Path, ...] = ()
     trees: tuple[Path, ...] = ()
@@ -31,13 +33,16 @@ class Cleaning:
     short_help="Remove what tilec wrote into a project.",
     epilog=examples("tilec clean --dry-run", "tilec clean", "tilec -C ../acme-kernels clean"),
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option(
+    "-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing."
+)
 @json_option
 @click.pass_obj
 def command(app: App, dry_run: bool) -> None:
     """Remove the outputs of builds and the .tilec directory.
 
-    Files that were changed since, that tilec did not write, or that lie outside of the project stay. So does the cache: see `tilec cache`.
+    Files that were changed since, that tilec did not write, or that lie outside of the project
+    stay. So does the cache: see `tilec cache`.
     """
     from tilec.cli.tables import plural
     from tilec.compile.state import WorkDir
@@ -45,7 +50,11 @@ def command(app: App, dry_run: bool) -> None:
     manifest_path = app.manifest_path()
     root = manifest_path.parent
     state = root / STATE
-    with WorkDir(root).lock(app.note) if state.is_dir() and not state.is_symlink() and not dry_run else contextlib.nullcontext():
+    with (
+        WorkDir(root).lock(app.note)
+        if state.is_dir() and not state.is_symlink() and not dry_run
+        else contextlib.nullcontext()
+    ):
         cleaning = plan(manifest_path)
         if not dry_run:
             remove(root, cleaning)
@@ -60,14 +69,19 @@ def command(app: App, dry_run: bool) -> None:
     for path, why in cleaning.kept:
         app.note(f"kept {app.show(path)}: {why}")
     done = "would remove" if dry_run else "removed"
-    app.say(f"{done} {plural(len(cleaning.files), 'file')}{f' and {STATE}' if cleaning.trees else ''}" if gone else "nothing to remove")
+    app.say(
+        f"{done} {plural(len(cleaning.files), 'file')}{f' and {STATE}' if cleaning.trees else ''}"
+        if gone
+        else "nothing to remove"
+    )
 
 
 def plan(manifest_path: Path) -> Cleaning:
     """Decide what goes, without removing anything.
 
     Args:
-        manifest_path: the project's tilec.toml, of which only the names of package and output directory count.
+        manifest_path: the project's tilec.toml, of which only the names of package and output
+            directory count.
     """
     from tilec.package.marks import all_outputs, outputs_of_others
 
@@ -81,14 +95,20 @@ def plan(manifest_path: Path) -> Cleaning:
             outputs = all_outputs(place, name, module)
             others = outputs_of_others(place, name, module)
             kept.extend(
-                (path, f"it was built for the package {owner}; delete it if that was this one's name") for path, owner in others.items()
+                (
+                    path,
+                    f"it was built for the package {owner}; delete it if that was this one's name",
+                )
+                for path, owner in others.items()
             )
     except LinkError as error:
         kept.append((root / directory, error.what))
     files = [path for path, own in outputs.items() if own]
     for path in outputs.keys() - files:
         changed = "it was changed after the build, or tilec did not write it"
-        kept.append((path, "it is a link, which tilec did not write" if path.is_symlink() else changed))
+        kept.append(
+            (path, "it is a link, which tilec did not write" if path.is_symlink() else changed)
+        )
     kept.sort()
     state = root / STATE
     if state.is_symlink():
@@ -98,7 +118,9 @@ def plan(manifest_path: Path) -> Cleaning:
 
 
 def _names(manifest_path: Path) -> tuple[str, str, str]:
-    """Names of the package, its module and the output directory, however much else of a manifest is wrong; empty where they are."""
+    """Names of the package, its module and the output directory, however much else of a manifest is
+    wrong; empty where they are.
+    """
     from tilec.cli.complete import raw_manifest
     from tilec.manifest.values import NAME, inner_path
 
@@ -108,7 +130,11 @@ def _names(manifest_path: Path) -> tuple[str, str, str]:
         name = str(package["name"])
         if not re.fullmatch(NAME, name):
             return "", "", ""
-        return name, str(package.get("module", re.sub(r"[-.]+", "_", name))), inner_path(str(output.get("dir", "dist")))
+        return (
+            name,
+            str(package.get("module", re.sub(r"[-.]+", "_", name))),
+            inner_path(str(output.get("dir", "dist"))),
+        )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "", "", ""
 
@@ -122,13 +148,17 @@ def remove(root: Path, cleaning: Cleaning) -> None:
     try:
         for path in cleaning.files:
             path.unlink(missing_ok=True)
-        for directory in sorted({path.parent for path in cleaning.files}, key=lambda p: -len(p.parts)):
+        for directory in sorted(
+            {path.parent for path in cleaning.files}, key=lambda p: -len(p.parts)
+        ):
             _remove_compiled(directory, cleaning.files)
             _remove_empty(directory, root)
         for tree in cleaning.trees:
             shutil.rmtree(tree)  # does not follow links
     except OSError as exc:
-        raise OutputError(f"cannot remove {exc.filename}: {exc.strerror}", fix="check the directory's permissions") from exc
+        raise OutputError(
+            f"cannot remove {exc.filename}: {exc.strerror}", fix="check the directory's permissions"
+        ) from exc
 
 
 def _remove_compiled(directory: Path, files: Iterable[Path]) -> None:

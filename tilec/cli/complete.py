@@ -1,4 +1,6 @@
-"""Words that a shell completes: kernels, cases, targets, axes and profiles of the project at hand, read fast and never with an error."""
+"""Words that a shell completes: kernels, cases, targets, axes and profiles of the project at hand,
+read fast and never with an error.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(words: Words) -> Complete:
-    """What completes a value: those of the words that begin so; none where the manifest, or whatever they are of, cannot be read."""
+    """What completes a value: those of the words that begin so; none where the manifest, or
+    whatever they are of, cannot be read.
+    """
 
     @functools.wraps(words)
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -64,19 +68,33 @@ def project_cases(ctx: click.Context) -> list[str]:
 
 def whole_cases(ctx: click.Context) -> list[str]:
     """Whole names of all cases, `gemm/4k`."""
-    return [f"{name}/{case}" for name, kernel in _kernels(ctx).items() for case in _table(kernel, "case")]
+    return [
+        f"{name}/{case}"
+        for name, kernel in _kernels(ctx).items()
+        for case in _table(kernel, "case")
+    ]
 
 
 def case_names(ctx: click.Context) -> list[str]:
     """Whole names of cases, `gemm/4k`, and kernels."""
     named = _named(ctx)
-    return [*named, *(f"{name}/{case}" for name, kernel in named.items() for case in _table(kernel, "case"))]
+    return [
+        *named,
+        *(f"{name}/{case}" for name, kernel in named.items() for case in _table(kernel, "case")),
+    ]
 
 
 def changeable(ctx: click.Context) -> list[str]:
-    """What `--set` gives a value: inputs of the cases and axes of the matrix, each with the equals sign."""
+    """What `--set` gives a value: inputs of the cases and axes of the matrix, each with the equals
+    sign.
+    """
     kernels = _named(ctx).values()
-    axes = [f"{axis}={value}" for kernel in kernels for axis, values in _table(kernel, "matrix").items() for value in _listed(values)]
+    axes = [
+        f"{axis}={value}"
+        for kernel in kernels
+        for axis, values in _table(kernel, "matrix").items()
+        for value in _listed(values)
+    ]
     return [*(f"{name}=" for name in _inputs(kernels)), *axes]
 
 
@@ -94,12 +112,20 @@ def known_targets(ctx: click.Context) -> list[str]:
     """Targets of the manifest and its groups first, then all that there are."""
     from tilec_runtime.model.arch import ARCHS
 
-    numbers = [f"{cc[0]}{cc[1]}{suffix}" for cc, arch in ARCHS.items() for suffix in ("", *_suffixes(arch))]
+    numbers = [
+        f"{cc[0]}{cc[1]}{suffix}" for cc, arch in ARCHS.items() for suffix in ("", *_suffixes(arch))
+    ]
     own: list[str] = []
-    with contextlib.suppress(OSError, ValueError, RecursionError, TilecError):  # there are targets without a project
+    with contextlib.suppress(
+        OSError, ValueError, RecursionError, TilecError
+    ):  # there are targets without a project
         table = _table(_manifest(ctx), "targets")
         own = [*_listed(table.get("default")), *_table(table, "groups")]
-    return [*own, "tileir", *(f"{kind}_{number}" for kind in ("sm", "compute", "lto") for number in numbers)]
+    return [
+        *own,
+        "tileir",
+        *(f"{kind}_{number}" for kind in ("sm", "compute", "lto") for number in numbers),
+    ]
 
 
 def architectures(_ctx: click.Context) -> list[str]:
@@ -169,7 +195,11 @@ def raw_manifest(path: Path) -> Mapping[str, Any]:
 
 
 def _kernels(ctx: click.Context) -> Mapping[str, Mapping[str, Any]]:
-    return {name: kernel for name, kernel in _table(_manifest(ctx), "kernel").items() if isinstance(kernel, dict)}
+    return {
+        name: kernel
+        for name, kernel in _table(_manifest(ctx), "kernel").items()
+        if isinstance(kernel, dict)
+    }
 
 
 def _named(ctx: click.Context) -> Mapping[str, Mapping[str, Any]]:
@@ -179,13 +209,20 @@ def _named(ctx: click.Context) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _words(ctx: click.Context, name: str) -> Sequence[str]:
-    """What the command line holds of an argument; where an option still lacks its value, click has not told them apart."""
+    """What the command line holds of an argument; where an option still lacks its value, click has
+    not told them apart.
+    """
     found = ctx.params.get(name) or ctx.args
     return (found,) if isinstance(found, str) else tuple(found)
 
 
 def _inputs(kernels: Iterable[Mapping[str, Any]]) -> list[str]:
-    cases = [case for kernel in kernels for case in _table(kernel, "case").values() if isinstance(case, dict)]
+    cases = [
+        case
+        for kernel in kernels
+        for case in _table(kernel, "case").values()
+        if isinstance(case, dict)
+    ]
     return [name for case in cases for name in _table(case, "inputs")]
 
 
@@ -197,7 +234,11 @@ def _table(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _listed(values: Any) -> list[str]:
     """The values of a list as a command line has them."""
     shown = values if isinstance(values, list) else []
-    return [str(value).lower() if isinstance(value, bool) else str(value) for value in shown if isinstance(value, str | int | float)]
+    return [
+        str(value).lower() if isinstance(value, bool) else str(value)
+        for value in shown
+        if isinstance(value, str | int | float)
+    ]
 
 
 def _suffixes(arch: Any) -> list[str]:

@@ -25,29 +25,51 @@ from tilec_runtime.errors import UsageError
 )
 @case_option
 @click.option(
-    "--profile", default="debug", show_default=True, metavar="NAME", shell_complete=completes(profiles), help="Build with this profile."
+    "--profile",
+    default="debug",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completes(profiles),
+    help="Build with this profile.",
 )
-@click.option("--ex", "orders", multiple=True, metavar="COMMAND", help="A command for cuda-gdb, at its start.")
+@click.option(
+    "--ex", "orders", multiple=True, metavar="COMMAND", help="A command for cuda-gdb, at its start."
+)
 @click.option("--batch", is_flag=True, help="End after the commands of --ex.")
 @click.pass_obj
 def command(
-    app: App, case: str, device: str, bundle: str | None, targets: tuple[str, ...], profile: str, orders: tuple[str, ...], batch: bool
+    app: App,
+    case: str,
+    device: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    profile: str,
+    orders: tuple[str, ...],
+    batch: bool,
 ) -> int:
     """Start cuda-gdb on CASE (such as gemm/4k[f16]), which a process of its own launches once.
 
-    The kernel is built aside, with the profile debug: not optimized, so that it goes line by line, and with its variables. Tile kernels
-    have lines and no variables: Tile IR does not keep them.
+    The kernel is built aside, with the profile debug: not optimized, so that it goes line by line,
+    and with its variables. Tile kernels have lines and no variables: Tile IR does not keep them.
     """
-    from tilec.frontends.tools.cpp.nvrtc import HERE  # as code for debuggers calls the project's directory, wherever it was built
+    from tilec.frontends.tools.cpp.nvrtc import (
+        HERE,
+    )  # as code for debuggers calls the project's directory, wherever it was built
 
     if batch and not orders:
-        raise UsageError("--batch without --ex: there is nothing to do", fix="say what, such as --ex run --ex backtrace")
+        raise UsageError(
+            "--batch without --ex: there is nothing to do",
+            fix="say what, such as --ex run --ex backtrace",
+        )
     watched, program = watched_case(app, "cuda-gdb", case, device, bundle, targets, profile=profile)
     if not batch:
         stops = f"{style(watched.case.name, bold=True)} on {watched.device.name}, stops in {', '.join(watched.symbols())}"
-        app.tell(f"{stops}: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`")
-    # Code is loaded long after breakpoints are set; sources are named from the project's root. A breakpoint at the kernel's name might
-    # stop in any library of the host that has a function of that name: the launch itself is what cannot be mistaken.
+        app.tell(
+            f"{stops}: begin with `run`, then `next`, `info locals`, `info cuda kernels`, `help cuda`"
+        )
+    # Code is loaded long after breakpoints are set; sources are named from the project's root. A
+    # breakpoint at the kernel's name might stop in any library of the host that has a function of
+    # that name: the launch itself is what cannot be mistaken.
     first = (
         "set print thread-events off",
         "set breakpoint pending on",
@@ -56,9 +78,20 @@ def command(
         "set cuda break_on_launch application",
     )
     commands = [word for order in (*first, *orders) for word in ("-ex", order)]
-    # Ctrl-C stops the kernel in the debugger, not this command. A handler that does nothing, and not SIG_IGN, which the debugger inherits.
+    # Ctrl-C stops the kernel in the debugger, not this command. A handler that does nothing, and
+    # not SIG_IGN, which the debugger inherits.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        return run_outside(app, [program, "-q", *(["-batch"] if batch else []), *commands, "--args", *watched.command(app)])
+        return run_outside(
+            app,
+            [
+                program,
+                "-q",
+                *(["-batch"] if batch else []),
+                *commands,
+                "--args",
+                *watched.command(app),
+            ],
+        )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -31,17 +31,28 @@ MISSING = 3
     + "\n\nExit codes: 0 kernels can be built here, 3 a compiler is missing or does not fit. A missing driver or GPU is shown and is no "
     "failure: building needs none, and tile kernels run without.",
 )
-@click.option("--prefer", type=click.Choice(["wheels", "system"]), help="Where to look for tools first (default: what the project says).")
+@click.option(
+    "--prefer",
+    type=click.Choice(["wheels", "system"]),
+    help="Where to look for tools first (default: what the project says).",
+)
 @json_option
 @click.pass_obj
 def command(app: App, prefer: str | None) -> int:
-    """Show what tilec finds on this machine: Python, compilers, driver, GPU, cache. Works where nothing is installed."""
+    """Show what tilec finds on this machine: Python, compilers, driver, GPU, cache. Works where
+    nothing is installed.
+    """
     from tilec.inspection import machine
 
     search = _search(app)
-    found = machine.examine(dataclasses.replace(search, prefer=prefer or search.prefer), app.settings.cache_dir)
+    found = machine.examine(
+        dataclasses.replace(search, prefer=prefer or search.prefer), app.settings.cache_dir
+    )
     if app.json:
-        outside = {use: {"tool": tool, "path": path or None, "fix": fix} for use, (tool, path, fix) in outside_tools(app).items()}
+        outside = {
+            use: {"tool": tool, "path": path or None, "fix": fix}
+            for use, (tool, path, fix) in outside_tools(app).items()
+        }
         app.document("doctor", machine.to_json(found) | {"outside": outside})
     else:
         _print(app, found)
@@ -49,7 +60,9 @@ def command(app: App, prefer: str | None) -> int:
 
 
 def _search(app: App) -> ToolSearch:
-    """Where the project at hand looks for tools, and which versions it takes; without a sound project, the usual places and any version."""
+    """Where the project at hand looks for tools, and which versions it takes; without a sound
+    project, the usual places and any version.
+    """
     from tilec.compile.project import open_project
     from tilec_runtime.errors import UsageError
 
@@ -76,35 +89,72 @@ def _print(app: App, found: Machine) -> None:
     app.say(_wrapped("cache    ", f"{cache.path} ({state})" if cache.path else "off"))
     app.say()
     for language, lacks in found.languages.items():
-        verdict = f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit" if lacks else _good("can be built")
+        verdict = (
+            f"{_bad('cannot be built')}: {', '.join(lacks)} missing or unfit"
+            if lacks
+            else _good("can be built")
+        )
         app.say(_wrapped(f"{language:<8} ", verdict))
     cpu = "tile kernels on the cpu device (target tileir)"
     gpus = (
-        f"{_good('all kernels on a GPU')}, {cpu}" if found.driver.gpus else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
+        f"{_good('all kernels on a GPU')}, {cpu}"
+        if found.driver.gpus
+        else f"{_good(cpu)}; the rest needs a GPU, and none can be used here"
     )
     for language, problem in found.extras.items():
-        app.say(_wrapped(f"{language:<8} ", f"{_bad('cannot be built')}: {problem}" if problem else _good("can be built")))
+        app.say(
+            _wrapped(
+                f"{language:<8} ",
+                f"{_bad('cannot be built')}: {problem}" if problem else _good("can be built"),
+            )
+        )
     app.say(_wrapped("run      ", gpus))
-    app.say(_wrapped("launches ", f"in Python: {found.core_problem}" if found.core_problem else "by the launch core, in C"))
+    app.say(
+        _wrapped(
+            "launches ",
+            f"in Python: {found.core_problem}"
+            if found.core_problem
+            else "by the launch core, in C",
+        )
+    )
     outside = outside_tools(app)
     for use, (tool, path, _) in outside.items():
-        purpose = " for --device cuda" if use == "sanitize" else ""  # on the cpu device it needs none
-        app.say(_wrapped(f"{use:<8} ", f"with {path}{purpose}" if path else f"needs {tool}{purpose}, which is not here"))
+        purpose = (
+            " for --device cuda" if use == "sanitize" else ""
+        )  # on the cpu device it needs none
+        app.say(
+            _wrapped(
+                f"{use:<8} ",
+                f"with {path}{purpose}" if path else f"needs {tool}{purpose}, which is not here",
+            )
+        )
     _fixes(app, found, {use: fix for use, (_, path, fix) in outside.items() if not path})
 
 
 def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
-    """What to do about what is missing, each a command where one does it; what nothing can be built without at the end."""
-    fixes = {language: f"pip install 'tilec[{language}]'" for language, problem in found.extras.items() if problem}
+    """What to do about what is missing, each a command where one does it; what nothing can be built
+    without at the end.
+    """
+    fixes = {
+        language: f"pip install 'tilec[{language}]'"
+        for language, problem in found.extras.items()
+        if problem
+    }
     fixes |= outside
     if found.driver.problem:
         fixes["driver"] = found.driver.fix
     if found.cache.problem:
-        fixes["cache"] = "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
+        fixes["cache"] = (
+            "export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
+        )
     if found.core_problem:
-        fixes["launches"] = "install a C compiler and tilec again, and unset TILEC_NATIVE: launches then cost a fraction"
+        fixes["launches"] = (
+            "install a C compiler and tilec again, and unset TILEC_NATIVE: launches then cost a fraction"
+        )
     if not found.can_build:
-        fixes["build"] = "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+        fixes["build"] = (
+            "pip install 'tilec[build]' (all compilers as wheels, no CUDA installation needed)"
+        )
     if fixes:
         app.say("\nfix")
     for what, fix in fixes.items():
@@ -112,7 +162,9 @@ def _fixes(app: App, found: Machine, outside: dict[str, str]) -> None:
 
 
 def outside_tools(app: App) -> dict[str, tuple[str, str, str]]:
-    """The tools that watch launches from outside: by what they serve, name, path (empty for none), and how to get it."""
+    """The tools that watch launches from outside: by what they serve, name, path (empty for none),
+    and how to get it.
+    """
     from tilec.case.tools import find_outside_tool
     from tilec_runtime.errors import ToolchainError
 
@@ -133,7 +185,9 @@ def _match_lines(match: Match) -> Iterator[str]:
         yield f"{_bad('too old for')} toolkit {release}: nothing that it makes loads here, which takes {least}"
         return
     portable = "PTX and Tile IR" if match.tile_ir else "PTX"
-    older = "" if match.portable else " written for this driver or older ones (min-driver in [targets])"
+    older = (
+        "" if match.portable else " written for this driver or older ones (min-driver in [targets])"
+    )
     yield f"toolkit {release}: machine code loads, and {portable}{older}"
     if not match.tile_ir:
         yield f"Tile IR does not, which takes {required_driver((13, 1))}: build tile kernels for sm_NN"
@@ -150,13 +204,23 @@ def _policy_lines(match: Match) -> Iterator[str]:
 def _tools(app: App, found: Machine) -> None:
     from tilec.cli.tables import Cell, columns, table, terminal_width
 
-    rows: list[list[Cell]] = [[one.name, one.version or ("not found", "red"), "package", one.use] for one in found.packages]
+    rows: list[list[Cell]] = [
+        [one.name, one.version or ("not found", "red"), "package", one.use]
+        for one in found.packages
+    ]
     for report in found.tools:
         tool = report.tool
         state: Cell = (tool.version or "?") if tool else ("not found", "red")
         if tool and report.problem:
             state = (tool.version or "?", "yellow")
-        rows.append([report.name, state, tool.origin if tool else "-", report.problem if tool and report.problem else report.use])
+        rows.append(
+            [
+                report.name,
+                state,
+                tool.origin if tool else "-",
+                report.problem if tool and report.problem else report.use,
+            ]
+        )
     for line in table(columns("tool", "version", "from", "~for"), rows, width=terminal_width()):
         app.say(line)
     places: dict[tuple[str, ...], list[str]] = {}
@@ -165,7 +229,12 @@ def _tools(app: App, found: Machine) -> None:
             places.setdefault(report.looked, []).append(report.name)
     for looked, names in places.items():
         shown = looked if app.verbose else looked[:3]
-        app.say(_wrapped(f"  {', '.join(names)}: ", f"looked for {', '.join(shown)}{' …' if len(shown) < len(looked) else ''}"))
+        app.say(
+            _wrapped(
+                f"  {', '.join(names)}: ",
+                f"looked for {', '.join(shown)}{' …' if len(shown) < len(looked) else ''}",
+            )
+        )
 
 
 def _driver(app: App, driver: DriverReport) -> None:
@@ -176,8 +245,17 @@ def _driver(app: App, driver: DriverReport) -> None:
     app.say(f"driver   of CUDA {release}, reads PTX ISA up to {isa}")
     for gpu in driver.gpus:
         cc = f"{gpu.cc[0]}.{gpu.cc[1]}"
-        note = f"target sm_{gpu.cc[0]}{gpu.cc[1]}" if gpu.known else "not in tilec's table: build PTX (compute_NN) for it"
-        app.say(_wrapped(f"GPU {gpu.ordinal:<4} ", f"{gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})"))
+        note = (
+            f"target sm_{gpu.cc[0]}{gpu.cc[1]}"
+            if gpu.known
+            else "not in tilec's table: build PTX (compute_NN) for it"
+        )
+        app.say(
+            _wrapped(
+                f"GPU {gpu.ordinal:<4} ",
+                f"{gpu.name}, compute capability {cc}, {gpu.multiprocessors} multiprocessors ({note})",
+            )
+        )
 
 
 def _wrapped(head: str, text: str, *, indent: int = 9) -> str:

@@ -1,4 +1,6 @@
-"""How errors look: located problems, grouped build failures, and the last words of an unexpected one; as text or JSON."""
+"""How errors look: located problems, grouped build failures, and the last words of an unexpected
+one; as text or JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ import click
 from tilec.cli.app import App, print_document
 from tilec.cli.style import echo, style
 from tilec.model.inside import contained
-from tilec_runtime.errors import BuildError, CompileError, Diagnostic, ManifestError, TilecError, UsageError
+from tilec_runtime.errors import (
+    BuildError,
+    CompileError,
+    Diagnostic,
+    ManifestError,
+    TilecError,
+    UsageError,
+)
 
 Show = Callable[[str], str]
 JOBS_SHOWN = 6
@@ -44,7 +53,9 @@ def group(failures: Sequence[TilecError]) -> list[Group]:
         Group(
             failure=members[0],
             jobs=tuple(dict.fromkeys(name for name in map(job_name, members) if name)),
-            kept=tuple(dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)),
+            kept=tuple(
+                dict.fromkeys(m.kept for m in members if isinstance(m, CompileError) and m.kept)
+            ),
             variants=tuple(dict.fromkeys(m.kernel for m in members if m.kernel)),
             targets=tuple(dict.fromkeys(m.target for m in members if m.target)),
         )
@@ -71,10 +82,17 @@ def job_name(failure: TilecError) -> str:
 
 
 def print_failure(app: App | None, exc: TilecError, *, json: bool = False) -> None:
-    """Say on standard error what went wrong; with `--json` also as the run's document on standard output."""
+    """Say on standard error what went wrong; with `--json` also as the run's document on standard
+    output.
+    """
     if json:
         _document(app, exc.exit_code, as_json(exc))
-    _echo(app, render(exc) if app is None else render(exc, verbose=app.verbose, command=app.command, show=app.show))
+    _echo(
+        app,
+        render(exc)
+        if app is None
+        else render(exc, verbose=app.verbose, command=app.command, show=app.show),
+    )
 
 
 def render(exc: TilecError, *, verbose: bool = False, command: str = "", show: Show = str) -> str:
@@ -131,9 +149,15 @@ def _render_group(one: Group, *, verbose: bool, show: Show) -> str:
         shown = diagnostics if verbose else diagnostics[:DIAGNOSTICS_SHOWN]
         lines.extend(diagnostic_text(diagnostic, show) for diagnostic in shown)
         if len(shown) < len(diagnostics):
-            lines.append(f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)")
+            lines.append(
+                f"  … and {len(diagnostics) - len(shown)} more messages (--verbose shows them)"
+            )
     else:
-        place = f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: " if failure.location else ""
+        place = (
+            f"{dataclasses.replace(failure.location, file=show(failure.location.file))}: "
+            if failure.location
+            else ""
+        )
         lines.append(f"{style(place, bold=True)}{_red('error:')} {failure.what}")
         if isinstance(failure, CompileError):
             lines.extend(_log_lines(failure.log, verbose=verbose))
@@ -149,15 +173,22 @@ def _log_lines(log: str, *, verbose: bool) -> list[str]:
     shown = words if verbose else words[-LOG_LINES:]
     lines = [f"    | {line}" for line in shown]
     if len(shown) < len(words):
-        lines.insert(0, f"    | … {len(words) - len(shown)} lines before these (--verbose shows them)")
+        lines.insert(
+            0, f"    | … {len(words) - len(shown)} lines before these (--verbose shows them)"
+        )
     return lines
 
 
 def _where(one: Group, *, verbose: bool, show: Show) -> Iterable[str]:
     if len(one.jobs) == 1:
         yield f"  in job {one.jobs[0]}"
-    elif len(one.variants) > 1 < len(one.targets) and len(one.variants) * len(one.targets) == len(one.jobs):
-        variants, targets = _listed(one.variants, verbose=verbose), _listed(one.targets, verbose=verbose)
+    elif len(one.variants) > 1 < len(one.targets) and len(one.variants) * len(one.targets) == len(
+        one.jobs
+    ):
+        variants, targets = (
+            _listed(one.variants, verbose=verbose),
+            _listed(one.targets, verbose=verbose),
+        )
         yield f"  in {len(one.jobs)} jobs: {variants}, each for {targets}"
     elif one.jobs:
         yield f"  in {len(one.jobs)} jobs: {_listed(one.jobs, verbose=verbose)}"
@@ -170,11 +201,15 @@ def _where(one: Group, *, verbose: bool, show: Show) -> Iterable[str]:
 
 def _listed(names: Sequence[str], *, verbose: bool) -> str:
     shown = names if verbose else names[:JOBS_SHOWN]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")
+    return ", ".join(shown) + (
+        f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    )
 
 
 def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
-    """A diagnostic's text with colours: place bold, severity by its weight, caret green; `show` says the file's path."""
+    """A diagnostic's text with colours: place bold, severity by its weight, caret green; `show`
+    says the file's path.
+    """
     if diagnostic.location:
         located = dataclasses.replace(diagnostic.location, file=show(diagnostic.location.file))
         diagnostic = dataclasses.replace(diagnostic, location=located)
@@ -183,8 +218,12 @@ def diagnostic_text(diagnostic: Diagnostic, show: Show = str) -> str:
     severity = f"{diagnostic.severity}:"
     tint = {"error": "red", "warning": "yellow"}.get(diagnostic.severity, "cyan")
     text = head.removeprefix(place).removeprefix(severity)
-    lines = [f"{style(place, bold=True) if place else ''}{style(severity, fg=tint, bold=True)}{text}"]
-    lines.extend(style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest)
+    lines = [
+        f"{style(place, bold=True) if place else ''}{style(severity, fg=tint, bold=True)}{text}"
+    ]
+    lines.extend(
+        style(line, fg="green", bold=True) if line.strip() == "^" else line for line in rest
+    )
     return "\n".join(lines)
 
 
@@ -192,7 +231,14 @@ def as_json(exc: TilecError) -> dict[str, Any]:
     """An error as JSON values."""
     body: dict[str, Any] = {"type": type(exc).__name__, "what": exc.what}
     body.update(
-        (key, value) for key, value in (("cause", exc.cause), ("fix", exc.fix), ("kernel", exc.kernel), ("target", exc.target)) if value
+        (key, value)
+        for key, value in (
+            ("cause", exc.cause),
+            ("fix", exc.fix),
+            ("kernel", exc.kernel),
+            ("target", exc.target),
+        )
+        if value
     )
     if exc.location:
         body["location"] = dataclasses.asdict(exc.location)
@@ -201,17 +247,26 @@ def as_json(exc: TilecError) -> dict[str, Any]:
         body["problems"] = [diagnostic_json(problem) for problem in exc.problems]
     if isinstance(exc, CompileError):
         body["diagnostics"] = [diagnostic_json(diagnostic) for diagnostic in exc.diagnostics]
-        body.update({key: value for key in ("log", "command", "kept") if (value := getattr(exc, key))})
+        body.update(
+            {key: value for key in ("log", "command", "kept") if (value := getattr(exc, key))}
+        )
     if isinstance(exc, BuildError):
         body["total"] = exc.total
-        body["failures"] = [as_json(one.failure) | {"jobs": list(one.jobs), "kept": list(one.kept)} for one in group(exc.failures)]
+        body["failures"] = [
+            as_json(one.failure) | {"jobs": list(one.jobs), "kept": list(one.kept)}
+            for one in group(exc.failures)
+        ]
     return body
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
     """A diagnostic as JSON values."""
     place = dataclasses.asdict(diagnostic.location) if diagnostic.location else None
-    body: dict[str, Any] = {"severity": diagnostic.severity, "message": diagnostic.message, "location": place}
+    body: dict[str, Any] = {
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "location": place,
+    }
     body.update({key: value for key in ("excerpt", "hint") if (value := getattr(diagnostic, key))})
     return body
 
@@ -219,7 +274,11 @@ def diagnostic_json(diagnostic: Diagnostic) -> dict[str, Any]:
 def print_usage(app: App | None, exc: click.ClickException, *, json: bool = False) -> None:
     """A command line that click refuses."""
     ctx = getattr(exc, "ctx", None)
-    fix = f"see `{ctx.command_path} --help`" if isinstance(exc, click.UsageError) and ctx is not None else ""
+    fix = (
+        f"see `{ctx.command_path} --help`"
+        if isinstance(exc, click.UsageError) and ctx is not None
+        else ""
+    )
     _tell(app, "UsageError", exc.format_message(), fix, exit_code=exc.exit_code, json=json)
 
 
@@ -264,12 +323,22 @@ def print_interrupted(app: App | None, what: str, *, exit_code: int) -> None:
 
 
 def _document(app: App | None, exit_code: int, error: dict[str, Any]) -> None:
-    print_document("error", {"command": "" if app is None else app.command, "ok": False, "exit_code": exit_code, "error": error})
+    print_document(
+        "error",
+        {
+            "command": "" if app is None else app.command,
+            "ok": False,
+            "exit_code": exit_code,
+            "error": error,
+        },
+    )
 
 
 def _keep_traceback(app: App, exc: BaseException) -> str:
     try:
-        path = contained(app.manifest_path().parent, f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt")
+        path = contained(
+            app.manifest_path().parent, f".tilec/crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+        )
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(traceback.format_exception(exc)), encoding="utf-8")
     except (OSError, UsageError):
@@ -280,7 +349,11 @@ def _keep_traceback(app: App, exc: BaseException) -> str:
 def _echo(app: App | None, text: str) -> None:
     from tilec.cli.tables import error_width, fitted
 
-    echo(fitted(text, error_width()), err=True, color=None if app is None else app.colored(sys.stderr))
+    echo(
+        fitted(text, error_width()),
+        err=True,
+        color=None if app is None else app.colored(sys.stderr),
+    )
 
 
 def _red(text: str) -> str:

@@ -50,7 +50,16 @@ def render_finding(finding: Finding, result: CaseFindings, line: SourceLine) -> 
         if other.location == finding.location:
             parts.append(f"  other side: block {other.block}, the same line")
         else:
-            parts.append(_indent(_at(other.location, "other side", f"block {other.block} {other.what} it here", line)))
+            parts.append(
+                _indent(
+                    _at(
+                        other.location,
+                        "other side",
+                        f"block {other.block} {other.what} it here",
+                        line,
+                    )
+                )
+            )
     where = f"in {result.case.name}"
     variants = finding.kernel or ", ".join(result.variants)
     if variants and variants != result.case.kernel:
@@ -69,7 +78,9 @@ def _at(loc: Loc | None, severity: str, what: str, line: SourceLine) -> str:
     if loc is None:
         return Diagnostic(message=what, severity=severity).render()
     place = Location(file=loc.file, line=loc.line, column=loc.column + 1)
-    return Diagnostic(message=what, location=place, severity=severity, excerpt=line(loc.file, loc.line)).render()
+    return Diagnostic(
+        message=what, location=place, severity=severity, excerpt=line(loc.file, loc.line)
+    ).render()
 
 
 def _callers(loc: Loc, line: SourceLine) -> list[str]:

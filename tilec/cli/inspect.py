@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tilec_runtime.model.image import ImageInfo
     from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
-IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256")
+IMAGE_HEADS = columns(
+    "target", ">regs", ">spills", ">shared", ">stack", ">occ", ">size", "driver", "-sha256"
+)
 
 
 @click.command(
@@ -59,15 +61,46 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
     help="Only images (or kernels) whose id matches; the image to dump.",
 )
 @click.option("--ptx", "form", flag_value="ptx", default=None, help="Print the PTX of one image.")
-@click.option("--sass", "form", flag_value="sass", help="Print the machine code of one image (nvdisasm or cuobjdump).")
-@click.option("--tileir", "form", flag_value="tileir", help="Print the Tile IR of one image, with its source lines.")
-@click.option("--safety", is_flag=True, help="Show what is guaranteed of each kernel, what is checked and where, and what is not.")
-@click.option("--instructions", is_flag=True, help="Count the instructions of every cubin by class, and say what to look at.")
-@click.option("--html", callback=named_or_empty, metavar="PATH", help="Write one HTML file: tables, and code beside its source lines.")
 @click.option(
-    "--diff", "old", callback=named_or_empty, metavar="OLD", help="Show what FILE changes against OLD; with --sass, in one image's code."
+    "--sass",
+    "form",
+    flag_value="sass",
+    help="Print the machine code of one image (nvdisasm or cuobjdump).",
 )
-@click.option("--deny-breaking", is_flag=True, help="With --diff: exit 1 if callers of the old launchers may break.")
+@click.option(
+    "--tileir",
+    "form",
+    flag_value="tileir",
+    help="Print the Tile IR of one image, with its source lines.",
+)
+@click.option(
+    "--safety",
+    is_flag=True,
+    help="Show what is guaranteed of each kernel, what is checked and where, and what is not.",
+)
+@click.option(
+    "--instructions",
+    is_flag=True,
+    help="Count the instructions of every cubin by class, and say what to look at.",
+)
+@click.option(
+    "--html",
+    callback=named_or_empty,
+    metavar="PATH",
+    help="Write one HTML file: tables, and code beside its source lines.",
+)
+@click.option(
+    "--diff",
+    "old",
+    callback=named_or_empty,
+    metavar="OLD",
+    help="Show what FILE changes against OLD; with --sass, in one image's code.",
+)
+@click.option(
+    "--deny-breaking",
+    is_flag=True,
+    help="With --diff: exit 1 if callers of the old launchers may break.",
+)
 @click.option("--raw", is_flag=True, help="Print Tile IR as NVIDIA's tileirdisasm does.")
 @click.option(
     "--why",
@@ -83,7 +116,12 @@ IMAGE_HEADS = columns("target", ">regs", ">spills", ">shared", ">stack", ">occ",
     shell_complete=completes(architectures),
     help="With --why: sm_90 (need not be here), cuda:N (default) or cpu.",
 )
-@click.option("--driver", default="", metavar="RELEASE", help="With --why: what the driver is: CUDA 13.0, or its branch, 580.")
+@click.option(
+    "--driver",
+    default="",
+    metavar="RELEASE",
+    help="With --why: what the driver is: CUDA 13.0, or its branch, 580.",
+)
 @click.option("--verify", is_flag=True, help="Read every image and check its digest.")
 @json_option
 @click.pass_obj
@@ -104,21 +142,43 @@ def command(
     driver: str,
     verify: bool,
 ) -> int:
-    """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name where it is installed), or a wheel.
+    """Show what is inside FILE: a .tilec bundle, a generated package (its directory, or its name
+    where it is installed), or a wheel.
 
-    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it, and so will an object file, an archive, a library or a
-    program with fatbins inside: each entry point is shown as a kernel.
+    A cubin, a fatbin, PTX or Tile IR bytecode will do too, whoever made it, and so will an object
+    file, an archive, a library or a program with fatbins inside: each entry point is shown as a
+    kernel.
 
-    Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain that made them. Needs no GPU.
+    Kernels, signatures, variants, targets, resources, occupancy, sizes, digests and the toolchain
+    that made them. Needs no GPU.
 
-    With --why, arguments are described: x=f32[64,64]@16 (dtype, extents, alignment), x=f32[64,64]/128,1 (strides), n=4096, BM=64.
+    With --why, arguments are described: x=f32[64,64]@16 (dtype, extents, alignment),
+    x=f32[64,64]/128,1 (strides), n=4096, BM=64.
     """
     from tilec.inspection import container, report
 
-    asked = ((f"--{form}", form), ("--safety", safety), ("--instructions", instructions), ("--html", html))
+    asked = (
+        (f"--{form}", form),
+        ("--safety", safety),
+        ("--instructions", instructions),
+        ("--html", html),
+    )
     shown = [name for name, given in asked if given]
     if why:
-        _refuse_beside_why([*shown, *(option for option, given in (("--diff", old), ("--select", select), ("--verify", verify)) if given)])
+        _refuse_beside_why(
+            [
+                *shown,
+                *(
+                    option
+                    for option, given in (
+                        ("--diff", old),
+                        ("--select", select),
+                        ("--verify", verify),
+                    )
+                    if given
+                ),
+            ]
+        )
         from tilec.cli.inspect_why import print_why
 
         return print_why(app, file, why, arguments, device=device, driver=driver)
@@ -158,7 +218,9 @@ def _refuse_beside_why(shown: Sequence[str]) -> None:
         click.UsageError: there is one.
     """
     if shown:
-        raise click.UsageError(f"--why and {shown[0]} cannot be combined", click.get_current_context())
+        raise click.UsageError(
+            f"--why and {shown[0]} cannot be combined", click.get_current_context()
+        )
 
 
 def _refuse_without_why(arguments: Sequence[str], device: str, driver: str) -> None:
@@ -172,7 +234,9 @@ def _refuse_without_why(arguments: Sequence[str], device: str, driver: str) -> N
         raise click.UsageError(f"{wrong} goes with --why KERNEL", click.get_current_context())
 
 
-def _refuse(app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool) -> None:
+def _refuse(
+    app: App, shown: Sequence[str], *, form: str | None, old: str, deny_breaking: bool, raw: bool
+) -> None:
     """Options that do not go together.
 
     Raises:
@@ -205,10 +269,14 @@ def _safety(app: App, found: Report) -> None:
         return
     for number, kernel in enumerate(found.info.kernels):
         known = safety_report(kernel)
-        off = {Checks.OFF: ', checks = "off"', Checks.DENY: ', checks = "deny"'}.get(known.checks or Checks.ON, "")
+        off = {Checks.OFF: ', checks = "off"', Checks.DENY: ', checks = "deny"'}.get(
+            known.checks or Checks.ON, ""
+        )
         if number:
             app.say()
-        app.say(f"{style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}")
+        app.say(
+            f"{style(kernel.name, bold=True)}  {kernel.language}, {kernel.location}{off if known.checked else ', unchecked'}"
+        )
         for guarantee in Guarantee:
             facts = known.of(guarantee)
             if facts:
@@ -245,9 +313,17 @@ def _sources(app: App) -> Path:
 
 
 def _policies(info: BundleInfo) -> dict[str, None]:
-    """What is said of compiling at load; and what holds where nothing is said, if there is anything that a GPU would have to compile."""
+    """What is said of compiling at load; and what holds where nothing is said, if there is anything
+    that a GPU would have to compile.
+    """
     said = {kernel.jit.value: None for kernel in info.kernels if kernel.jit}
-    images = (image for kernel in info.kernels if kernel.jit is None for variant in kernel.variants for image in variant.images)
+    images = (
+        image
+        for kernel in info.kernels
+        if kernel.jit is None
+        for variant in kernel.variants
+        for image in variant.images
+    )
     if info.package.module and any(image.target.kind is not TargetKind.CUBIN for image in images):
         said["deny (by default)"] = None
     return said
@@ -293,7 +369,12 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     from tilec.inspection.report import assumption_text, hints_text, signature
 
     _say(app, "", signature(kernel), indent=4, bold=True)
-    _say(app, "  ", f"{kernel.language}, {kernel.location}" + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""))
+    _say(
+        app,
+        "  ",
+        f"{kernel.language}, {kernel.location}"
+        + (f": {_first_line(kernel.doc)}" if kernel.doc.strip() else ""),
+    )
     default = dict(kernel.default)
     for name, values in kernel.axes:
         chosen = f" (default {default[name]})" if name in default and len(values) > 1 else ""
@@ -307,8 +388,12 @@ def _kernel(app: App, kernel: KernelInfo) -> None:
     before = ""
     for (variant, image), line in zip(images, lines, strict=True):
         if variant.id != before:
-            facts = "; ".join(text for text in (assumption_text(variant.assume), hints_text(variant)) if text)
-            _say(app, f"  {style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6)
+            facts = "; ".join(
+                text for text in (assumption_text(variant.assume), hints_text(variant)) if text
+            )
+            _say(
+                app, f"  {style(variant.id, fg='cyan')}  ", f"({facts})" if facts else "", indent=6
+            )
             before = variant.id
         app.say(line)
         if not image.reproducible:
@@ -319,8 +404,14 @@ def _launch(kernel: KernelInfo) -> Sequence[tuple[str, str]]:
     from tilec.inspection.report import rule_text, table_text
 
     launch = kernel.launch
-    rows = [("grid", " x ".join(launch.grid)), ("block", "" if launch.block == ("1",) else " x ".join(launch.block))]
-    rows += [("shared", "" if launch.shared == "0" else launch.shared), ("cluster", " x ".join(map(str, launch.cluster)))]
+    rows = [
+        ("grid", " x ".join(launch.grid)),
+        ("block", "" if launch.block == ("1",) else " x ".join(launch.block)),
+    ]
+    rows += [
+        ("shared", "" if launch.shared == "0" else launch.shared),
+        ("cluster", " x ".join(map(str, launch.cluster))),
+    ]
     rows += [("config", f"says {', '.join(launch.open)}")] if launch.open else []
     rows += [("cooperative", "launch")] if launch.cooperative else []
     rows += [("programmatic", "launch")] if launch.programmatic else []

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from tilec.cli.app import App
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, hanging, plural, table, terminal_width
+from tilec.cli.tables import (
+    Cell,
+    bytes_text,
+    columns,
+    count_text,
+    hanging,
+    plural,
+    table,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from tilec.inspection.code import CodeDifference, ImageCode
@@ -22,8 +31,11 @@ ARROW = "→"
 IDS_SHOWN = 10
 
 
-def difference(app: App, old: Code, new: Code, select: str, *, code: bool, deny_breaking: bool) -> None:
-    """What a build changes against another: of its launchers and images, or (`code`) of one image's instructions.
+def difference(
+    app: App, old: Code, new: Code, select: str, *, code: bool, deny_breaking: bool
+) -> None:
+    """What a build changes against another: of its launchers and images, or (`code`) of one image's
+    instructions.
 
     Raises:
         SystemExit: with status 1, if `deny_breaking` and something may break callers.
@@ -60,7 +72,10 @@ def print_instructions(app: App, bundle: Images, found: Report) -> None:
         if not app.json:
             _print_mix(app, one, first=len(codes) == 1)
     if not codes:
-        raise UsageError("--instructions: there is no cubin image", fix="add an sm_ target such as sm_90 to [targets], and build again")
+        raise UsageError(
+            "--instructions: there is no cubin image",
+            fix="add an sm_ target such as sm_90 to [targets], and build again",
+        )
     if app.json:
         app.document("instructions", {"images": [to_json(one) for one in codes]})
 
@@ -75,16 +90,24 @@ def _print_mix(app: App, one: ImageCode, *, first: bool) -> None:
             f"{plural(held.blocks_per_sm, 'block')} a multiprocessor",
             f"occupancy {share_text(held.fraction)} (limit: {held.limiter})",
         ]
-    for line in hanging(f"{style(one.id, bold=True)}  ", "; ".join(facts), width=terminal_width(), indent=4):
+    for line in hanging(
+        f"{style(one.id, bold=True)}  ", "; ".join(facts), width=terminal_width(), indent=4
+    ):
         app.say(line)
     widths = (("loads", one.mix.loads), ("stores", one.mix.stores))
-    shown = [f"{what} of {', '.join(f'{width} B x {count}' for width, count in rows)}" for what, rows in widths if rows]
+    shown = [
+        f"{what} of {', '.join(f'{width} B x {count}' for width, count in rows)}"
+        for what, rows in widths
+        if rows
+    ]
     for name, count in one.mix.classes:
         more = f"  {'; '.join(shown)}" if name == "global memory" and shown else ""
         for line in hanging(f"  {count:6}  ", f"{name}{more}", width=terminal_width(), indent=12):
             app.say(line)
     for text in one.mix.warnings:
-        for line in hanging(f"  {style('warning', fg='yellow')}: ", text, width=terminal_width(), indent=4):
+        for line in hanging(
+            f"  {style('warning', fg='yellow')}: ", text, width=terminal_width(), indent=4
+        ):
             app.say(line)
 
 
@@ -103,22 +126,38 @@ def _print_code(app: App, found: CodeDifference) -> None:
 def print_difference(app: App, found: Difference) -> None:
     """Print a difference; `--verbose` lists every id."""
     old, new = found.old, found.new
-    names = [f"{report.info.package.name} {report.info.package.version}".strip() for report in (old, new)]
+    names = [
+        f"{report.info.package.name} {report.info.package.version}".strip() for report in (old, new)
+    ]
     lead = f"{style(f'{names[0]} → {names[1]}', bold=True)}  "
-    for line in hanging(lead, f"{app.show(old.path)} → {app.show(new.path)}", width=terminal_width(), indent=2):
+    for line in hanging(
+        lead, f"{app.show(old.path)} → {app.show(new.path)}", width=terminal_width(), indent=2
+    ):
         app.say(line)
     if old.digest == new.digest:
         app.say("the same bundle")
         return
     _changes(app, "breaking", "red", found.breaking)
-    _changes(app, "compatible", "cyan", tuple(change for change in found.changes if not change.breaking))
-    counts = [(len(found.images), "changed"), (len(found.added), "added"), (len(found.removed), "removed"), (found.same, "the same")]
+    _changes(
+        app, "compatible", "cyan", tuple(change for change in found.changes if not change.breaking)
+    )
+    counts = [
+        (len(found.images), "changed"),
+        (len(found.added), "added"),
+        (len(found.removed), "removed"),
+        (found.same, "the same"),
+    ]
     app.say()
-    app.say(f"{style('images', bold=True)}  {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}")
+    app.say(
+        f"{style('images', bold=True)}  {', '.join(f'{count} {what}' for count, what in counts if count) or 'none'}"
+    )
     if found.images:
         rows = [_row(image) for image in found.images]
         # What has not changed anywhere is what a narrow terminal can do without.
-        heads = [head if head.flex or any(ARROW in str(row[i]) for row in rows) else SPARE[i] for i, head in enumerate(HEADS)]
+        heads = [
+            head if head.flex or any(ARROW in str(row[i]) for row in rows) else SPARE[i]
+            for i, head in enumerate(HEADS)
+        ]
         for line in table(heads, rows, width=terminal_width(), indent="  "):
             app.say(line)
     for what, ids in (("added", found.added), ("removed", found.removed)):
@@ -139,7 +178,12 @@ def _changes(app: App, title: str, color: str, changes: tuple[Change, ...]) -> N
     app.say()
     app.say(style(title, fg=color, bold=True))
     for change in changes:
-        for line in hanging("  ", f"{f'{change.kernel}: ' if change.kernel else ''}{change.what}", width=terminal_width(), indent=4):
+        for line in hanging(
+            "  ",
+            f"{f'{change.kernel}: ' if change.kernel else ''}{change.what}",
+            width=terminal_width(),
+            indent=4,
+        ):
             app.say(line)
 
 

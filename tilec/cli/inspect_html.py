@@ -24,12 +24,18 @@ def check_html(app: App, html: str) -> Path:
     """
     path = app.path(html)
     if path.is_dir():
-        raise UsageError(f"--html {html}: is a directory", fix=f"name a file, such as {Path(html) / 'report.html'}")
+        raise UsageError(
+            f"--html {html}: is a directory",
+            fix=f"name a file, such as {Path(html) / 'report.html'}",
+        )
     # A word forgotten on the command line must not put a report in the place of a bundle.
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--html {html}: no name of an HTML file", fix="end it in .html")
     if not path.parent.is_dir():
-        raise UsageError(f"--html {html}: there is no directory {app.show(path.parent)}", fix="create it, or choose another place")
+        raise UsageError(
+            f"--html {html}: there is no directory {app.show(path.parent)}",
+            fix="create it, or choose another place",
+        )
     return path
 
 
@@ -47,7 +53,13 @@ def write_html(app: App, opened: Code, found: Report, path: Path, sources: Path)
     from tilec.model.atomic import Stage
 
     shown = dataclasses.replace(found, path=app.show(found.path))
-    page = make_page(opened.bundle, shown, app.settings.search, sources, on_image=lambda name: app.pass_by(f"reading the code of {name}"))
+    page = make_page(
+        opened.bundle,
+        shown,
+        app.settings.search,
+        sources,
+        on_image=lambda name: app.pass_by(f"reading the code of {name}"),
+    )
     package = found.info.package
     data = render(page, amount=bytes_text, title=f"{package.name} {package.version}".strip())
     with Stage() as stage:
@@ -56,4 +68,6 @@ def write_html(app: App, opened: Code, found: Report, path: Path, sources: Path)
     if page.left_out:
         app.warn(page.left_out)
     count = plural(len(page.images), "image")
-    app.say(f"wrote {app.show(path)}: {plural(len(found.info.kernels), 'kernel')}, {count}, {bytes_text(len(data))}")
+    app.say(
+        f"wrote {app.show(path)}: {plural(len(found.info.kernels), 'kernel')}, {count}, {bytes_text(len(data))}"
+    )

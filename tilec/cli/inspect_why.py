@@ -19,15 +19,24 @@ if TYPE_CHECKING:
     from tilec_runtime.launch.prepare import Explanation
     from tilec_runtime.model.kernel import VariantInfo
 
-TINTS = {"takes": "green", "could take": "", "passes over": "yellow", "cannot take": "yellow", "leaves": ""}
+TINTS = {
+    "takes": "green",
+    "could take": "",
+    "passes over": "yellow",
+    "cannot take": "yellow",
+    "leaves": "",
+}
 SHOWN = 8
 NO_IMAGE = 1
 
 Row = tuple[str, str, str]  # (what is done, with what, why)
 
 
-def print_why(app: App, file: str, kernel: str, arguments: Sequence[str], *, device: str, driver: str) -> int:
-    """Say what a device would take of a kernel, and give the exit code: 1 where it could run none of it.
+def print_why(
+    app: App, file: str, kernel: str, arguments: Sequence[str], *, device: str, driver: str
+) -> int:
+    """Say what a device would take of a kernel, and give the exit code: 1 where it could run none
+    of it.
 
     Raises:
         BundleError: the file is no bundle.
@@ -41,7 +50,9 @@ def print_why(app: App, file: str, kernel: str, arguments: Sequence[str], *, dev
     if is_code(path):
         what = f"--why: {app.show(path)} is no bundle: no launch chooses among what is in it"
         raise BundleError(what, fix="name the bundle or the package that it was made for")
-    found = explain_choice(open_container(path).bundle, kernel, arguments, find_place(app, device, driver))
+    found = explain_choice(
+        open_container(path).bundle, kernel, arguments, find_place(app, device, driver)
+    )
     if app.json:
         app.document("why", to_json(found))
     elif found.explanation is not None:
@@ -75,7 +86,11 @@ def find_place(app: App, name: str, driver: str) -> DeviceInfo:
     except MissingError as error:
         if name:
             raise
-        raise UsageError("--why: there is no GPU here to ask about", cause=error.what, fix="name one: --device sm_90, or cpu") from error
+        raise UsageError(
+            "--why: there is no GPU here to ask about",
+            cause=error.what,
+            fix="name one: --device sm_90, or cpu",
+        ) from error
     app.detail(f"asking about {here}")
     return dataclasses.replace(here, driver=driver_release(driver)) if driver else here
 
@@ -88,22 +103,40 @@ def to_json(found: Why) -> dict[str, Any]:
         place |= {"compute_capability": list(device.cc), "driver": list(device.driver)}
     head = {"kernel": found.kernel.name, "device": place, "runs": found.runs, "fix": found.advice()}
     if told is None:
-        return {**head, "variants": [{"id": variant.id, "images": _images_json(choice)} for variant, choice in found.choices]}
+        return {
+            **head,
+            "variants": [
+                {"id": variant.id, "images": _images_json(choice)}
+                for variant, choice in found.choices
+            ],
+        }
     return {
         **head,
         "axes": dict(told.axes),
         "origins": dict(told.origins),
         "reasons": list(told.reasons),
-        "variants": [{"id": variant, "verdict": verdict, "reason": reason} for verdict, variant, reason in _considered(told)],
+        "variants": [
+            {"id": variant, "verdict": verdict, "reason": reason}
+            for verdict, variant, reason in _considered(told)
+        ],
         "images": _images_json(told.images),
-        "launch": {"grid": list(told.shape.grid), "block": list(told.shape.block), "shared": told.shape.shared},
+        "launch": {
+            "grid": list(told.shape.grid),
+            "block": list(told.shape.block),
+            "shared": told.shape.shared,
+        },
         "assumed_zero": list(found.assumed),
     }
 
 
 def _images_json(choice: Choice) -> list[dict[str, str]]:
     return [
-        {"target": str(one.image.target), "sha256": one.image.digest, "verdict": _verdict(one, choice), "reason": one.reason}
+        {
+            "target": str(one.image.target),
+            "sha256": one.image.digest,
+            "verdict": _verdict(one, choice),
+            "reason": one.reason,
+        }
         for one in choice.candidates
     ]
 
@@ -116,7 +149,12 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
         _wrapped(app, "  ", reason)
     if found.assumed:
         app.say(f"  taken to be bytes of 0: {', '.join(found.assumed)}")
-    _section(app, "variants", _considered(told), most=None if app.verbose else len(told.considered) + SHOWN)
+    _section(
+        app,
+        "variants",
+        _considered(told),
+        most=None if app.verbose else len(told.considered) + SHOWN,
+    )
     _section(app, f"images of {told.variant.id}", _images(told.images))
     if told.image is None:
         _none_runs(app, found)
@@ -130,10 +168,17 @@ def _explained(app: App, found: Why, told: Explanation) -> None:
 
 
 def _variants(app: App, found: Why) -> None:
-    """Without arguments: what each variant would run, then, of images that no variant runs, why not, each reason once."""
+    """Without arguments: what each variant would run, then, of images that no variant runs, why
+    not, each reason once.
+    """
     app.say(_head(found))
-    rows = [("takes", variant.id, _taken(choice)) if choice.image else ("cannot take", variant.id, "") for variant, choice in found.choices]
-    _section(app, "variants, of which arguments choose one", rows, most=None if app.verbose else SHOWN)
+    rows = [
+        ("takes", variant.id, _taken(choice)) if choice.image else ("cannot take", variant.id, "")
+        for variant, choice in found.choices
+    ]
+    _section(
+        app, "variants, of which arguments choose one", rows, most=None if app.verbose else SHOWN
+    )
     _section(app, "other images", _refused(found.choices))
     if not found.runs:
         _none_runs(app, found)
@@ -159,7 +204,10 @@ def _refused(choices: Iterable[tuple[VariantInfo, Choice]]) -> list[Row]:
 
 
 def _considered(told: Explanation) -> list[Row]:
-    looked = [("takes" if one.taken else "passes over", one.variant.id, one.reason) for one in told.considered]
+    looked = [
+        ("takes" if one.taken else "passes over", one.variant.id, one.reason)
+        for one in told.considered
+    ]
     return [*looked, *(("leaves", one.variant.id, one.reason) for one in told.others)]
 
 
@@ -177,7 +225,9 @@ def _head(found: Why) -> str:
         where = "the cpu device"
     else:
         (major, minor), (cuda, release) = device.cc, device.driver
-        where = f"{device.name}, compute capability {major}.{minor}, driver of CUDA {cuda}.{release}"
+        where = (
+            f"{device.name}, compute capability {major}.{minor}, driver of CUDA {cuda}.{release}"
+        )
     return f"{style(found.kernel.name, bold=True)} on {where}"
 
 

@@ -1,4 +1,6 @@
-"""The `tilec` command: finds a subcommand without importing the others, and turns every ending into an exit code."""
+"""The `tilec` command: finds a subcommand without importing the others, and turns every ending into
+an exit code.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tilec.cli.settings import read_settings
 from tilec.cli.style import echo
 from tilec_runtime.errors import TilecError
 
-# In the order in which a project meets them; a command's module is imported when it is called. Each holds a `command`.
+# In the order in which a project meets them; a command's module is imported when it is called. Each
+# holds a `command`.
 COMMANDS = {
     "new": "Start a project from a skeleton.",
     "check": "Check the manifest and its sources; report every problem.",
@@ -63,10 +66,14 @@ class LazyGroup(click.Group):
             self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one may have been meant."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:  # while it is completed, it is not there yet
+        if (
+            name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing
+        ):  # while it is completed, it is not there yet
             from tilec_runtime.model.suggest import nearest
 
             close = nearest(name, COMMANDS)
@@ -105,14 +112,20 @@ def _closed_pipes() -> Iterator[None]:
 cli = LazyGroup(
     name="tilec",
     help="Ahead-of-time GPU kernels for Python: one manifest, several kernel languages, one multi-architecture bundle, typed launchers.",
-    epilog=examples("tilec new acme-kernels && cd acme-kernels", "tilec build", "tilec build --targets sm_90 --select 'gemm-*'")
+    epilog=examples(
+        "tilec new acme-kernels && cd acme-kernels",
+        "tilec build",
+        "tilec build --targets sm_90 --select 'gemm-*'",
+    )
     + "\n\nGlobal options may stand before or after the command. Exit codes: 0 done, 1 the work failed, 2 usage or manifest, "
     "3 a tool or device is missing, 86 sanitize found something, 130 interrupted, 141 nobody reads the output any more.",
     params=list(global_options(hidden=False)),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
-cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog)s %(version)s")(cli)
+cli = click.version_option(tilec.__version__, prog_name="tilec", message="%(prog)s %(version)s")(
+    cli
+)
 
 
 def main() -> None:
@@ -120,7 +133,9 @@ def main() -> None:
     _fill_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a path that the terminal cannot show is no reason to fail
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a path that the terminal cannot show is no reason to fail
     code, early = INTERRUPTED, signal.getsignal(signal.SIGINT)
     with contextlib.suppress(KeyboardInterrupt):  # between the guards of `run`
         if early is not signal.SIG_IGN:
@@ -134,7 +149,9 @@ def main() -> None:
 
 
 def _fill_streams() -> None:
-    """Give standard streams that the caller closed to nobody, lest a file that is opened next takes their place."""
+    """Give standard streams that the caller closed to nobody, lest a file that is opened next takes
+    their place.
+    """
     for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
@@ -144,7 +161,9 @@ def _fill_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
-def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
+def run(
+    args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> int:
     """Run one command line and give its exit code; nothing but an exit code ever leaves.
 
     Args:
@@ -162,7 +181,9 @@ def run(args: Sequence[str], environ: Mapping[str, str] | None = None, cwd: Path
             return 1  # somebody is writing a command line, and a message would stand in the middle of it
         try:
             # Where click stops at something else first, nobody has told the app.
-            json = (app is not None and app.json) or "--json" in itertools.takewhile(lambda word: word != "--", args)
+            json = (app is not None and app.json) or "--json" in itertools.takewhile(
+                lambda word: word != "--", args
+            )
             return _ending(app, exc, json=json)
         except (BrokenPipeError, KeyboardInterrupt) as again:
             _drop_output()

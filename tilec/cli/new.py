@@ -18,7 +18,11 @@ from tilec.cli.app import App, examples, json_option
 from tilec.cli.style import style
 from tilec_runtime.errors import OutputError, TilecError, UsageError
 
-KINDS = {"tile": ("common", "tile"), "cuda": ("common", "cuda"), "mixed": ("common", "tile", "cuda")}
+KINDS = {
+    "tile": ("common", "tile"),
+    "cuda": ("common", "cuda"),
+    "mixed": ("common", "tile", "cuda"),
+}
 # A tile kernel runs on any machine.
 NEXT = {"tile": "tilec run", "cuda": "tilec build", "mixed": "tilec run"}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -26,7 +30,11 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 @click.command(
     short_help="Start a project from a skeleton.",
-    epilog=examples("tilec new acme-kernels", "tilec new acme-kernels --kind cuda", "tilec -C ~/src new acme-kernels --kind mixed"),
+    epilog=examples(
+        "tilec new acme-kernels",
+        "tilec new acme-kernels --kind cuda",
+        "tilec -C ~/src new acme-kernels --kind mixed",
+    ),
 )
 @click.argument("name")
 @click.option(
@@ -39,7 +47,8 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 @json_option
 @click.pass_obj
 def command(app: App, name: str, kind: str) -> None:
-    """Start a project in a new directory NAME: tilec.toml, kernels with cases and references, a README and a CI workflow.
+    """Start a project in a new directory NAME: tilec.toml, kernels with cases and references, a
+    README and a CI workflow.
 
     It passes `tilec check` and builds as it is. Nothing that exists is overwritten.
     """
@@ -48,11 +57,15 @@ def command(app: App, name: str, kind: str) -> None:
     files = render(kind, {"name": name, "module": module, "tilec_version": tilec.__version__})
     write(target, files)
     if app.json:
-        app.document("new", {"path": str(target), "package": name, "module": module, "files": sorted(files)})
+        app.document(
+            "new", {"path": str(target), "package": name, "module": module, "files": sorted(files)}
+        )
         return
     for file in sorted(files):
         app.say(f"  {app.show(target / file)}")
-    app.say(f"{style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}")
+    app.say(
+        f"{style('created', fg='green', bold=True)} {app.show(target)}; next: cd {app.show(target)} && {NEXT[kind]}"
+    )
 
 
 def module_name(name: str) -> str:
@@ -70,10 +83,19 @@ def module_name(name: str) -> str:
     module = re.sub(r"[-_.]+", "_", name).lower()
     if not module.isidentifier() or keyword.iskeyword(module):
         raise UsageError(
-            f"{name!r} gives the module name {module!r}, which Python cannot import", fix="choose a name that begins with a letter"
+            f"{name!r} gives the module name {module!r}, which Python cannot import",
+            fix="choose a name that begins with a letter",
         )
-    if module in sys.stdlib_module_names or module in ("tilec", "tilec_runtime", "cuda", "numpy"):  # as the manifest has it
-        raise UsageError(f"{name!r} gives the module name {module!r}, which hides another module", fix="choose another name")
+    if module in sys.stdlib_module_names or module in (
+        "tilec",
+        "tilec_runtime",
+        "cuda",
+        "numpy",
+    ):  # as the manifest has it
+        raise UsageError(
+            f"{name!r} gives the module name {module!r}, which hides another module",
+            fix="choose another name",
+        )
     return module
 
 
@@ -115,18 +137,27 @@ def templates() -> Path:
     for place in places:
         if (place / "common").is_dir():
             return place
-    raise TilecError(f"the skeletons are missing: {places[0]}", cause="tilec is half installed", fix="reinstall tilec")
+    raise TilecError(
+        f"the skeletons are missing: {places[0]}",
+        cause="tilec is half installed",
+        fix="reinstall tilec",
+    )
 
 
 def write(target: Path, files: dict[str, bytes]) -> None:
-    """Write a project at once: it is made beside its place and moved there, so that it exists whole or not at all.
+    """Write a project at once: it is made beside its place and moved there, so that it exists whole
+    or not at all.
 
     Raises:
         UsageError: something is there already.
         OutputError: the directory cannot be written.
     """
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise UsageError(f"{target} exists already", fix="choose another name, or move what is there")
+    if target.is_symlink() or (
+        target.exists() and not (target.is_dir() and not any(target.iterdir()))
+    ):
+        raise UsageError(
+            f"{target} exists already", fix="choose another name, or move what is there"
+        )
     draft: Path | None = None
     try:
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -138,8 +169,13 @@ def write(target: Path, files: dict[str, bytes]) -> None:
         draft.rename(target)
     except OSError as exc:
         if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise UsageError(f"{target} exists already", fix="choose another name, or move what is there") from exc
-        raise OutputError(f"cannot create {target}: {exc.strerror}", fix="check the directory's permissions and its free space") from exc
+            raise UsageError(
+                f"{target} exists already", fix="choose another name, or move what is there"
+            ) from exc
+        raise OutputError(
+            f"cannot create {target}: {exc.strerror}",
+            fix="check the directory's permissions and its free space",
+        ) from exc
     finally:
         if draft is not None and draft.exists():
             shutil.rmtree(draft, ignore_errors=True)

@@ -33,13 +33,28 @@ SUFFIX = ".ncu-rep"
     show_default=True,
     help="How much ncu measures.",
 )
-@click.option("-o", "--out", metavar="PATH", callback=named_or_empty, help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]")
+@click.option(
+    "-o",
+    "--out",
+    metavar="PATH",
+    callback=named_or_empty,
+    help="Where the report goes.  [default: .tilec/profile/CASE.ncu-rep]",
+)
 @json_option
 @click.pass_obj
-def command(app: App, case: str, device: str, bundle: str | None, targets: tuple[str, ...], wanted: str, out: str) -> None:
+def command(
+    app: App,
+    case: str,
+    device: str,
+    bundle: str | None,
+    targets: tuple[str, ...],
+    wanted: str,
+    out: str,
+) -> None:
     """Launch CASE (such as gemm/4k[f16]) under ncu, show what ncu says of it, and keep its report.
 
-    Clocks are left as they are (--clock-control none). Without --bundle the kernel is built aside, with source lines in its code.
+    Clocks are left as they are (--clock-control none). Without --bundle the kernel is built aside,
+    with source lines in its code.
     """
     if out:
         _check_out(app, out)
@@ -48,8 +63,24 @@ def command(app: App, case: str, device: str, bundle: str | None, targets: tuple
     report.unlink(missing_ok=True)  # what is there afterwards is of this run
     # Inputs are filled by kernels of tilec's own: only the entry points of the case count.
     names = "|".join(re.escape(symbol) for symbol in watched.symbols())
-    only = ("--kernel-name-base", "mangled", "--kernel-name", f"regex:^({names})$", "--launch-count", "1")
-    how = ("--clock-control", "none", "--set", wanted, "--import-source", "yes", "--export", str(report))
+    only = (
+        "--kernel-name-base",
+        "mangled",
+        "--kernel-name",
+        f"regex:^({names})$",
+        "--launch-count",
+        "1",
+    )
+    how = (
+        "--clock-control",
+        "none",
+        "--set",
+        wanted,
+        "--import-source",
+        "yes",
+        "--export",
+        str(report),
+    )
     code = run_outside(app, [program, *how, *only, *watched.command(app)])
     if code or not report.is_file():
         raise TilecError(
@@ -58,7 +89,12 @@ def command(app: App, case: str, device: str, bundle: str | None, targets: tuple
             fix="see docs/debugging.md, or try `tilec run` on the case",
         )
     if app.json:
-        body = {"case": watched.case.name, "kernel": watched.case.kernel, "device": device_json(watched.device), "report": str(report)}
+        body = {
+            "case": watched.case.name,
+            "kernel": watched.case.kernel,
+            "device": device_json(watched.device),
+            "report": str(report),
+        }
         app.document("profile", body)
         return
     run_outside(app, [program, "--import", str(report), "--page", "details"])
@@ -70,4 +106,7 @@ def _check_out(app: App, out: str) -> None:
     if path.suffix != SUFFIX:
         raise UsageError(f"--out {out}: no name of a report of ncu", fix=f"end it in {SUFFIX}")
     if not path.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no directory {app.show(path.parent)}", fix="create it, or choose another place")
+        raise UsageError(
+            f"--out {out}: there is no directory {app.show(path.parent)}",
+            fix="create it, or choose another place",
+        )

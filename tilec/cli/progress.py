@@ -1,4 +1,6 @@
-"""How a build's progress looks: a live display on a terminal, plain lines elsewhere, nothing with --quiet and --json."""
+"""How a build's progress looks: a live display on a terminal, plain lines elsewhere, nothing with
+--quiet and --json.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def make_observer(app: App) -> Observer:
     """The display that fits this run."""
     if app.json or app.quiet:
         return SilentObserver()
-    drawable = (sys.stderr.encoding or "utf-8").lower().replace("-", "") == "utf8" and not app.settings.dumb
+    drawable = (sys.stderr.encoding or "utf-8").lower().replace(
+        "-", ""
+    ) == "utf8" and not app.settings.dumb
     if sys.stderr.isatty() and drawable and not app.settings.ci:
         return LiveProgress(app)
     return PlainProgress(app)
@@ -70,7 +74,10 @@ class PlainProgress:
         self._tally = Tally(total=total, cached=cached)
         self._percent = self._percent_now()
         if total > cached:
-            self._app.note(f"building {plural(total - cached, 'job')}" + (f", {cached} more are cached" if cached else ""))
+            self._app.note(
+                f"building {plural(total - cached, 'job')}"
+                + (f", {cached} more are cached" if cached else "")
+            )
 
     def job_started(self, job_id: str) -> None:
         """Nothing: the line comes when the job is done."""
@@ -99,7 +106,9 @@ class PlainProgress:
 
 
 class LiveProgress:
-    """A bar with what is running behind it, redrawn in place by rich; failures and notes scroll by above it."""
+    """A bar with what is running behind it, redrawn in place by rich; failures and notes scroll by
+    above it.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -111,15 +120,29 @@ class LiveProgress:
         """Open the display, unless everything is done already."""
         if total <= cached:
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
         from rich.table import Column
 
         rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         running = TextColumn("{task.description}", style="dim", markup=False, table_column=rest)
         failed = TextColumn("{task.fields[failed]}", style="bold red")
-        columns = (BarColumn(bar_width=20), MofNCompleteColumn(), failed, TimeElapsedColumn(), running)
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            failed,
+            TimeElapsedColumn(),
+            running,
+        )
         console = self._app.console(err=True)
-        self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
+        self._bar = Progress(
+            *columns, console=console, transient=True, redirect_stdout=False, expand=True
+        )
         self._task = self._bar.add_task("", total=total, completed=cached, failed="")
         self._bar.start()
 

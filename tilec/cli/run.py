@@ -1,4 +1,6 @@
-"""`tilec run`: launch kernels on a GPU or on the cpu device, and hold them against their references."""
+"""`tilec run`: launch kernels on a GPU or on the cpu device, and hold them against their
+references.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,19 @@ class _Given:
     shell_complete=completes(input_names),
     help="Take an input from FILE.npy, .npz:KEY or .safetensors:KEY.",
 )
-@click.option("--arg", "args", multiple=True, metavar="NAME=VALUE", help="Run one kernel without a case: f32[1024]:normal:7, 2.5, FILE.")
-@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis.")
-@click.option("--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with.")
+@click.option(
+    "--arg",
+    "args",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Run one kernel without a case: f32[1024]:normal:7, 2.5, FILE.",
+)
+@click.option(
+    "--axis", "axes", multiple=True, metavar="NAME=VALUE", help="With --arg: the value of an axis."
+)
+@click.option(
+    "--reference", default="", metavar="FILE:FUNCTION", help="With --arg: what to compare with."
+)
 @click.option(
     "--output-dir",
     "--save",
@@ -88,7 +100,12 @@ class _Given:
     metavar="DIR",
     help="Write every output as DIR/CASE.OUTPUT.npy.",
 )
-@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Run each case N times, and tell whether the bits are the same.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Run each case N times, and tell whether the bits are the same.",
+)
 @click.option(
     "--device",
     default="auto",
@@ -97,9 +114,17 @@ class _Given:
     shell_complete=completes(devices),
     help="cuda, cuda:N, cpu, all, or auto: a GPU if there is one.",
 )
-@click.option("--block-order", default="", metavar="ORDER", help="On the cpu device: forward, reverse, or the seed of a random order.")
 @click.option(
-    "--steps", type=click.IntRange(min=1), metavar="N", help="On the cpu device: stop after so many passes of loops (10 million)."
+    "--block-order",
+    default="",
+    metavar="ORDER",
+    help="On the cpu device: forward, reverse, or the seed of a random order.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="On the cpu device: stop after so many passes of loops (10 million).",
 )
 @click.option(
     "--trace",
@@ -108,8 +133,18 @@ class _Given:
     shell_complete=completes(case_names),
     help="On the cpu device: print each operation of one block (or more) of a case.",
 )
-@click.option("--block", "blocks", multiple=True, metavar="X[,Y[,Z]]", help="With --trace: which block (default: 0,0,0).")
-@click.option("--check", is_flag=True, help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).")
+@click.option(
+    "--block",
+    "blocks",
+    multiple=True,
+    metavar="X[,Y[,Z]]",
+    help="With --trace: which block (default: 0,0,0).",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="On the cpu device: also report races, bad accesses and broken promises (see `sanitize`).",
+)
 @click.option(
     "--timeout",
     type=SecondsRange(min=0),
@@ -123,14 +158,16 @@ class _Given:
 @json_option
 @click.pass_obj
 def command(app: App, /, kernels: tuple[str, ...], **options: Any) -> int:
-    """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with their references.
+    """Launch KERNELs (default: all) with the inputs of their cases, and compare the results with
+    their references.
 
-    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the target tileir. With --arg, one
-    kernel is run with the arguments given, outputs included.
+    On a GPU if there is one, else on the cpu device, which runs tile kernels that are built for the
+    target tileir. With --arg, one kernel is run with the arguments given, outputs included.
 
-    Without --bundle, it takes what `tilec build` wrote, if that is up to date. Else it builds first: on a GPU the whole project, as
-    `tilec build` does. A bundle of less goes to .tilec/run/ and leaves the project's outputs alone: the KERNELs that are named, the
-    --targets, and on the cpu device the tile kernels for tileir alone, which takes no CUDA compiler.
+    Without --bundle, it takes what `tilec build` wrote, if that is up to date. Else it builds
+    first: on a GPU the whole project, as `tilec build` does. A bundle of less goes to .tilec/run/
+    and leaves the project's outputs alone: the KERNELs that are named, the --targets, and on the
+    cpu device the tile kernels for tileir alone, which takes no CUDA compiler.
     """
     given = _Given(**options)
     wrong = _clash(kernels, given)
@@ -154,7 +191,9 @@ def _clash(kernels: tuple[str, ...], given: _Given) -> str:
     if given.args and (len(kernels) != 1 or any(value for _, value in chosen)):
         return "--arg runs one kernel: name it, without -k, --select or --case"
     if given.args and any(value for _, value in changed):
-        return "--set and --input change cases, and --arg runs a kernel without one: say it with --arg"
+        return (
+            "--set and --input change cases, and --arg runs a kernel without one: say it with --arg"
+        )
     if (given.axes or given.reference) and not given.args:
         return "--axis and --reference go with --arg; --set NAME=VALUE gives a case's axis a value"
     if given.check and given.trace:
@@ -167,7 +206,9 @@ def _clash(kernels: tuple[str, ...], given: _Given) -> str:
 
 
 def _wish(app: App, kernels: tuple[str, ...], given: _Given) -> Wish:
-    """What is to be run; a wrong expression or a file that cannot be read is told before anything is built."""
+    """What is to be run; a wrong expression or a file that cannot be read is told before anything
+    is built.
+    """
     plain = Wish(
         kernels=kernels,
         select=given.select,
@@ -197,7 +238,12 @@ def _options(given: _Given) -> RunOptions:
     order = parse_order(given.block_order)
     return RunOptions(
         device=given.device,
-        cpu=CpuWish(order=order, blocks=shown, steps=given.steps or 0, watch=_watch() if given.check else None),
+        cpu=CpuWish(
+            order=order,
+            blocks=shown,
+            steps=given.steps or 0,
+            watch=_watch() if given.check else None,
+        ),
         bundle=given.bundle,
         targets=given.targets,
         save=given.save,

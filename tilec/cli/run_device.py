@@ -1,4 +1,6 @@
-"""The device of a run: a GPU if there is one, else the cpu device; and what of the command line only the latter takes."""
+"""The device of a run: a GPU if there is one, else the cpu device; and what of the command line
+only the latter takes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ class CpuWish:
     @property
     def given(self) -> str:
         """The option that asks for the cpu device; empty where none does."""
-        asked = {"--check": self.watch, "--trace": self.blocks, "--block-order": self.order != "", "--steps": self.steps}
+        asked = {
+            "--check": self.watch,
+            "--trace": self.blocks,
+            "--block-order": self.order != "",
+            "--steps": self.steps,
+        }
         return next((option for option, given in asked.items() if given), "")
 
 
@@ -55,7 +62,9 @@ def parse_order(text: str) -> str | int:
         return text
     if text.isdecimal() and len(text) < 19:
         return int(text)
-    raise UsageError(f"--block-order {text!r}: take forward, reverse or a whole number, the seed of a random order")
+    raise UsageError(
+        f"--block-order {text!r}: take forward, reverse or a whole number, the seed of a random order"
+    )
 
 
 def parse_block(text: str) -> tuple[int, int, int]:
@@ -72,7 +81,13 @@ def parse_block(text: str) -> tuple[int, int, int]:
 
 
 def find_device(
-    app: App, name: str, wish: CpuWish, *, work: Callable[[], str], manifest: Manifest | None, traced: Callable[[str], None]
+    app: App,
+    name: str,
+    wish: CpuWish,
+    *,
+    work: Callable[[], str],
+    manifest: Manifest | None,
+    traced: Callable[[str], None],
 ) -> tuple[DeviceDriver, DeviceInfo]:
     """The device of a run, before anything is built for it.
 
@@ -94,7 +109,10 @@ def find_device(
         return _cpu(app, wish, traced, root)
     if name != AUTO:
         if wish.given:
-            raise UsageError(f"{wish.given} needs the cpu device, and --device is {name}", fix="pass --device cpu")
+            raise UsageError(
+                f"{wish.given} needs the cpu device, and --device is {name}",
+                fix="pass --device cpu",
+            )
         return _gpu(name, work, manifest)
     try:
         driver, device = _gpu("cuda:0", work, manifest)
@@ -106,9 +124,16 @@ def find_device(
 
 
 def find_devices(
-    app: App, name: str, wish: CpuWish, *, work: Callable[[], str], manifest: Manifest | None, traced: Callable[[str], None]
+    app: App,
+    name: str,
+    wish: CpuWish,
+    *,
+    work: Callable[[], str],
+    manifest: Manifest | None,
+    traced: Callable[[str], None],
 ) -> list[tuple[DeviceDriver, DeviceInfo]]:
-    """The devices of a run: every GPU and the cpu device for `all`, else the one that `find_device` finds.
+    """The devices of a run: every GPU and the cpu device for `all`, else the one that `find_device`
+    finds.
 
     Raises:
         UsageError: no such device, or options that it does not have.
@@ -117,7 +142,9 @@ def find_devices(
     if name != ALL:
         return [find_device(app, name, wish, work=work, manifest=manifest, traced=traced)]
     if wish.given:
-        raise UsageError(f"{wish.given} needs the cpu device, and --device is all", fix="pass --device cpu")
+        raise UsageError(
+            f"{wish.given} needs the cpu device, and --device is all", fix="pass --device cpu"
+        )
     found: list[tuple[DeviceDriver, DeviceInfo]] = []
     try:
         driver, _ = _gpu("cuda:0", work, manifest)
@@ -139,12 +166,19 @@ def _named(text: str) -> str:
     """
     name = f"cuda:{text}" if text.isdecimal() else text
     kind, colon, number = name.partition(":")
-    if name not in (AUTO, CPU, "cuda") and not (kind == "cuda" and colon and number.isdecimal() and len(number) < 5):
-        raise UsageError(f"--device: {text!r} is no device that kernels run on" if text else "--device is empty", fix=DEVICES)
+    if name not in (AUTO, CPU, "cuda") and not (
+        kind == "cuda" and colon and number.isdecimal() and len(number) < 5
+    ):
+        raise UsageError(
+            f"--device: {text!r} is no device that kernels run on" if text else "--device is empty",
+            fix=DEVICES,
+        )
     return name
 
 
-def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple[DeviceDriver, DeviceInfo]:
+def _gpu(
+    name: str, work: Callable[[], str], manifest: Manifest | None
+) -> tuple[DeviceDriver, DeviceInfo]:
     from tilec_runtime.device import driver as _driver
     from tilec_runtime.device.devices import find_device as facts_of
 
@@ -158,10 +192,14 @@ def _gpu(name: str, work: Callable[[], str], manifest: Manifest | None) -> tuple
             f"or carry the project and its bundle to a machine with an NVIDIA GPU and driver {least} or newer, "
             "and there `tilec run --bundle FILE`"
         )
-        raise NoDeviceError(f"running {work()} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix) from error
+        raise NoDeviceError(
+            f"running {work()} needs a GPU ({name}): {error.what}", cause=error.cause, fix=fix
+        ) from error
 
 
-def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> tuple[DeviceDriver, DeviceInfo]:
+def _cpu(
+    app: App, wish: CpuWish, traced: Callable[[str], None], root: Path
+) -> tuple[DeviceDriver, DeviceInfo]:
     from tilec_runtime.cpu.driver import CPU as DEVICE
     from tilec_runtime.cpu.driver import CpuDriver
     from tilec_runtime.cpu.launch import CpuOptions, execute_run
@@ -177,5 +215,11 @@ def _cpu(app: App, wish: CpuWish, traced: Callable[[str], None], root: Path) -> 
         trace_run(run, wish.blocks, Sources(root).line, traced)
 
     order = wish.order if wish.order != "" else ORDERS[0]
-    options = CpuOptions(order=order, steps=wish.steps, output=show, observer=wish.watch, run=trace if wish.blocks else execute_run)
+    options = CpuOptions(
+        order=order,
+        steps=wish.steps,
+        output=show,
+        observer=wish.watch,
+        run=trace if wish.blocks else execute_run,
+    )
     return CpuDriver(options), DEVICE

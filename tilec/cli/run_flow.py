@@ -1,4 +1,6 @@
-"""A run of cases on its devices, one after another: each is built for, launched, compared, printed and saved."""
+"""A run of cases on its devices, one after another: each is built for, launched, compared, printed
+and saved.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ class RunOptions:
     Attributes:
         device: of `--device`. cpu: what it asks of the cpu device.
         bundle, targets: what is run. save: where outputs go; empty for nowhere.
-        repeat: how often each case is run; None for once, without a word on its bits. trace: the case to trace.
+        repeat: how often each case is run; None for once, without a word on its bits. trace: the
+            case to trace.
         timeout: seconds of a case, 0 for no limit. continue_from: see `Limit`.
     """
 
@@ -98,8 +101,19 @@ def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -
     several, limit = options.device == ALL, Limit(app, options.timeout, options.continue_from)
     done: list[_Done] = []
     for driver, device in places:
-        opened = open_bundle(app, project, wish, bundle=options.bundle, targets=options.targets, cpu=device.interprets is not None)
-        bound = case_of_arguments(app, opened, wish) if wish.args else chosen_cases(opened, manifest, wish)
+        opened = open_bundle(
+            app,
+            project,
+            wish,
+            bundle=options.bundle,
+            targets=options.targets,
+            cpu=device.interprets is not None,
+        )
+        bound = (
+            case_of_arguments(app, opened, wish)
+            if wish.args
+            else chosen_cases(opened, manifest, wish)
+        )
         place = _place(opened, device, driver)
         if options.trace:
             return _trace(app, place, opened, _one(bound, options.trace), options.cpu, traced)
@@ -125,22 +139,52 @@ def launch(app: App, wish: Wish, options: RunOptions, project: Project | None) -
     return _finish(app, wish, options, done, several=several)
 
 
-def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *, several: bool) -> int:
+def _finish(
+    app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *, several: bool
+) -> int:
     """Sum up, and give the exit code."""
-    code = FOUND if any(item.findings for one in done for item in one.findings) else _ending([one.report for one in done], wish)
+    code = (
+        FOUND
+        if any(item.findings for one in done for item in one.findings)
+        else _ending([one.report for one in done], wish)
+    )
     checked = options.cpu.watch is not None
-    rows = [document(one.device, one.report, findings=one.findings if checked else None, compiled=one.compiled) for one in done]
+    rows = [
+        document(
+            one.device,
+            one.report,
+            findings=one.findings if checked else None,
+            compiled=one.compiled,
+        )
+        for one in done
+    ]
     if checked:
         for one, row in zip(done, rows, strict=True):
-            row["unchecked"] = unchecked_json(one.left, ((result.case.name, result.reason) for result in one.report.results))
+            row["unchecked"] = unchecked_json(
+                one.left, ((result.case.name, result.reason) for result in one.report.results)
+            )
     if app.json and several:
-        parts = [{**one.package, **row, "ok": one.report.ok or one.report.idle} for one, row in zip(done, rows, strict=True)]
+        parts = [
+            {**one.package, **row, "ok": one.report.ok or one.report.idle}
+            for one, row in zip(done, rows, strict=True)
+        ]
         app.document("run", {"ok": code == 0, "devices": parts})
     elif app.json:
         app.document("run", {**done[0].package, **rows[0], "ok": code == 0})
-    elif code or several or len(done[0].report.results) > 1 or any(result.status == "ran" for result in done[0].report.results):
+    elif (
+        code
+        or several
+        or len(done[0].report.results) > 1
+        or any(result.status == "ran" for result in done[0].report.results)
+    ):
         for one in done:
-            app.say(summary(one.report, one.device, findings=sum(len(item.findings) for item in one.findings)))
+            app.say(
+                summary(
+                    one.report,
+                    one.device,
+                    findings=sum(len(item.findings) for item in one.findings),
+                )
+            )
     if not app.json:
         for line in unchecked_lines([item for one in done for item in one.left]):
             app.say(line)
@@ -148,7 +192,9 @@ def _finish(app: App, wish: Wish, options: RunOptions, done: Sequence[_Done], *,
 
 
 def _ending(reports: Sequence[RunReport], wish: Wish) -> int:
-    """The exit code: failures first; then what was asked for by name, or all there was, and ran nowhere for want of a GPU."""
+    """The exit code: failures first; then what was asked for by name, or all there was, and ran
+    nowhere for want of a GPU.
+    """
     results = [result for report in reports for result in report.results]
     if any(result.status in ("failed", "error", "hung") for result in results):
         return 1
@@ -162,7 +208,11 @@ def _place(opened: Opened, device: DeviceInfo, driver: DeviceDriver) -> ModuleDe
     from tilec.case.device import ModuleDevice
     from tilec_runtime.launch.load import load
 
-    return ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice) if opened.bundle else None
+    return (
+        ModuleDevice(load(opened.bundle, device, driver=driver), driver, advice=opened.advice)
+        if opened.bundle
+        else None
+    )
 
 
 def _work(manifest: Manifest | None, wish: Wish) -> str:
@@ -172,8 +222,16 @@ def _work(manifest: Manifest | None, wish: Wish) -> str:
 
     if manifest is None or wish.args:
         return f"kernel {wish.kernels[0]}" if wish.args else "the cases"
-    count = sum(len(unbuilt_cases(k)) for k in manifest.kernels if not wish.kernels or k.name in wish.kernels)
-    count += sum(len(c.cases) for c in manifest.chains if wish.chains and (not wish.kernels or c.name in wish.kernels))
+    count = sum(
+        len(unbuilt_cases(k))
+        for k in manifest.kernels
+        if not wish.kernels or k.name in wish.kernels
+    )
+    count += sum(
+        len(c.cases)
+        for c in manifest.chains
+        if wish.chains and (not wish.kernels or c.name in wish.kernels)
+    )
     return f"{plural(count, 'case')} of {manifest.package.name}"
 
 
@@ -190,12 +248,24 @@ def _one(cases: tuple[BoundCase, ...], name: str) -> BoundCase:
     exact = tuple(case for case in found if case.name == name) or found
     if len(exact) != 1:
         listed = ", ".join(case.name for case in exact or cases)
-        raise UsageError(f"--trace {name!r} is {len(exact) or 'none'} of the cases: name one", fix=f"cases are {listed}")
+        raise UsageError(
+            f"--trace {name!r} is {len(exact) or 'none'} of the cases: name one",
+            fix=f"cases are {listed}",
+        )
     return exact[0]
 
 
-def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase, cpu: CpuWish, traced: list[str]) -> int:
-    """Launch a case on a device that prints what blocks do; what comes out is not compared, since the other blocks do not run."""
+def _trace(
+    app: App,
+    place: ModuleDevice | None,
+    opened: Opened,
+    case: BoundCase,
+    cpu: CpuWish,
+    traced: list[str],
+) -> int:
+    """Launch a case on a device that prints what blocks do; what comes out is not compared, since
+    the other blocks do not run.
+    """
     from tilec.case.cases import small_case
     from tilec.case.inputs import make_inputs
     from tilec.case.run import arguments_on
@@ -205,9 +275,14 @@ def _trace(app: App, place: ModuleDevice | None, opened: Opened, case: BoundCase
     reason = absent or (place.refusal(case.kernel, dict(case.axes)) if place else "")
     if reason or place is None:
         raise MissingError(f"{case.name} cannot be traced: {reason}", kernel=case.kernel)
-    place.launch(case.kernel, arguments_on(case, place, make_inputs(small_case(case))), dict(case.choose))
+    place.launch(
+        case.kernel, arguments_on(case, place, make_inputs(small_case(case))), dict(case.choose)
+    )
     if app.json:
-        app.document("trace", {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced})
+        app.document(
+            "trace",
+            {"case": case.name, "blocks": [list(block) for block in cpu.blocks], "lines": traced},
+        )
     return 0
 
 
@@ -254,16 +329,32 @@ def _run(
         where = device_of(case, place)
         with limit.of(case, place, count, end):
             if options.repeat is None:
-                result = run_case(case, where, references, clock=time.perf_counter, save=keep, watched=watch is not None)
+                result = run_case(
+                    case,
+                    where,
+                    references,
+                    clock=time.perf_counter,
+                    save=keep,
+                    watched=watch is not None,
+                )
             else:
-                result = repeat_case(case, where, references, times=options.repeat, clock=time.perf_counter, save=keep)
+                result = repeat_case(
+                    case,
+                    where,
+                    references,
+                    times=options.repeat,
+                    clock=time.perf_counter,
+                    save=keep,
+                )
         if opened.bundle is not None:
             result = _with_small_told(result, case, opened.bundle, place.device)
         app.wipe()
         if watch is None:
             end(result)
             continue
-        from tilec.case.sanitize import watched  # not where nothing is watched: it imports what launching needs not
+        from tilec.case.sanitize import (
+            watched,
+        )  # not where nothing is watched: it imports what launching needs not
 
         ended.results.append(result)
         ended.findings.append(watched(watch, case, result.error))
@@ -312,8 +403,12 @@ def _saver(app: App, folder: Path) -> Save:
     return save
 
 
-def _with_small_told(result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo) -> CaseResult:
-    """A result that says so where the case's `small`, which was compared, takes another variant than its `shape`, which is measured."""
+def _with_small_told(
+    result: CaseResult, case: BoundCase, bundle: Bundle, device: DeviceInfo
+) -> CaseResult:
+    """A result that says so where the case's `small`, which was compared, takes another variant
+    than its `shape`, which is measured.
+    """
     from tilec.case.cases import small_case
     from tilec.case.inputs import planned_inputs
     from tilec.inspection.why import taken
@@ -327,9 +422,19 @@ def _with_small_told(result: CaseResult, case: BoundCase, bundle: Bundle, device
         return result
     info, names = bundle.kernel(case.kernel), [param.name for param in case.params]
     compared, measured = (
-        taken(bundle, info, {name: env[name] for name in names if name in env}, dict(case.choose), device) for env in sizes
+        taken(
+            bundle,
+            info,
+            {name: env[name] for name in names if name in env},
+            dict(case.choose),
+            device,
+        )
+        for env in sizes
     )
     if compared is None or measured is None or compared.id == measured.id:
         return result
     note = f"small takes {compared.id}, and shape {measured.id}, which was not compared"
-    return dataclasses.replace(result, outputs=tuple(dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs))
+    return dataclasses.replace(
+        result,
+        outputs=tuple(dataclasses.replace(one, notes=(*one.notes, note)) for one in result.outputs),
+    )

@@ -1,4 +1,6 @@
-"""The time limit of each case of `tilec run`: a case that hangs is reported, and a new process goes on with the others."""
+"""The time limit of each case of `tilec run`: a case that hangs is reported, and a new process goes
+on with the others.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,9 @@ class Ended:
 class Limit:
     """Limits the time of each case of a run.
 
-    Nothing can interrupt a kernel of a GPU but the end of its process. At the limit this process reports the case and becomes another
-    one (`exec`), which gets the results so far and goes on behind that case. A run in which no case hangs pays for a sleeping thread.
+    Nothing can interrupt a kernel of a GPU but the end of its process. At the limit this process
+    reports the case and becomes another one (`exec`), which gets the results so far and goes on
+    behind that case. A run in which no case hangs pays for a sleeping thread.
 
     Args:
         app: this run.
@@ -65,7 +68,9 @@ class Limit:
         return self.ended[place]
 
     @contextlib.contextmanager
-    def of(self, case: BoundCase, device: ModuleDevice, count: str, hung: Callable[[CaseResult], None]) -> Iterator[None]:
+    def of(
+        self, case: BoundCase, device: ModuleDevice, count: str, hung: Callable[[CaseResult], None]
+    ) -> Iterator[None]:
         """Limit one case.
 
         Args:
@@ -138,7 +143,12 @@ def _result(case: BoundCase, device: ModuleDevice, seconds: float) -> CaseResult
         where = "outside of any launch"
         cause = "its inputs, its reference or the comparison take so long"
         fix = "take smaller inputs, or raise --timeout SECONDS (0 for no limit)"
-    error = TilecError(f"{case.name} did not end within {seconds:g} s: it hangs {where}", cause=cause, fix=fix, kernel=case.kernel)
+    error = TilecError(
+        f"{case.name} did not end within {seconds:g} s: it hangs {where}",
+        cause=cause,
+        fix=fix,
+        kernel=case.kernel,
+    )
     return CaseResult(case=case, status="hung", error=error)
 
 
@@ -148,7 +158,11 @@ def _step_text(case: BoundCase, device: ModuleDevice, launches: tuple[Call, ...]
     if place is None:
         return f"one of the {len(launches)} steps of the chain {case.kernel}"
     launch = _launch_text(device, *launches[place])
-    return f"step {place + 1} of {len(launches)} of the chain {case.kernel}: {launch}" if case.steps else launch
+    return (
+        f"step {place + 1} of {len(launches)} of the chain {case.kernel}: {launch}"
+        if case.steps
+        else launch
+    )
 
 
 def _launch_text(device: ModuleDevice, kernel: str, arguments: Any, axes: Any) -> str:

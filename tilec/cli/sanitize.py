@@ -1,4 +1,6 @@
-"""`tilec sanitize`: check tile kernels on the cpu device, or any kernels on a GPU with NVIDIA's compute-sanitizer."""
+"""`tilec sanitize`: check tile kernels on the cpu device, or any kernels on a GPU with NVIDIA's
+compute-sanitizer.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,15 @@ if TYPE_CHECKING:
 
 NOTHING_TO_CHECK = 3
 STEPS = 1_000_000
-PADDING = 1 << 16  # bytes behind each allocation: drivers put small ones side by side, where an access that misses one lands in the next
-TINTS = {"clean": ("clean", "green"), "findings": ("FOUND", "red"), "error": ("ERROR", "red"), "skipped": ("skip", "yellow")}
+PADDING = (
+    1 << 16
+)  # bytes behind each allocation: drivers put small ones side by side, where an access that misses one lands in the next
+TINTS = {
+    "clean": ("clean", "green"),
+    "findings": ("FOUND", "red"),
+    "error": ("ERROR", "red"),
+    "skipped": ("skip", "yellow"),
+}
 
 
 RUN_NAMES = {"clean": "clean", "findings": "with findings", "error": "could not check"}
@@ -36,19 +45,27 @@ ALL = "all"
 
 def _device(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value != "cpu" and not re.fullmatch(r"cuda(:\d{1,4})?", value):
-        raise click.BadParameter(f"{value!r} is no device that can check: take cpu, cuda, or cuda:N for the GPU number N", ctx, param)
+        raise click.BadParameter(
+            f"{value!r} is no device that can check: take cpu, cuda, or cuda:N for the GPU number N",
+            ctx,
+            param,
+        )
     return value
 
 
 def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """`memcheck,racecheck` and repeated options to one tuple, in the order of `TOOLS`; empty for none."""
+    """`memcheck,racecheck` and repeated options to one tuple, in the order of `TOOLS`; empty for
+    none.
+    """
     words = [word.strip() for value in values for word in value.split(",")]
     for word in words:
         if word not in (*TOOLS, ALL):
             from tilec_runtime.model.suggest import did_you_mean
 
             raise click.BadParameter(
-                f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}", ctx, param
+                f"no such tool: {word!r}{did_you_mean(word, TOOLS)}; there are {', '.join(TOOLS)} and {ALL}",
+                ctx,
+                param,
             )
     return tuple(tool for tool in TOOLS if tool in words or ALL in words)
 
@@ -79,9 +96,23 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     shell_complete=completes(checkers),
     help="Where the kernels are run: cpu, cuda or cuda:N.",
 )
-@click.option("--seed", "seeds", multiple=True, type=click.IntRange(0, 2**63 - 1), help="cpu: a random order of the blocks.  [default: 0]")
-@click.option("--nan", is_flag=True, help="cpu: report the first NaN or infinity that is made from finite numbers.")
-@click.option("--steps", type=click.IntRange(1), help=f"cpu: most passes of loops before one counts as endless.  [default: {STEPS}]")
+@click.option(
+    "--seed",
+    "seeds",
+    multiple=True,
+    type=click.IntRange(0, 2**63 - 1),
+    help="cpu: a random order of the blocks.  [default: 0]",
+)
+@click.option(
+    "--nan",
+    is_flag=True,
+    help="cpu: report the first NaN or infinity that is made from finite numbers.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    help=f"cpu: most passes of loops before one counts as endless.  [default: {STEPS}]",
+)
 @click.option(
     "--tool",
     "tools",
@@ -91,7 +122,12 @@ def _tools(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     shell_complete=completes_list(lambda _: (*TOOLS, ALL)),
     help=f"cuda: {', '.join(TOOLS)}, or all.  [default: all]",
 )
-@click.option("--profile", metavar="NAME", shell_complete=completes(profiles), help="cuda: build with this profile.  [default: release]")
+@click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=completes(profiles),
+    help="cuda: build with this profile.  [default: release]",
+)
 @bundle_options("tileir; on a GPU its own")
 @json_option
 @click.pass_obj
@@ -110,21 +146,29 @@ def command(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run the cases of KERNELs and chains (default: all), watch every access, and report what a plain run would hide.
+    """Run the cases of KERNELs and chains (default: all), watch every access, and report what a
+    plain run would hide.
 
-    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the results have to be the same. Where a
-    kernel reads elements that no padding determines, it runs with several values there, which may not change a result either.
-    Without --bundle, it takes what `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
-    KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the project's outputs stay as they are.
+    On the cpu device tile kernels run with their blocks in forward, reverse and random order; the
+    results have to be the same. Where a kernel reads elements that no padding determines, it runs
+    with several values there, which may not change a result either. Without --bundle, it takes what
+    `tilec build` wrote, if that is up to date and has Tile IR. Else it builds the tile kernels (the
+    KERNELs that are named) for tileir alone, which takes no CUDA compiler, into .tilec/run/; the
+    project's outputs stay as they are.
 
-    On a GPU (--device cuda) kernels of all languages run under NVIDIA's compute-sanitizer, each case in a process of its own for each
-    of its tools. Without --bundle they are built aside for the GPU at hand, with source lines in their code.
+    On a GPU (--device cuda) kernels of all languages run under NVIDIA's compute-sanitizer, each
+    case in a process of its own for each of its tools. Without --bundle they are built aside for
+    the GPU at hand, with source lines in their code.
     """
     from tilec.case.sanitize import SanitizeOptions
     from tilec.case.selection import parse_expression
     from tilec.cli.cases import Wish, check_wish, chosen_cases, left_out, open_bundle, open_project
 
-    _check_options(device, {"--seed": seeds, "--nan": nan, "--steps": steps}, {"--tool": tools, "--profile": profile})
+    _check_options(
+        device,
+        {"--seed": seeds, "--nan": nan, "--steps": steps},
+        {"--tool": tools, "--profile": profile},
+    )
     wish = Wish(
         kernels=kernels,
         select=select,
@@ -138,7 +182,9 @@ def command(
     project = open_project(app)
     check_wish(project.manifest, wish)
     if device != "cpu":
-        return _sanitize_on_gpu(app, project, wish, device, tools or TOOLS, profile or "release", bundle, targets)
+        return _sanitize_on_gpu(
+            app, project, wish, device, tools or TOOLS, profile or "release", bundle, targets
+        )
     opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=True)
     bound = chosen_cases(opened, project.manifest, wish)
     orders: tuple[str | int, ...] = ("forward", "reverse", *(seeds or (0,)))
@@ -158,7 +204,10 @@ def _check_options(device: str, of_cpu: Mapping[str, object], of_gpu: Mapping[st
     wrong, other = (of_gpu, "cuda") if device == "cpu" else (of_cpu, "cpu")
     for option, value in wrong.items():
         if value:
-            raise UsageError(f"{option} means nothing for --device {device}", fix=f"pass --device {other}, or leave {option} out")
+            raise UsageError(
+                f"{option} means nothing for --device {device}",
+                fix=f"pass --device {other}, or leave {option} out",
+            )
 
 
 def sanitize(
@@ -183,12 +232,18 @@ def sanitize(
         cases,
         sanitizer,
         absent=lambda case: absence(opened, case),
-        on_case=lambda case: app.pass_by(f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"),
+        on_case=lambda case: app.pass_by(
+            f"checking {case.name} ({cases.index(case) + 1} of {len(cases)})"
+        ),
         on_result=lambda result: _show(app, result, width, lines),
     )
     code = _ending(results)
     if app.json:
-        head = {**package_json(opened, manifest), "device": {"name": "cpu"}, "orders": list(options.orders)}
+        head = {
+            **package_json(opened, manifest),
+            "device": {"name": "cpu"},
+            "orders": list(options.orders),
+        }
         unchecked = unchecked_json(left, ((result.case.name, result.skipped) for result in results))
         app.document("sanitize", {**head, **to_json(results), "unchecked": unchecked})
     else:
@@ -206,9 +261,20 @@ def _sanitize_on_gpu(
     bundle: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Run each case under compute-sanitizer's tools, which say themselves what they find, and return the exit code."""
+    """Run each case under compute-sanitizer's tools, which say themselves what they find, and
+    return the exit code.
+    """
     from tilec.case.tools import find_outside_tool
-    from tilec.cli.cases import How, absence, chosen_cases, left_out, open_bundle, package_json, unchecked_json, unchecked_lines
+    from tilec.cli.cases import (
+        How,
+        absence,
+        chosen_cases,
+        left_out,
+        open_bundle,
+        package_json,
+        unchecked_json,
+        unchecked_lines,
+    )
     from tilec.cli.outside import Watched, device_json, gpu_of, own_targets
 
     program = find_outside_tool("compute-sanitizer", app.settings.search)
@@ -218,26 +284,50 @@ def _sanitize_on_gpu(
     opened = open_bundle(app, project, wish, bundle=bundle, targets=targets, cpu=False, how=how)
     cases = chosen_cases(opened, project.manifest, wish)
     left = left_out(project.manifest, opened, wish, cases)
-    skipped = [(case.kernel, case.name, reason) for case in cases if (reason := absence(opened, case))]
+    skipped = [
+        (case.kernel, case.name, reason) for case in cases if (reason := absence(opened, case))
+    ]
     runs = []
     for case in cases:
         if opened.bundle is not None and opened.path is not None and not absence(opened, case):
-            watched = Watched(case=case, bundle=opened.bundle, path=opened.path, manifest=project.manifest, device=gpu)
+            watched = Watched(
+                case=case,
+                bundle=opened.bundle,
+                path=opened.path,
+                manifest=project.manifest,
+                device=gpu,
+            )
             runs += [_run_tool(app, program, tool, watched) for tool in tools]
-    counts = {status: sum(run["status"] == status for run in runs) for status in ("clean", "findings", "error")}
+    counts = {
+        status: sum(run["status"] == status for run in runs)
+        for status in ("clean", "findings", "error")
+    }
     if app.json:
         unchecked = unchecked_json(left, ((name, reason) for _, name, reason in skipped))
-        body = {**package_json(opened, project.manifest), "device": device_json(gpu), "runs": runs, "counts": counts}
+        body = {
+            **package_json(opened, project.manifest),
+            "device": device_json(gpu),
+            "runs": runs,
+            "counts": counts,
+        }
         app.document("sanitize", {**body, "unchecked": unchecked})
     else:
         from tilec.cli.run_results import skipped_lines
         from tilec.cli.tables import plural
 
-        parts = [f"{count} {name}" for status, count in counts.items() if count and (name := RUN_NAMES[status])]
-        rows = [f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}: {', '.join(parts) or 'nothing is built for it'}"]
+        parts = [
+            f"{count} {name}"
+            for status, count in counts.items()
+            if count and (name := RUN_NAMES[status])
+        ]
+        rows = [
+            f"{plural(len(runs), 'run')} of compute-sanitizer on {gpu.name}: {', '.join(parts) or 'nothing is built for it'}"
+        ]
         rows += skipped_lines((kernel, reason) for kernel, _, reason in skipped)
         app.tell("\n".join([*rows, *unchecked_lines(left)]))
-    return FOUND if counts["findings"] else 1 if counts["error"] else 0 if runs else NOTHING_TO_CHECK
+    return (
+        FOUND if counts["findings"] else 1 if counts["error"] else 0 if runs else NOTHING_TO_CHECK
+    )
 
 
 def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, Any]:
@@ -247,9 +337,18 @@ def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, 
 
     report = report_path(app, "sanitize", watched.case.name, f".{tool}.report")
     # After an error the kernel ends, not the context: the exit code then is the tool's own.
-    options = ["--error-exitcode", str(FOUND), "--destroy-on-device-error", "kernel", "--show-backtrace", "device"]
+    options = [
+        "--error-exitcode",
+        str(FOUND),
+        "--destroy-on-device-error",
+        "kernel",
+        "--show-backtrace",
+        "device",
+    ]
     # Calls of the driver that fail are reported by those that make them, with a cause and a fix.
-    options += ["--report-api-errors", "no", "--padding", str(PADDING)] if tool == "memcheck" else []
+    options += (
+        ["--report-api-errors", "no", "--padding", str(PADDING)] if tool == "memcheck" else []
+    )
     # Reads of what nothing wrote show only where tilec wrote nothing either.
     launch = watched.command(app, SMALL, *([UNSET] if tool == "initcheck" else []))
     app.say(f"{style(watched.case.name, bold=True)}  {tool}")
@@ -257,7 +356,13 @@ def _run_tool(app: App, program: str, tool: str, watched: Watched) -> dict[str, 
     code = run_outside(app, [program, "--tool", tool, *options, "--save", str(report), *launch])
     status = {0: "clean", FOUND: "findings"}.get(code, "error")
     app.tell(f"report: {app.show(report)}\n")
-    return {"case": watched.case.name, "tool": tool, "status": status, "exit_code": code, "report": str(report)}
+    return {
+        "case": watched.case.name,
+        "tool": tool,
+        "status": status,
+        "exit_code": code,
+        "report": str(report),
+    }
 
 
 def _ending(results: Sequence[CaseFindings]) -> int:
@@ -278,7 +383,9 @@ def _show(app: App, result: CaseFindings, width: int, lines: Sources) -> None:
     what = plural(result.blocks, "block") if result.blocks else ""
     if result.findings:
         what = f"{plural(len(result.findings), 'finding')}, {what}".removesuffix(", ")
-    app.say(f"{result.case.name:<{width}}  {style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip())
+    app.say(
+        f"{result.case.name:<{width}}  {style(word, fg=tint, bold=True)}{' ' * (6 - len(word))}  {what}".rstrip()
+    )
     for finding in result.findings:
         app.tell("\n" + render_finding(finding, result, lines.line))
     if result.findings:
@@ -295,7 +402,10 @@ def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
     from tilec.cli.run_results import skipped_lines
     from tilec.cli.tables import plural
 
-    counts = {status: sum(result.status == status for result in results) for status in ("clean", "findings", "error", "skipped")}
+    counts = {
+        status: sum(result.status == status for result in results)
+        for status in ("clean", "findings", "error", "skipped")
+    }
     names = {
         "clean": "clean",
         "findings": "with findings",
@@ -306,8 +416,15 @@ def _summary(results: Sequence[CaseFindings], left: Sequence[Unchecked]) -> str:
     ends_with_space = results[-1].findings and not results[-1].notes and results[-1].error is None
     rows = [] if ends_with_space else [""]
     rows.append(f"{plural(len(results), 'case')} on the cpu device: {', '.join(parts)}")
-    rows += skipped_lines((result.case.kernel, result.skipped) for result in results if result.skipped)
+    rows += skipped_lines(
+        (result.case.kernel, result.skipped) for result in results if result.skipped
+    )
     rows += unchecked_lines(left)
     if counts["clean"] or counts["findings"]:
-        rows += ["checked:", *(f"  {text}" for text in CHECKED), "not checked:", *(f"  {text}" for text in NOT_CHECKED)]
+        rows += [
+            "checked:",
+            *(f"  {text}" for text in CHECKED),
+            "not checked:",
+            *(f"  {text}" for text in NOT_CHECKED),
+        ]
     return "\n".join(rows)

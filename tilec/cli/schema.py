@@ -19,7 +19,8 @@ from tilec.cli.app import examples
 def command() -> None:
     """Print the JSON Schema of tilec.toml.
 
-    Editors with TOML support read it for completion and checking. `tilec check` knows more than a schema can say.
+    Editors with TOML support read it for completion and checking. `tilec check` knows more than a
+    schema can say.
     """
     from tilec.manifest.schema import json_schema
 

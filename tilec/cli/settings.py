@@ -1,4 +1,6 @@
-"""What tilec takes from the machine: environment, working directory and cores, read once here and passed down as values."""
+"""What tilec takes from the machine: environment, working directory and cores, read once here and
+passed down as values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
     from tilec.frontends.base import ToolSearch
 
 CACHE_MAX = "8 GiB"
-_UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1024, "mi": 1024**2, "gi": 1024**3, "ti": 1024**4}
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "m": 1000**2,
+    "g": 1000**3,
+    "t": 1000**4,
+    "ki": 1024,
+    "mi": 1024**2,
+    "gi": 1024**3,
+    "ti": 1024**4,
+}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", re.IGNORECASE)
 
 
@@ -26,12 +39,15 @@ class Settings:
 
     Attributes:
         cwd: working directory.
-        cache_dir: where compiled images are kept, None where the cache is off (`TILEC_CACHE_DIR=off`) or there is no home.
-        shared_cache: the cache that is shared with other users (`TILEC_SHARED_CACHE`), None for none.
+        cache_dir: where compiled images are kept, None where the cache is off
+            (`TILEC_CACHE_DIR=off`) or there is no home.
+        shared_cache: the cache that is shared with other users (`TILEC_SHARED_CACHE`), None for
+            none.
         cache_max: the most the cache may weigh, as written in `TILEC_CACHE_MAX`.
         cuda_home: `CUDA_HOME` (or `CUDA_PATH`), empty for none.
         path: `PATH`.
-        color: what the environment asks for: `auto`, `always` (`FORCE_COLOR`) or `never` (`NO_COLOR`, a dumb terminal).
+        color: what the environment asks for: `auto`, `always` (`FORCE_COLOR`) or `never`
+            (`NO_COLOR`, a dumb terminal).
         dumb: the terminal cannot redraw a line (`TERM=dumb`).
         ci: whether this is a CI job, where lines are printed rather than a moving display.
         cores: cores that this process may use.
@@ -58,28 +74,36 @@ class Settings:
         try:
             return parse_size(self.cache_max)
         except ValueError as exc:
-            raise UsageError(f"TILEC_CACHE_MAX: {exc}", fix="give a number with a unit, such as TILEC_CACHE_MAX='20 GiB'") from exc
+            raise UsageError(
+                f"TILEC_CACHE_MAX: {exc}",
+                fix="give a number with a unit, such as TILEC_CACHE_MAX='20 GiB'",
+            ) from exc
 
     @property
     def search(self) -> ToolSearch:
         """Where tools are looked for; the manifest adds its preferences."""
         from tilec.frontends.base import ToolSearch  # help needs none of it
 
-        return ToolSearch(cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir or ""))
+        return ToolSearch(
+            cuda_home=self.cuda_home, path=self.path, state_dir=str(self.cache_dir or "")
+        )
 
 
 def read_settings(environ: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:
     """Read the environment and the working directory.
 
     Raises:
-        UsageError: the working directory is gone, or a cache's directory begins with the home of somebody unknown.
+        UsageError: the working directory is gone, or a cache's directory begins with the home of
+            somebody unknown.
     """
     env = os.environ if environ is None else environ
     if cwd is None:
         try:
             cwd = Path.cwd()
         except OSError as exc:
-            raise UsageError("the working directory no longer exists", fix="cd to a directory that does") from exc
+            raise UsageError(
+                "the working directory no longer exists", fix="cd to a directory that does"
+            ) from exc
     return Settings(
         cwd=cwd,
         cache_dir=cache_root(env, cwd),

@@ -1,4 +1,6 @@
-"""What a build reports when it is done: one row per kernel, the outputs, the warnings; as text or JSON."""
+"""What a build reports when it is done: one row per kernel, the outputs, the warnings; as text or
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from tilec.cli.app import App
 from tilec.cli.failures import diagnostic_json, diagnostic_text
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
+from tilec.cli.tables import (
+    Cell,
+    bytes_text,
+    columns,
+    count_text,
+    plural,
+    seconds_text,
+    table,
+    terminal_width,
+)
 from tilec_runtime.errors import Diagnostic
 
 if TYPE_CHECKING:
@@ -63,11 +74,15 @@ def print_summary(app: App, result: BuildResult) -> None:
     app.say()
     cached = f", {result.cached} cached" if result.cached else ""
     built = style("built", fg="green", bold=True)
-    app.say(f"{built} {plural(result.jobs, 'job')}: {result.compiled} compiled{cached}, {seconds_text(result.seconds)}")
+    app.say(
+        f"{built} {plural(result.jobs, 'job')}: {result.compiled} compiled{cached}, {seconds_text(result.seconds)}"
+    )
 
 
 def output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
-    """One row per kind and directory: a file by its name, several as their directory with their number."""
+    """One row per kind and directory: a file by its name, several as their directory with their
+    number.
+    """
     groups: dict[tuple[str, Path], list[Output]] = {}
     for output in outputs:
         groups.setdefault((output.kind, Path(output.path).parent), []).append(output)
@@ -77,7 +92,14 @@ def output_rows(app: App, outputs: Sequence[Output]) -> list[list[Cell]]:
         name = app.show(members[0].path) if one else f"{app.show(directory)}/"
         count = "" if one else plural(len(members), "file")
         state = "" if any(member.changed for member in members) else "unchanged"
-        rows.append([kind, name, bytes_text(sum(member.size for member in members)), ", ".join(filter(None, (count, state)))])
+        rows.append(
+            [
+                kind,
+                name,
+                bytes_text(sum(member.size for member in members)),
+                ", ".join(filter(None, (count, state))),
+            ]
+        )
     return rows
 
 
@@ -88,7 +110,9 @@ def print_warnings(app: App, warnings: Sequence[Diagnostic]) -> None:
     for warning in shown:
         app.note(diagnostic_text(warning, app.show))
     if len(shown) < len(different):
-        app.note(f"… and {plural(len(different) - len(shown), 'more warning')} (--verbose shows them)")
+        app.note(
+            f"… and {plural(len(different) - len(shown), 'more warning')} (--verbose shows them)"
+        )
 
 
 def result_json(result: BuildResult) -> dict[str, Any]:
@@ -102,7 +126,10 @@ def result_json(result: BuildResult) -> dict[str, Any]:
         "compiled": result.compiled,
         "cached": result.cached,
         "seconds": round(result.seconds, 3),
-        "outputs": [{"kind": o.kind, "path": str(o.path), "size": o.size, "changed": o.changed} for o in result.outputs],
+        "outputs": [
+            {"kind": o.kind, "path": str(o.path), "size": o.size, "changed": o.changed}
+            for o in result.outputs
+        ],
         "kernels": [kernel_json(kernel) for kernel in result.info.kernels] if result.info else None,
         "warnings": [diagnostic_json(warning) for warning in dict.fromkeys(result.warnings)],
         "notes": list(result.notes),

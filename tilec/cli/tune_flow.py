@@ -1,4 +1,6 @@
-"""What `tilec tune` does for one kernel or one kit: prepares it, tunes it or lists it, writes what comes of it, and says so."""
+"""What `tilec tune` does for one kernel or one kit: prepares it, tunes it or lists it, writes what
+comes of it, and says so.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from tilec.cli.app import App
 from tilec.cli.build import make_request
 from tilec.cli.cases import require_no_chain
 from tilec.cli.style import style
-from tilec.cli.tune_show import Display, dry_run_json, result_json, say_dry_run, say_prepared, say_record
+from tilec.cli.tune_show import (
+    Display,
+    dry_run_json,
+    result_json,
+    say_dry_run,
+    say_prepared,
+    say_record,
+)
 from tilec.compile.project import Project, open_project
 from tilec.compile.state import WorkDir
 from tilec.manifest.types import Kernel, Manifest
@@ -44,7 +53,9 @@ FOLDER = "tune"  # in .tilec
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What the command line asks for; `several` kernels or kits, `environ` of workers, `clock` counts seconds."""
+    """What the command line asks for; `several` kernels or kits, `environ` of workers, `clock`
+    counts seconds.
+    """
 
     cases: tuple[str, ...]
     devices: tuple[str, ...]
@@ -64,7 +75,14 @@ class Wish:
 
     def options(self, batch: int) -> SessionOptions:
         """Of a session."""
-        return SessionOptions(search=Search(self.search), budget=self.budget, most=self.most, seed=self.seed, limit=self.limit, batch=batch)
+        return SessionOptions(
+            search=Search(self.search),
+            budget=self.budget,
+            most=self.most,
+            seed=self.seed,
+            limit=self.limit,
+            batch=batch,
+        )
 
 
 def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -78,13 +96,17 @@ def tune_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     _require_own(app, record, name)
     with (
         scratch(folder) as own,
-        Foundry(make_request(app, workers=wish.jobs), name, target, own, project=project) as foundry,
+        Foundry(
+            make_request(app, workers=wish.jobs), name, target, own, project=project
+        ) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         with _log(wish, folder, foundry.facts, kernel, devices[0][1]) as (log, known):
             prepared = _prepare_cases(app, spaces, foundry.facts, project.manifest.root, own)
             work = _work(foundry.facts, kernel, prepared, foundry)
-            return _measure(app, wish, work, foundry.facts, prepared, devices, own, log, known, (kernel, record))
+            return _measure(
+                app, wish, work, foundry.facts, prepared, devices, own, log, known, (kernel, record)
+            )
 
 
 def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
@@ -92,24 +114,37 @@ def measure_kit(app: App, wish: Wish, path: Path) -> dict[str, Any]:
     require_search(Search(wish.search))
     require_kit(path)
     devices = _devices(wish.devices)
-    logs = path.parent / f".{path.name}.log"  # beside the kit: it may be as large as what it unpacks to, and memory as small
+    logs = (
+        path.parent / f".{path.name}.log"
+    )  # beside the kit: it may be as large as what it unpacks to, and memory as small
     with scratch(logs) as own:
         return _measure_kit(app, wish, path, read_kit(path, own), devices, logs, own)
 
 
 def _measure_kit(
-    app: App, wish: Wish, path: Path, kit: Kit, devices: Sequence[tuple[str, DeviceInfo]], logs: Path, own: Path
+    app: App,
+    wish: Wish,
+    path: Path,
+    kit: Kit,
+    devices: Sequence[tuple[str, DeviceInfo]],
+    logs: Path,
+    own: Path,
 ) -> dict[str, Any]:
     facts = kit.facts
     device = devices[0][1]
     if (facts.target == "tileir") != bool(device.interprets):
         fix = "prepare it for the target of this device: `tilec tune --prepare --target NAME`"
-        raise UsageError(f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}", fix=fix)
+        raise UsageError(
+            f"{app.show(path)} is of candidates for {facts.target}, which are not measured on {device}",
+            fix=fix,
+        )
     record = app.path(wish.record or f"tuning/{facts.info.name}.json")
     _require_own(app, record, facts.info.name)
     work = _work(facts, kit.kernel, kit.prepared, kit)
     with _log(wish, logs, facts, kit.kernel, device) as (log, known):
-        return _measure(app, wish, work, facts, kit.prepared, devices, own, log, known, (kit.kernel, record))
+        return _measure(
+            app, wish, work, facts, kit.prepared, devices, own, log, known, (kit.kernel, record)
+        )
 
 
 def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -119,7 +154,14 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     path = Path(os.path.normpath(app.path(wish.out or f"{name}-{target}{SUFFIX}")))
     with (
         scratch(folder_of(project, name)) as own,
-        Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
+        Foundry(
+            make_request(app, workers=wish.jobs),
+            name,
+            target,
+            own,
+            Display(app, wish.clock),
+            project=project,
+        ) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
         points = list(dict.fromkeys(point for space in spaces for point in space.points))
@@ -129,7 +171,14 @@ def prepare_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     app.wipe()
     failed = {point: found.failure for point, found in made.items() if found.failure}
     say_prepared(app, path, foundry.facts, [space.case.name for space in spaces], made, failed)
-    return {"kernel": name, "ok": True, "target": target, "kit": str(path), "candidates": len(made), "failed": len(failed)}
+    return {
+        "kernel": name,
+        "ok": True,
+        "target": target,
+        "kit": str(path),
+        "candidates": len(made),
+        "failed": len(failed),
+    }
 
 
 def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
@@ -139,10 +188,19 @@ def dry_run_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
     target = str(target_for(project.manifest, name, device, wish.target))
     with (
         scratch(folder_of(project, name)) as own,
-        Foundry(make_request(app, workers=wish.jobs), name, target, own, Display(app, wish.clock), project=project) as foundry,
+        Foundry(
+            make_request(app, workers=wish.jobs),
+            name,
+            target,
+            own,
+            Display(app, wish.clock),
+            project=project,
+        ) as foundry,
     ):
         spaces = spaces_of(kernel, foundry.facts.info, wish.cases, locate=project.manifest.locate)
-        made = foundry.make(list(dict.fromkeys(point for space in spaces for point in space.points)))
+        made = foundry.make(
+            list(dict.fromkeys(point for space in spaces for point in space.points))
+        )
     app.wipe()
     rows = say_dry_run(app, foundry.facts, spaces, made, kernel.budget)
     return dry_run_json(foundry.facts, rows)
@@ -162,16 +220,31 @@ def _measure(
 ) -> dict[str, Any]:
     """Run a session, and write its record."""
     places = [
-        Workplace(Setup(device=name), log=folder / f"worker-{name.replace(':', '-')}.log", environ=wish.environ) for name, _ in devices
+        Workplace(
+            Setup(device=name),
+            log=folder / f"worker-{name.replace(':', '-')}.log",
+            environ=wish.environ,
+        )
+        for name, _ in devices
     ]
     display = Display(app, wish.clock, budget=wish.budget)
     with _going_on(log), _ended(places):
         ready = places[0].start()
         display.device(ready, facts.target, [name for name, _ in devices])
         batch = max(wish.jobs or app.settings.cores, 1)
-        session = Session(work, places, log, known=known, options=wish.options(batch), progress=display, clock=wish.clock)
+        session = Session(
+            work,
+            places,
+            log,
+            known=known,
+            options=wish.options(batch),
+            progress=display,
+            clock=wish.clock,
+        )
         results = session.run()
-    return _write(app, facts, ready, results, {p.space.case.name: p.at for p in prepared}, session, *record)
+    return _write(
+        app, facts, ready, results, {p.space.case.name: p.at for p in prepared}, session, *record
+    )
 
 
 def _write(
@@ -185,7 +258,12 @@ def _write(
     path: Path,
 ) -> dict[str, Any]:
     ok = all(result.best is not None for result in results)
-    document = {"kernel": facts.info.name, "ok": ok, "record": None, **result_json(facts, ready, results)}
+    document = {
+        "kernel": facts.info.name,
+        "ok": ok,
+        "record": None,
+        **result_json(facts, ready, results),
+    }
     if not any(result.best is not None for result in results):
         what = "is right" if any(result.trials for result in results) else "was tried"
         app.note(f"no candidate of {facts.info.name} {what}: no record was written")
@@ -209,7 +287,9 @@ def open_kernel(app: App, name: str) -> tuple[Project, Kernel]:
     names = [kernel.name for kernel in project.manifest.kernels]
     if name not in names:
         require_no_chain(project.manifest, name)
-        raise UsageError(f"no kernel {name!r}{did_you_mean(name, names) or '; there are ' + ', '.join(names)}")
+        raise UsageError(
+            f"no kernel {name!r}{did_you_mean(name, names) or '; there are ' + ', '.join(names)}"
+        )
     return project, project.manifest.kernels[names.index(name)]
 
 
@@ -235,17 +315,26 @@ def _devices(names: Sequence[str]) -> list[tuple[str, DeviceInfo]]:
             "write a kit here with `tilec tune --prepare`, and measure it where a GPU is with `tilec tune --measure`; "
             "`--device cpu` measures on the cpu device, which says nothing of a GPU"
         )
-        raise NoDeviceError(f"tuning needs a GPU: {error.what}", cause=error.cause, fix=fix) from error
+        raise NoDeviceError(
+            f"tuning needs a GPU: {error.what}", cause=error.cause, fix=fix
+        ) from error
     if len({name for name, _ in chosen}) != len(chosen):
-        raise UsageError("--device names one device twice: two workers on one would disturb each other")
+        raise UsageError(
+            "--device names one device twice: two workers on one would disturb each other"
+        )
     if len({info.name for _, info in chosen}) > 1:
         kinds = ", ".join(f"{name} ({info.name})" for name, info in chosen)
-        raise UsageError(f"--device: {kinds} are of different kinds, and a record speaks of one", fix="tune on one kind after the other")
+        raise UsageError(
+            f"--device: {kinds} are of different kinds, and a record speaks of one",
+            fix="tune on one kind after the other",
+        )
     return chosen
 
 
 @contextlib.contextmanager
-def _log(wish: Wish, folder: Path, facts: Facts, kernel: Kernel, device: DeviceInfo) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
+def _log(
+    wish: Wish, folder: Path, facts: Facts, kernel: Kernel, device: DeviceInfo
+) -> Iterator[tuple[TrialLog, tuple[Trial, ...]]]:
     """The log of this tuning, open, and the trials of an earlier one that it goes on with."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", device.name).strip("-").lower()
     log = TrialLog(folder / f"{facts.info.name}-{facts.target}-{slug}.jsonl")
@@ -276,28 +365,39 @@ def folder_of(project: Project, name: str) -> Path:
 
 
 def _require_own(app: App, path: Path, kernel: str) -> None:
-    """Refuse a record that cannot be read, or is another kernel's, before hours of measuring rather than after."""
+    """Refuse a record that cannot be read, or is another kernel's, before hours of measuring rather
+    than after.
+    """
     old = read_old(path, app.show(path))
     if old is not None and old.kernel != kernel:
         what = f"{app.show(path)} is the record of kernel {old.kernel!r}, and would be lost"
         raise UsageError(what, fix="name another file: --record, or dispatch.table in the manifest")
 
 
-def _prepare_cases(app: App, spaces: Sequence[Space], facts: Facts, root: str, folder: Path) -> tuple[Prepared, ...]:
+def _prepare_cases(
+    app: App, spaces: Sequence[Space], facts: Facts, root: str, folder: Path
+) -> tuple[Prepared, ...]:
     references = References(root)
 
     def say(case: BoundCase) -> None:
         app.pass_by(f"computing the reference of {case.name}")
 
-    found = tuple(prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say) for space in spaces)
+    found = tuple(
+        prepare_case(space, facts.sizes, references, folder / "expected", on_reference=say)
+        for space in spaces
+    )
     app.wipe()
     unchecked = [one.space.case.name for one in found if not one.expected]
     if unchecked:
-        app.warn(f"{', '.join(unchecked)}: without a reference, nobody sees whether candidates compute what they should")
+        app.warn(
+            f"{', '.join(unchecked)}: without a reference, nobody sees whether candidates compute what they should"
+        )
     return found
 
 
-def _work(facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates: Candidates) -> Work:
+def _work(
+    facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates: Candidates
+) -> Work:
     return Work(
         info=facts.info,
         spaces=tuple(one.space for one in prepared),
@@ -309,12 +409,18 @@ def _work(facts: Facts, kernel: Kernel, prepared: Sequence[Prepared], candidates
 
 def record_path(app: App, wish: Wish, kernel: Kernel, manifest: Manifest) -> Path:
     """Where a kernel's record is, or will be."""
-    return app.path(wish.record) if wish.record else contained(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
+    return (
+        app.path(wish.record)
+        if wish.record
+        else contained(manifest.root, kernel.table or f"tuning/{kernel.name}.json")
+    )
 
 
 @contextlib.contextmanager
 def _going_on(log: TrialLog) -> Iterator[None]:
-    """A device that is lost ends a tuning; what was measured stays, and the error says how to go on."""
+    """A device that is lost ends a tuning; what was measured stays, and the error says how to go
+    on.
+    """
     try:
         yield
     except MissingError as error:
@@ -333,32 +439,64 @@ def _ended(places: Sequence[Workplace]) -> Iterator[None]:
 
 
 def confirm_kernel(app: App, wish: Wish, name: str) -> dict[str, Any]:
-    """Compile what won, and hold it against the code that was measured; the record then knows the kernel as it is."""
+    """Compile what won, and hold it against the code that was measured; the record then knows the
+    kernel as it is.
+    """
     project, kernel = open_kernel(app, name)
     path = record_path(app, wish, kernel, project.manifest)
     shown = app.show(path)
     old = read_old(path, shown)
     if old is None or old.kernel != name:
-        what = f"there is no record {shown}" if old is None else f"{shown} is the record of kernel {old.kernel!r}"
-        raise UsageError(f"{what}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one")
+        what = (
+            f"there is no record {shown}"
+            if old is None
+            else f"{shown} is the record of kernel {old.kernel!r}"
+        )
+        raise UsageError(
+            f"{what}: there is nothing to confirm", fix=f"`tilec tune {name}` writes one"
+        )
     codes: dict[tuple[str, Point], str] = {}
     facts: Facts | None = None
     with scratch(folder_of(project, name)) as own:
         for target in dict.fromkeys(str(device.target) for device in old.devices):
-            points = [entry.point for device in old.devices if str(device.target) == target for entry in device.entries]
+            points = [
+                entry.point
+                for device in old.devices
+                if str(device.target) == target
+                for entry in device.entries
+            ]
             with Foundry(
-                make_request(app, workers=wish.jobs), name, target, own / target, Display(app, wish.clock), project=project
+                make_request(app, workers=wish.jobs),
+                name,
+                target,
+                own / target,
+                Display(app, wish.clock),
+                project=project,
             ) as foundry:
                 facts = foundry.facts
-                known = [point for point in dict.fromkeys(points) if any(variant.axes == point for variant in facts.info.variants)]
+                known = [
+                    point
+                    for point in dict.fromkeys(points)
+                    if any(variant.axes == point for variant in facts.info.variants)
+                ]
                 made = foundry.make(known)
-                codes.update({(target, point): code_of(made[point].variants) if point in made else "" for point in points})
+                codes.update(
+                    {
+                        (target, point): code_of(made[point].variants) if point in made else ""
+                        for point in points
+                    }
+                )
     app.wipe()
     if facts is None:
-        raise UsageError(f"{shown} has no entries: there is nothing to confirm", fix=f"`tilec tune {name}` measures some")
+        raise UsageError(
+            f"{shown} has no entries: there is nothing to confirm",
+            fix=f"`tilec tune {name}` measures some",
+        )
     changed = write_record(path, confirmed(old, facts, codes, shown))
     entries = sum(len(device.entries) for device in old.devices)
     count = "1 entry" if entries == 1 else f"{entries} entries"
     word = "confirmed" if changed else "unchanged"
-    app.say(f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured")
+    app.say(
+        f"{style(word, fg='green', bold=True)} {shown}: the code of {count} is what was measured"
+    )
     return {"kernel": name, "ok": True, "record": str(path), "changed": changed, "entries": entries}

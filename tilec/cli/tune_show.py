@@ -1,4 +1,6 @@
-"""How a tuning looks: a line that moves on a terminal, a table per case, and what was written; as text and as JSON."""
+"""How a tuning looks: a line that moves on a terminal, a table per case, and what was written; as
+text and as JSON.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from typing import Any
 from tilec.bench.statistics import Summary
 from tilec.cli.app import App
 from tilec.cli.style import style
-from tilec.cli.tables import Cell, bytes_text, columns, count_text, plural, seconds_text, table, terminal_width
+from tilec.cli.tables import (
+    Cell,
+    bytes_text,
+    columns,
+    count_text,
+    plural,
+    seconds_text,
+    table,
+    terminal_width,
+)
 from tilec.compile.codec import encode
 from tilec.compile.events import Outcome
 from tilec.manifest.types import Budget, Kernel
@@ -50,9 +61,13 @@ class Display:
         """What is measured on."""
         device, app = ready.device, self._app
         many = f" on {len(names)} of them ({', '.join(names)})" if len(names) > 1 else ""
-        app.note(f"tuning for {target} on {'the cpu device' if device.interprets else device.name}{many}")
+        app.note(
+            f"tuning for {target} on {'the cpu device' if device.interprets else device.name}{many}"
+        )
         if device.interprets:
-            app.warn("times of the cpu device say nothing of a GPU: the record is for the cpu device alone")
+            app.warn(
+                "times of the cpu device say nothing of a GPU: the record is for the cpu device alone"
+            )
         elif ready.clocks_missing:
             app.note(f"note: {ready.clocks_missing}; whether the GPU is held back is not seen")
 
@@ -65,11 +80,23 @@ class Display:
     def trial_ended(self, space: Space, trial: Trial, best: Trial | None) -> None:
         """The line that moves: how far it is, and the best so far."""
         self._tried += 1
-        found = f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})" if best else "none is right so far"
-        clock = seconds_text(self._clock() - self._begun) + (f" of {seconds_text(self._budget)}" if self._budget else "")
-        self._app.pass_by(f"{space.case.name}: {self._tried} tried of {len(space.points)}, {found}, {clock}")
+        found = (
+            f"best {time_text(best.seconds)} ({point_text(best.point, space.free)})"
+            if best
+            else "none is right so far"
+        )
+        clock = seconds_text(self._clock() - self._begun) + (
+            f" of {seconds_text(self._budget)}" if self._budget else ""
+        )
+        self._app.pass_by(
+            f"{space.case.name}: {self._tried} tried of {len(space.points)}, {found}, {clock}"
+        )
         if self._app.verbose:
-            what = time_text(trial.seconds) if trial.measured else f"{trial.status.value}: {trial.reason}"
+            what = (
+                time_text(trial.seconds)
+                if trial.measured
+                else f"{trial.status.value}: {trial.reason}"
+            )
             self._app.detail(f"{space.case.name}: {point_text(trial.point, space.free)}: {what}")
 
     def case_ended(self, result: CaseResult) -> None:
@@ -110,7 +137,12 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
         ordered = list(result.trials)
     else:
         rest = (trial for trial in result.trials if trial.point != best.point)
-        ordered = [best, *sorted(rest, key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0))]
+        ordered = [
+            best,
+            *sorted(
+                rest, key=lambda t: (not t.measured, -t.effort, t.seconds if t.measured else 0.0)
+            ),
+        ]
     shown = ordered if verbose else ordered[:SHOWN]
     rows: list[list[Cell]] = []
     for trial in shown:
@@ -119,14 +151,25 @@ def _table(result: CaseResult, *, verbose: bool) -> list[str]:
         if trial.measured:
             found = trial.summary
             ratio = _ratio_text(trial.seconds / best.seconds) if best and trial is not best else "-"
-            rows.append([point_text(trial.point, space.free), word, time_text(found.median), spread_text(found), ratio, _why(trial, best)])
+            rows.append(
+                [
+                    point_text(trial.point, space.free),
+                    word,
+                    time_text(found.median),
+                    spread_text(found),
+                    ratio,
+                    _why(trial, best),
+                ]
+            )
         else:
             rows.append([point_text(trial.point, space.free), word, "-", "-", "-", trial.reason])
     heads = columns("candidate", "result", ">median", ">95 %", ">to best", "~why")
     lines = table(heads, rows, width=terminal_width(), indent="  ")
     hidden = Counter(trial.status.value for trial in ordered[len(shown) :])
     if hidden:
-        lines.append(f"  and {', '.join(f'{count} {status}' for status, count in hidden.items())} (--verbose shows them)")
+        lines.append(
+            f"  and {', '.join(f'{count} {status}' for status, count in hidden.items())} (--verbose shows them)"
+        )
     return lines
 
 
@@ -141,26 +184,40 @@ def _remarks(result: CaseResult) -> list[str]:
     lines = []
     best, second, runoff = result.best, result.second, result.runoff
     if best is None:
-        none = "no candidate is right" if result.trials else f"no candidate was tried: {result.why_untried}"
+        none = (
+            "no candidate is right"
+            if result.trials
+            else f"no candidate was tried: {result.why_untried}"
+        )
         lines.append(style(none, fg="red", bold=True))
     elif runoff and second:
         low, high = 1 / runoff.interval.high - 1, 1 / runoff.interval.low - 1
         other = point_text(second.point, result.space.free)
         if runoff.interval.high < 1:
-            lines.append(f"side by side, {low:.1%} to {high:.1%} faster than {other} ({plural(result.pairs, 'pair')})")
+            lines.append(
+                f"side by side, {low:.1%} to {high:.1%} faster than {other} ({plural(result.pairs, 'pair')})"
+            )
         else:
-            lines.append(f"side by side, no difference from {other} was seen ({plural(result.pairs, 'pair')}): the lower median wins")
+            lines.append(
+                f"side by side, no difference from {other} was seen ({plural(result.pairs, 'pair')}): the lower median wins"
+            )
     if best and best.summary.outliers:
         far = best.summary.outliers
         worst = max(far, key=lambda one: abs(one.value - best.seconds))
-        lines.append(f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst.value)}; left in")
+        lines.append(
+            f"{plural(len(far), 'outlier')} among {len(best.samples)} samples, the furthest {time_text(worst.value)}; left in"
+        )
     held = [trial for trial in result.trials if trial.held_back]
     if held:
         reasons = ", ".join(dict.fromkeys(reason for trial in held for reason in trial.held_back))
-        lines.append(f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran")
+        lines.append(
+            f"clocks were held back ({reasons}) while {plural(len(held), 'candidate')} of {len(result.trials)} ran"
+        )
     shares = Counter(trial.device for trial in result.trials if trial.device)
     if len(shares) > 1:
-        lines.append(f"shared: {', '.join(f'{name} measured {count}' for name, count in sorted(shares.items()))}")
+        lines.append(
+            f"shared: {', '.join(f'{name} measured {count}' for name, count in sorted(shares.items()))}"
+        )
     restless = sum(not trial.steady for trial in result.trials if trial.measured)
     if restless:
         lines.append(f"{plural(restless, 'candidate')} did not become steady while warming up")
@@ -190,17 +247,24 @@ def spread_text(found: Summary) -> str:
 def say_record(app: App, path: Path, record: TuningRecord, kernel: Kernel) -> None:
     """What was written, and how a build takes it up."""
     device = record.devices
-    what = ", ".join(f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}" for one in device)
+    what = ", ".join(
+        f"{len(one.entries)} {'entry' if len(one.entries) == 1 else 'entries'} for {one.name}"
+        for one in device
+    )
     app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {what}")
     if not kernel.table:
         named = _named_by_manifest(app, path)
         way = "commit it" if named else "copy it into the project, commit it"
         named = named or ("/".join(path.parts[-2:]) if path.parent.name == "tuning" else path.name)
-        app.say(f'to build with it, {way} and add to [kernel.{kernel.name}.dispatch]: table = "{named}"')
+        app.say(
+            f'to build with it, {way} and add to [kernel.{kernel.name}.dispatch]: table = "{named}"'
+        )
 
 
 def _named_by_manifest(app: App, path: Path) -> str | None:
-    """A file as the manifest would name it, from its own directory; None for one that is outside of the project."""
+    """A file as the manifest would name it, from its own directory; None for one that is outside of
+    the project.
+    """
     try:
         root = app.manifest_path().parent
         return Path(os.path.normpath(path)).relative_to(os.path.normpath(root)).as_posix()
@@ -208,11 +272,20 @@ def _named_by_manifest(app: App, path: Path) -> str | None:
         return None
 
 
-def say_prepared(app: App, path: Path, facts: Facts, cases: Sequence[str], made: Mapping[Point, Made], failed: Mapping[Point, str]) -> None:
+def say_prepared(
+    app: App,
+    path: Path,
+    facts: Facts,
+    cases: Sequence[str],
+    made: Mapping[Point, Made],
+    failed: Mapping[Point, str],
+) -> None:
     """What a kit holds."""
     good = len(made) - len(failed)
     size = bytes_text(path.stat().st_size)
-    app.say(f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}")
+    app.say(
+        f"{style('wrote', fg='green', bold=True)} {app.show(path)}: {plural(good, 'candidate')} for {facts.target}, {size}"
+    )
     app.say(f"cases: {', '.join(cases)}")
     for point, reason in list(failed.items())[:SHOWN]:
         app.say(f"  {point_text(point)}: {reason}")
@@ -231,10 +304,15 @@ def say_dry_run(
             reason, cost = _verdict(facts, space, point, made[point], budget, codes)
             found.append((space, point, reason, cost))
             status: Cell = ("pruned", "yellow") if reason else ""
-            numbers = [count_text(cost[name]) for name in ("registers", "spills", "shared", "blocks_per_sm")]
+            numbers = [
+                count_text(cost[name])
+                for name in ("registers", "spills", "shared", "blocks_per_sm")
+            ]
             rows.append([point_text(point, space.free), status, *numbers, reason])
         left = sum(not reason for each, _, reason, _ in found if each is space)
-        app.say(f"{style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure")
+        app.say(
+            f"{style(space.case.name, bold=True)} for {facts.target}: {left} of {plural(len(space.points), 'candidate')} to measure"
+        )
         heads = columns("candidate", "", ">regs", ">spills", ">shared", ">blocks/SM", "~why")
         for line in table(heads, rows, width=terminal_width(), indent="  "):
             app.say(line)
@@ -248,18 +326,27 @@ def _verdict(
 ) -> tuple[str, dict[str, Any]]:
     images = [image for variant in made.variants for image in variant.images]
     cost = cost_of(images)
-    plain = dataclasses.asdict(cost) | {"blocks_per_sm": cost.occupancy.blocks_per_sm if cost.occupancy else None}
+    plain = dataclasses.asdict(cost) | {
+        "blocks_per_sm": cost.occupancy.blocks_per_sm if cost.occupancy else None
+    }
     del plain["occupancy"]
     reason = made.failure or refusal(images, budget)
     if not reason:
         first = codes.setdefault(identity(facts.info, point, made.variants), point)
-        reason = f"the same code and launch as {point_text(first, space.free)}" if first != point else ""
+        reason = (
+            f"the same code and launch as {point_text(first, space.free)}" if first != point else ""
+        )
     return reason, plain
 
 
-def dry_run_json(facts: Facts, rows: Sequence[tuple[Space, Point, str, dict[str, Any]]]) -> dict[str, Any]:
+def dry_run_json(
+    facts: Facts, rows: Sequence[tuple[Space, Point, str, dict[str, Any]]]
+) -> dict[str, Any]:
     """A dry run as JSON values."""
-    listed = [{"case": s.case.name, "point": dict(p), "pruned": reason or None, **cost} for s, p, reason, cost in rows]
+    listed = [
+        {"case": s.case.name, "point": dict(p), "pruned": reason or None, **cost}
+        for s, p, reason, cost in rows
+    ]
     return {"kernel": facts.info.name, "ok": True, "target": facts.target, "candidates": listed}
 
 
@@ -268,7 +355,11 @@ def result_json(facts: Facts, ready: Ready, results: Sequence[CaseResult]) -> di
     device = ready.device
     return {
         "target": facts.target,
-        "device": {"kind": "cpu" if device.interprets else "cuda", "name": device.name, "driver": ready.driver},
+        "device": {
+            "kind": "cpu" if device.interprets else "cuda",
+            "name": device.name,
+            "driver": ready.driver,
+        },
         "clocks_missing": ready.clocks_missing or None,
         "cases": [_case_json(result) for result in results],
     }
@@ -280,7 +371,11 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
         "name": result.space.case.name,
         "best": dict(result.best.point) if result.best else None,
         "median_us": result.best.seconds * 1e6 if result.best else None,
-        "runoff": {"ratio": runoff.ratio, "interval": [runoff.interval.low, runoff.interval.high], "verdict": runoff.verdict.name.lower()}
+        "runoff": {
+            "ratio": runoff.ratio,
+            "interval": [runoff.interval.low, runoff.interval.high],
+            "verdict": runoff.verdict.name.lower(),
+        }
         if runoff
         else None,
         "candidates": [{**encode(trial), "point": dict(trial.point)} for trial in result.trials],

@@ -1,4 +1,6 @@
-"""`tilec watch`: a command of tilec's, carried out again whenever a file that it may read has changed."""
+"""`tilec watch`: a command of tilec's, carried out again whenever a file that it may read has
+changed.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,28 @@ from tilec_runtime.errors import UsageError
 
 # What starts, ends or asks is not to be done again and again.
 NOT_AGAIN = ("watch", "new", "clean", "debug", "tune", "cache", "completion", "schema", "doctor")
-# Results may be written anywhere in a project (`run --save`, `--json >`): only what sources are called counts, and what was read.
+# Results may be written anywhere in a project (`run --save`, `--json >`): only what sources are
+# called counts, and what was read.
 SUFFIXES = frozenset(
-    f".{name}" for name in ("py", "toml", "cu", "cuh", "cpp", "cc", "c", "h", "hpp", "hh", "inl", "ptx", "cubin", "fatbin", "ltoir", "bc")
+    f".{name}"
+    for name in (
+        "py",
+        "toml",
+        "cu",
+        "cuh",
+        "cpp",
+        "cc",
+        "c",
+        "h",
+        "hpp",
+        "hh",
+        "inl",
+        "ptx",
+        "cubin",
+        "fatbin",
+        "ltoir",
+        "bc",
+    )
 )
 PASSED_OVER = frozenset(("__pycache__", "node_modules"))
 POLL = 0.1  # seconds between looks
@@ -41,7 +62,8 @@ class Snapshot:
 
     Attributes:
         sources: of every file of the project that may be a source.
-        read: of the others that the last build read, which count only while it is known that they are.
+        read: of the others that the last build read, which count only while it is known that they
+            are.
     """
 
     sources: Mapping[str, Status]
@@ -49,8 +71,16 @@ class Snapshot:
 
     def changed(self, now: Snapshot) -> tuple[str, ...]:
         """Names of files that are not what they were."""
-        sources = {name for name in {*self.sources, *now.sources} if self.sources.get(name) != now.sources.get(name)}
-        read = {name for name, status in self.read.items() if name in now.read and now.read[name] != status}
+        sources = {
+            name
+            for name in {*self.sources, *now.sources}
+            if self.sources.get(name) != now.sources.get(name)
+        }
+        read = {
+            name
+            for name, status in self.read.items()
+            if name in now.read and now.read[name] != status
+        }
         return tuple(sorted(sources | read))
 
 
@@ -70,13 +100,19 @@ def _next_words(ctx: click.Context) -> list[str]:
     )
     + "\n\nCtrl-C ends it, with exit code 130; 2 usage or manifest.",
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND [ARGS]...]", shell_complete=completes(_next_words))
+@click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[COMMAND [ARGS]...]",
+    shell_complete=completes(_next_words),
+)
 @click.pass_obj
 def command(app: App, words: tuple[str, ...]) -> None:
     """Carry out COMMAND (default: build) now, and again whenever a file of the project changes.
 
-    It watches sources and headers in the project's directory, but for outputs and hidden directories, and whatever else the last build
-    read. Only what changed is compiled again.
+    It watches sources and headers in the project's directory, but for outputs and hidden
+    directories, and whatever else the last build read. Only what changed is compiled again.
     """
     _check(words)
     manifest = app.manifest_path()
@@ -95,11 +131,17 @@ def command(app: App, words: tuple[str, ...]) -> None:
 
         return is_written(manifest.parent / name)
 
-    watch(go, changes(look, pause, is_output=is_output), lambda names: app.note(style(f"── {_listed(names)}: {shown}", bold=True)))
+    watch(
+        go,
+        changes(look, pause, is_output=is_output),
+        lambda names: app.note(style(f"── {_listed(names)}: {shown}", bold=True)),
+    )
 
 
 def carry_out(arguments: list[str], folder: Path) -> None:
-    """Run `tilec` with these arguments in a process of its own: nothing of the user's modules outlives a round."""
+    """Run `tilec` with these arguments in a process of its own: nothing of the user's modules
+    outlives a round.
+    """
     process = subprocess.Popen(own_command("tilec.cli.main", *arguments), cwd=folder)
     try:
         process.wait()
@@ -110,12 +152,17 @@ def carry_out(arguments: list[str], folder: Path) -> None:
         raise
 
 
-def watch(go: Callable[[], None], changed: Iterable[tuple[str, ...]], say: Callable[[tuple[str, ...]], None]) -> None:
+def watch(
+    go: Callable[[], None],
+    changed: Iterable[tuple[str, ...]],
+    say: Callable[[tuple[str, ...]], None],
+) -> None:
     """Do something now, and once for each change that comes.
 
     Args:
         go: what to do.
-        changed: the names of what changed, each time that something did; it is asked when `go` has ended, and ends when it does.
+        changed: the names of what changed, each time that something did; it is asked when `go` has
+            ended, and ends when it does.
         say: tells what has changed.
     """
     events = iter(changed)
@@ -139,7 +186,8 @@ def changes(
         look: takes a snapshot.
         wait: waits for so many seconds.
         clock: seconds, for the time that a look takes.
-        is_output: whether a build wrote a file of a name: if outputs counted, each build would be followed by another.
+        is_output: whether a build wrote a file of a name: if outputs counted, each build would be
+            followed by another.
     """
     before = look()
     yield ()
@@ -162,7 +210,9 @@ def changes(
 
 
 def snapshot(root: Path, cache: Path | None = None) -> Snapshot:
-    """Return what the files of a project are like now; the user's cache tells which others the last build read."""
+    """Return what the files of a project are like now; the user's cache tells which others the last
+    build read.
+    """
     from tilec.compile.stamp import files_read
 
     sources: dict[str, Status] = {}
@@ -192,7 +242,12 @@ def _note(found: dict[str, Status], root: Path, path: Path) -> None:
 
 
 def _is_passed_over(root: Path, folder: Path) -> bool:
-    return folder.name.startswith(".") or folder.name in PASSED_OVER or folder == root / "dist" or (folder / "pyvenv.cfg").exists()
+    return (
+        folder.name.startswith(".")
+        or folder.name in PASSED_OVER
+        or folder == root / "dist"
+        or (folder / "pyvenv.cfg").exists()
+    )
 
 
 def _check(words: tuple[str, ...]) -> None:
@@ -207,8 +262,15 @@ def _check(words: tuple[str, ...]) -> None:
     able = _able()
     if not words or words[0] in able:
         return
-    why = "cannot be watched" if words[0] in COMMANDS else f"is no command{did_you_mean(words[0], able)}"
-    raise UsageError(f"watch: {words[0]!r} {why}", fix=f"watch one of {', '.join(able)}, with its options behind it")
+    why = (
+        "cannot be watched"
+        if words[0] in COMMANDS
+        else f"is no command{did_you_mean(words[0], able)}"
+    )
+    raise UsageError(
+        f"watch: {words[0]!r} {why}",
+        fix=f"watch one of {', '.join(able)}, with its options behind it",
+    )
 
 
 def _able() -> list[str]:
@@ -219,9 +281,16 @@ def _able() -> list[str]:
 
 def _arguments(app: App, words: tuple[str, ...]) -> list[str]:
     """The command line of one round, with this run's global options."""
-    given = {"--manifest": str(app.manifest_path()), "--color": "always" if app.colored(sys.stdout) else app.color}
+    given = {
+        "--manifest": str(app.manifest_path()),
+        "--color": "always" if app.colored(sys.stdout) else app.color,
+    }
     options = [word for name, value in given.items() if value for word in (name, value)]
-    flags = [name for name, value in (("-q", app.quiet), ("-v", app.verbose), ("--debug", app.debug)) if value]
+    flags = [
+        name
+        for name, value in (("-q", app.quiet), ("-v", app.verbose), ("--debug", app.debug))
+        if value
+    ]
     return [*options, *flags, *words]
 
 

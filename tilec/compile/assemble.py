@@ -1,4 +1,6 @@
-"""From outcomes to the bundle's index: every failure at once, budgets, and each kernel with its images."""
+"""From outcomes to the bundle's index: every failure at once, budgets, and each kernel with its
+images.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ from tilec_runtime.model.kernel import BundleInfo, KernelInfo, PackageInfo, Vari
 from tilec_runtime.model.signature import Param, ParamKind, joined_abi
 
 
-def require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared) -> tuple[Done, ...]:
-    """Every outcome, if all sources could be read and all jobs are done and within their budgets; else every failure."""
+def require_done(
+    plan: Plan, outcomes: Sequence[Outcome], locate: Locator, declared: Declared
+) -> tuple[Done, ...]:
+    """Every outcome, if all sources could be read and all jobs are done and within their budgets;
+    else every failure.
+    """
     failures: list[TilecError] = []
     done: list[Done] = []
     failed = 0  # a job may break several budgets
@@ -30,7 +36,11 @@ def require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, decla
             outcome = next(rows)
             if isinstance(outcome, Done):
                 done.append(outcome)
-            errors = [outcome.error] if isinstance(outcome, Failed) else _over_budget(kernel, job.id, outcome, locate)
+            errors = (
+                [outcome.error]
+                if isinstance(outcome, Failed)
+                else _over_budget(kernel, job.id, outcome, locate)
+            )
             failed += bool(errors)
             failures.extend(errors)
     if not failures:
@@ -42,7 +52,9 @@ def require_done(plan: Plan, outcomes: Sequence[Outcome], locate: Locator, decla
     raise BuildError((*declared.unreadable, *failures), total=len(outcomes), summary=summary)
 
 
-def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator) -> list[TilecError]:
+def _over_budget(
+    kernel: PlannedKernel, job_id: str, done: Done, locate: Locator
+) -> list[TilecError]:
     if any(job.spec.debug for job in kernel.jobs):
         return []  # budgets are of code that is optimized
     budget, used = kernel.manifest.budget, done.info.resources
@@ -68,20 +80,45 @@ def _over_budget(kernel: PlannedKernel, job_id: str, done: Done, locate: Locator
     ]
 
 
-def bundle_info(project: Project, declared: Declared, plan: Plan, profile: str, *, outcomes: Sequence[Done] | None) -> BundleInfo:
-    """The bundle's index; without outcomes it has no variants and stands for everything that is not in a job's key."""
+def bundle_info(
+    project: Project,
+    declared: Declared,
+    plan: Plan,
+    profile: str,
+    *,
+    outcomes: Sequence[Done] | None,
+) -> BundleInfo:
+    """The bundle's index; without outcomes it has no variants and stands for everything that is not
+    in a job's key.
+    """
     package = project.manifest.package
     rows = iter(outcomes or ())
-    built = (_with_images(kernel, rows) if outcomes is not None else kernel.info for kernel in plan.kernels)
-    kernels = tuple(dataclasses.replace(kernel, jit=project.manifest.targets.jit_fallback) for kernel in built)
+    built = (
+        _with_images(kernel, rows) if outcomes is not None else kernel.info
+        for kernel in plan.kernels
+    )
+    kernels = tuple(
+        dataclasses.replace(kernel, jit=project.manifest.targets.jit_fallback) for kernel in built
+    )
     planned = {kernel.info.name for kernel in plan.kernels}
-    tools = {tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]}
-    # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of its jobs, and nobody can look it up here.
+    tools = {
+        tool.name: tool for kernel in plan.kernels for tool in declared.tools[kernel.info.language]
+    }
+    # Files of the project: what lies elsewhere, is a directory or is not there is in the keys of
+    # its jobs, and nobody can look it up here.
     inputs = {file for name in planned for file in declared.inputs[name]}
-    files = {file.name: file.digest for file in inputs if file.digest and file.name[-1] != "/" and not file.name.startswith("../")}
+    files = {
+        file.name: file.digest
+        for file in inputs
+        if file.digest and file.name[-1] != "/" and not file.name.startswith("../")
+    }
     return BundleInfo(
         package=PackageInfo(
-            name=package.name, version=package.version, module=package.module, description=package.description, license=package.license
+            name=package.name,
+            version=package.version,
+            module=package.module,
+            description=package.description,
+            license=package.license,
         ),
         kernels=kernels,
         toolchain=tuple(tools[name] for name in sorted(tools)),
@@ -100,14 +137,29 @@ def _with_images(kernel: PlannedKernel, rows: object) -> KernelInfo:
         abi = joined_abi(known.abi, done.abi) if known else done.abi
         if abi is None:
             what = f"{job.variant.id}: the image for {job.target} takes other arguments than those for other targets"
-            raise CompileError(what, kernel=job.variant.id, target=str(job.target), fix="keep one of the targets from it in [[override]]")
+            raise CompileError(
+                what,
+                kernel=job.variant.id,
+                target=str(job.target),
+                fix="keep one of the targets from it in [[override]]",
+            )
         images = (*(known.images if known else ()), done.info)
-        hints = (*(known.hints if known else ()), *(((str(job.target), job.hints),) if job.hints else ()))
+        hints = (
+            *(known.hints if known else ()),
+            *(((str(job.target), job.hints),) if job.hints else ()),
+        )
         variants[job.variant.id] = VariantInfo(
-            id=job.variant.id, axes=job.variant.axes, assume=job.variant.assume, abi=abi, images=images, hints=hints
+            id=job.variant.id,
+            axes=job.variant.axes,
+            assume=job.variant.assume,
+            abi=abi,
+            images=images,
+            hints=hints,
         )
     built = tuple(variants.values())
-    params = tuple(_with_dtype(_with_size(param, built, kernel), built, kernel) for param in kernel.info.params)
+    params = tuple(
+        _with_dtype(_with_size(param, built, kernel), built, kernel) for param in kernel.info.params
+    )
     return dataclasses.replace(kernel.info, params=params, variants=built)
 
 
@@ -119,12 +171,21 @@ def _with_size(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKer
     """
     if param.kind is not ParamKind.STRUCT or param.size:
         return param
-    sizes = {slot.size: v.id for v in variants for slot in v.abi if slot.type == "struct" and slot.expr.strip() == param.name}
+    sizes = {
+        slot.size: v.id
+        for v in variants
+        for slot in v.abi
+        if slot.type == "struct" and slot.expr.strip() == param.name
+    }
     if len(sizes) > 1:
         shown = ", ".join(f"{size} bytes in {variant}" for size, variant in sorted(sizes.items()))
         fix = f"split kernel.{kernel.info.name} into kernels whose variants take one struct each"
         what = f"struct {param.name!r} has {shown}: one launcher takes one size"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),),
+            fix=fix,
+        )
     return dataclasses.replace(param, size=next(iter(sizes), 0))
 
 
@@ -136,20 +197,32 @@ def _with_dtype(param: Param, variants: Sequence[VariantInfo], kernel: PlannedKe
     """
     if param.kind is not ParamKind.TENSOR or param.dtype:
         return param
-    rows = ((pointed(v.abi, image.symbol).get(param.name), f"{v.id}-{image.target}") for v in variants for image in v.images)
+    rows = (
+        (pointed(v.abi, image.symbol).get(param.name), f"{v.id}-{image.target}")
+        for v in variants
+        for image in v.images
+    )
     dtypes = {compiled.dtype: job for compiled, job in rows if compiled}
     if len(dtypes) > 1:
         shown = ", ".join(f"{dtype} in {job}" for dtype, job in sorted(dtypes.items()))
         fix = f"split kernel.{kernel.info.name} into kernels whose images take one dtype each, or make the dtype an axis of the matrix"
         what = f"tensor {param.name!r} has {shown}: one launcher takes one dtype"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),), fix=fix)
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=kernel.info.location, hint=fix),),
+            fix=fix,
+        )
     return dataclasses.replace(param, dtype=next(iter(dtypes), ""))
 
 
 def beyond_min_driver(info: BundleInfo) -> Iterator[str]:
-    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads, machine code and Tile IR cannot be."""
+    """What older drivers than it needs will pass over: PTX is lowered to what min-driver reads,
+    machine code and Tile IR cannot be.
+    """
     needed: dict[int | None, dict[str, None]] = {}
-    for image in (image for kernel in info.kernels for variant in kernel.variants for image in variant.images):
+    for image in (
+        image for kernel in info.kernels for variant in kernel.variants for image in variant.images
+    ):
         branch = branch_of_cuda(image.cuda)
         if info.min_driver and (branch is None or branch > info.min_driver):
             needed.setdefault(branch, {})[str(image.target)] = None
@@ -171,9 +244,21 @@ def not_reproducible(jobs: Sequence[Job], outcomes: Sequence[Done]) -> Iterator[
 
 
 def never_compiled(info: BundleInfo) -> Iterator[str]:
-    """What no GPU takes unless who loads the bundle allows it, for nothing is said of that. (Tile IR serves the cpu device.)"""
-    images = (image for kernel in info.kernels if kernel.jit is None for variant in kernel.variants for image in variant.images)
-    targets = dict.fromkeys(str(image.target) for image in images if image.target.kind in (TargetKind.PTX, TargetKind.LTOIR))
+    """What no GPU takes unless who loads the bundle allows it, for nothing is said of that. (Tile
+    IR serves the cpu device.)
+    """
+    images = (
+        image
+        for kernel in info.kernels
+        if kernel.jit is None
+        for variant in kernel.variants
+        for image in variant.images
+    )
+    targets = dict.fromkeys(
+        str(image.target)
+        for image in images
+        if image.target.kind in (TargetKind.PTX, TargetKind.LTOIR)
+    )
     if targets:
         what = 'compiled on no GPU at load, for jit-fallback is deny by default: say "allow" in [targets], or "deny" if that is meant'
         yield f"{', '.join(targets)}: {what}"

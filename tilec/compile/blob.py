@@ -1,4 +1,6 @@
-"""Blobs: image bytes that lie in a file and are read, with their digest checked, when they are needed."""
+"""Blobs: image bytes that lie in a file and are read, with their digest checked, when they are
+needed.
+"""
 
 from __future__ import annotations
 

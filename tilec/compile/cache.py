@@ -1,4 +1,6 @@
-"""The content-addressed cache of images and small records: a user's private directory, and behind it one that users may share."""
+"""The content-addressed cache of images and small records: a user's private directory, and behind
+it one that users may share.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _SWEEP_AFTER = 600.0  # seconds between two sweeps, unless a build writes much
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CacheInfo:
-    """What a cache holds: number of entries, bytes, seconds since the least recently used entry was used, and where it lies."""
+    """What a cache holds: number of entries, bytes, seconds since the least recently used entry was
+    used, and where it lies.
+    """
 
     entries: int
     bytes: int
@@ -38,17 +42,21 @@ class CacheInfo:
 
 
 class Cache:
-    """Look-up is `get`, never check-then-read; a failure of the cache is a note, never an exception.
+    """Look-up is `get`, never check-then-read; a failure of the cache is a note, never an
+    exception.
 
-    The directory's permissions are what entries are trusted for: a directory that others can change is neither read nor written. Digests
-    find accidents. Of the shared cache, which anyone may write to, an entry is taken only where `pins` names the digest of its index row.
+    The directory's permissions are what entries are trusted for: a directory that others can change
+    is neither read nor written. Digests find accidents. Of the shared cache, which anyone may write
+    to, an entry is taken only where `pins` names the digest of its index row.
 
     Args:
         root: its directory, made when first written to; None for a cache that holds nothing.
         max_bytes: size that `trim` brings it back to, the least recently used entries going first.
-        note: gets a text for each damaged entry, one for each kind of failure to read or write, and why the directory is not used.
+        note: gets a text for each damaged entry, one for each kind of failure to read or write, and
+            why the directory is not used.
         clock: seconds since the epoch, as file times have them.
-        shared: directory of a cache that users share, which is looked at next and gets what is compiled.
+        shared: directory of a cache that users share, which is looked at next and gets what is
+            compiled.
         pins: by key, the SHA-256 of the index row of the one image that the shared cache may give.
 
     Attributes:
@@ -82,12 +90,17 @@ class Cache:
     def get(self, key: str) -> Done | None:
         """Return the image of `key`, or None.
 
-        The index row is verified by its digest, the image's bytes by a checksum; `Blob.read` verifies them by their digest too.
+        The index row is verified by its digest, the image's bytes by a checksum; `Blob.read`
+        verifies them by their digest too.
         """
         if self.root is None:
             return None
         own = self._own(key)
-        if self.shared is None or key not in self.pins or (own is not None and own.row == self.pins[key]):
+        if (
+            self.shared is None
+            or key not in self.pins
+            or (own is not None and own.row == self.pins[key])
+        ):
             return own
         return self._shared(key) or own
 
@@ -105,7 +118,9 @@ class Cache:
         return None
 
     def _shared(self, key: str) -> Done | None:
-        """Copy the pinned image into the private cache, where its bytes stay what they are, and return it from there."""
+        """Copy the pinned image into the private cache, where its bytes stay what they are, and
+        return it from there.
+        """
         assert self.root is not None
         assert self.shared is not None
         try:
@@ -115,16 +130,22 @@ class Cache:
             meta, data = _require_image(key, *found)
             store.save(self.root, _IMAGES, key, canonical_json(meta), data)
         except OSError as exc:
-            self._note_once(f"the shared cache cannot be used ({exc.strerror}: {self.shared}): what is in it is compiled again")
+            self._note_once(
+                f"the shared cache cannot be used ({exc.strerror}: {self.shared}): what is in it is compiled again"
+            )
             return None
         except (DamagedError, ValueError, TypeError, LookupError) as exc:
-            self._note_once(f"shared cache entry {key[:12]} is not what tilec.lock pins ({exc}): it is compiled again")
+            self._note_once(
+                f"shared cache entry {key[:12]} is not what tilec.lock pins ({exc}): it is compiled again"
+            )
             return None
         self._written += len(data)
         return self._own(key)
 
     def put(self, key: str, image: Image) -> Blob | None:
-        """Keep an image, in the shared cache too; None where the private one does not take it, for whatever reason."""
+        """Keep an image, in the shared cache too; None where the private one does not take it, for
+        whatever reason.
+        """
         if self.root is None:
             return None
         try:
@@ -135,14 +156,21 @@ class Cache:
             try:
                 store.save(self.shared, _IMAGES, key, meta, image.data, shared=True)
             except OSError as exc:
-                self._note_once(f"the shared cache cannot be written ({exc.strerror}: {self.shared}): others compile again")
+                self._note_once(
+                    f"the shared cache cannot be written ({exc.strerror}: {self.shared}): others compile again"
+                )
         try:
             offset = store.save(self.root, _IMAGES, key, meta, image.data)
         except OSError as exc:
             self._unwritable(exc)
             return None
         self._written += len(image.data)
-        return Blob(path=store.path_of(self.root, _IMAGES, key), offset=offset, size=len(image.data), digest=image.info.digest)
+        return Blob(
+            path=store.path_of(self.root, _IMAGES, key),
+            offset=offset,
+            size=len(image.data),
+            digest=image.info.digest,
+        )
 
     def drop(self, key: str) -> None:
         """Remove an image, if it is there."""
@@ -173,7 +201,13 @@ class Cache:
         if self.root is None:
             return
         try:
-            store.save(self.root, _RECORDS, sha256(key.encode()), canonical_json({"key": key, "value": value}), b"")
+            store.save(
+                self.root,
+                _RECORDS,
+                sha256(key.encode()),
+                canonical_json({"key": key, "value": value}),
+                b"",
+            )
         except OSError as exc:
             self._unwritable(exc)
         except (ValueError, TypeError):
@@ -183,10 +217,17 @@ class Cache:
         """What the cache holds now."""
         rows = [row for row in self._files() if not store.is_temp(row[2])]
         oldest = max(0.0, self._clock() - min(row[0] for row in rows)) if rows else 0.0
-        return CacheInfo(entries=len(rows), bytes=sum(row[1] for row in rows), oldest=oldest, path=str(self.place or ""))
+        return CacheInfo(
+            entries=len(rows),
+            bytes=sum(row[1] for row in rows),
+            oldest=oldest,
+            path=str(self.place or ""),
+        )
 
     def gc(self, max_bytes: int | None = None) -> int:
-        """Remove the least recently used entries until `max_bytes` are kept, and what dead processes left; gives the bytes freed."""
+        """Remove the least recently used entries until `max_bytes` are kept, and what dead
+        processes left; gives the bytes freed.
+        """
         bound = self.max_bytes if max_bytes is None else max_bytes
         now = self._clock()
         freed, kept, rows = 0, 0, []
@@ -205,21 +246,30 @@ class Cache:
         return freed
 
     def trim(self) -> None:
-        """At the end of a build: bring the cache back to its bound, if the build added anything; looks only now and then."""
+        """At the end of a build: bring the cache back to its bound, if the build added anything;
+        looks only now and then.
+        """
         written, self._written = self._written, 0
         if self.root is None or not written:
             return
         marker = self.root / store.FORMAT / "swept"
         with contextlib.suppress(OSError):
-            if written < self.max_bytes // 20 and self._clock() - marker.lstat().st_mtime < _SWEEP_AFTER:
+            if (
+                written < self.max_bytes // 20
+                and self._clock() - marker.lstat().st_mtime < _SWEEP_AFTER
+            ):
                 return
         self.gc()
         with contextlib.suppress(OSError):
-            os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
+            os.close(
+                os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            )
             os.utime(marker, follow_symlinks=False)
 
     def clear(self) -> int:
-        """Remove everything; gives the bytes freed. Builds that run meanwhile compile again what they miss."""
+        """Remove everything; gives the bytes freed. Builds that run meanwhile compile again what
+        they miss.
+        """
         return 0 if self.place is None else store.clear(self.place)
 
     def _files(self) -> list[tuple[float, int, str]]:
@@ -238,11 +288,20 @@ class Cache:
             abi = self._abis[text] = decode(tuple[AbiSlot, ...], json.loads(text))
         blob = Blob(path=path, offset=offset, size=size, digest=info.digest)
         return Done(
-            cached=True, seconds=0.0, row=row, info=info, abi=abi, warnings=decode(tuple[Diagnostic, ...], meta["warnings"]), blob=blob
+            cached=True,
+            seconds=0.0,
+            row=row,
+            info=info,
+            abi=abi,
+            warnings=decode(tuple[Diagnostic, ...], meta["warnings"]),
+            blob=blob,
         )
 
     def _unreadable(self, exc: OSError) -> None:
-        self._unusable(exc, f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again")
+        self._unusable(
+            exc,
+            f"the cache cannot be read ({exc.strerror}: {self.root}): what is in it is compiled again",
+        )
 
     def _unwritable(self, exc: OSError) -> None:
         text = f"the cache cannot be written ({exc.strerror}: {self.root}): this build goes on, the next one compiles again"
@@ -261,17 +320,22 @@ class Cache:
 
 
 def index_row(key: str, image: Image) -> bytes:
-    """The index row of an image as the cache holds it: all that is known of the image, with its digest.
+    """The index row of an image as the cache holds it: all that is known of the image, with its
+    digest.
 
     Raises:
         TypeError, ValueError: it holds what no image does.
     """
     abi = json.dumps(encode(image.abi), separators=(",", ":"))
-    return canonical_json({"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)})
+    return canonical_json(
+        {"key": key, "info": encode(image.info), "abi": abi, "warnings": encode(image.warnings)}
+    )
 
 
 def _require_image(key: str, meta: Any, data: bytes) -> tuple[Any, bytes]:
-    """An index row and its image, if they are of this key and of one another; by SHA-256, since checksums stop nobody."""
+    """An index row and its image, if they are of this key and of one another; by SHA-256, since
+    checksums stop nobody.
+    """
     if meta["key"] != key or meta["info"]["digest"] != sha256(data):
         raise DamagedError("the image has another digest")
     return meta, data

@@ -1,4 +1,6 @@
-"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what it reads."""
+"""Values of the model as JSON and back, for cache entries: typed, strict, and never executing what
+it reads.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ def decode(kind: type[T], plain: Any) -> T:
         value = msgspec.convert(plain, kind)
     except (msgspec.ValidationError, RecursionError) as exc:
         raise ValueError(str(exc)) from exc
-    if canonical_json(encode(value)) != canonical_json(plain):  # a field is missing, or there is another one
+    if canonical_json(encode(value)) != canonical_json(
+        plain
+    ):  # a field is missing, or there is another one
         raise ValueError(f"not a whole {kind}: {plain!r:.80}")
     return value

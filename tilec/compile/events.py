@@ -1,4 +1,6 @@
-"""What happens while jobs run: the outcome of one job, and the observer that progress displays implement."""
+"""What happens while jobs run: the outcome of one job, and the observer that progress displays
+implement.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class Done:
         blob: where the image's bytes lie; they are not held in memory.
         cached: it came from the cache (or from an identical job of the same build).
         seconds: time of the compile, in the build that ran it.
-        row: digest of its row in the cache's index, which covers all of the above but where and when.
+        row: digest of its row in the cache's index, which covers all of the above but where and
+            when.
     """
 
     info: ImageInfo
@@ -45,19 +48,27 @@ Outcome = Done | Failed
 
 
 class Observer(Protocol):
-    """Hears of progress, always in the main thread of the main process; an exception it raises ends the build."""
+    """Hears of progress, always in the main thread of the main process; an exception it raises ends
+    the build.
+    """
 
     def started(self, total: int, cached: int) -> None:
-        """`total` jobs are to be done, `cached` of them are done already: no other event comes for those."""
+        """`total` jobs are to be done, `cached` of them are done already: no other event comes for
+        those.
+        """
 
     def job_started(self, job_id: str) -> None:
         """A worker got the job."""
 
     def job_finished(self, job_id: str, outcome: Outcome) -> None:
-        """The job is done; comes once for each job that `started` did not count as cached (also for one whose twin was compiled)."""
+        """The job is done; comes once for each job that `started` did not count as cached (also for
+        one whose twin was compiled).
+        """
 
     def note(self, text: str) -> None:
-        """Something to tell the user that fails nothing, such as a damaged cache entry that is rebuilt; each text comes once."""
+        """Something to tell the user that fails nothing, such as a damaged cache entry that is
+        rebuilt; each text comes once.
+        """
 
     def finished(self) -> None:
         """Every job has its outcome (not called when the build is interrupted)."""

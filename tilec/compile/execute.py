@@ -1,4 +1,6 @@
-"""Runs jobs: looks each up in the cache, compiles the rest in worker processes, and gives every job its outcome."""
+"""Runs jobs: looks each up in the cache, compiles the rest in worker processes, and gives every job
+its outcome.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ if TYPE_CHECKING:  # what drives workers is imported when the first of them is n
 class KeyedJob:
     """A job with its cache key.
 
-    `inputs` is the digest of the files that the key was made of (`inputs_digest`), empty for a job that is not held against them;
-    `weight` is the seconds it is expected to take, 0 leaves that to the pool.
+    `inputs` is the digest of the files that the key was made of (`inputs_digest`), empty for a job
+    that is not held against them; `weight` is the seconds it is expected to take, 0 leaves that to
+    the pool.
     """
 
     job: Job
@@ -41,11 +44,13 @@ class KeyedJob:
 
 @final
 class Pool:
-    """Worker processes for one build, started when the first of them is needed and shared by everything that the build asks for.
+    """Worker processes for one build, started when the first of them is needed and shared by
+    everything that the build asks for.
 
-    Use it as a context manager: leaving it ends the workers, removes the spool directory (so images that the cache did not take are
-    read before that) and brings the cache back to its bound. When it is left through an exception such as KeyboardInterrupt, workers
-    and their children are killed in the middle of what they do.
+    Use it as a context manager: leaving it ends the workers, removes the spool directory (so images
+    that the cache did not take are read before that) and brings the cache back to its bound. When
+    it is left through an exception such as KeyboardInterrupt, workers and their children are killed
+    in the middle of what they do.
 
     Args:
         frontends: where each language's frontend is found, as `module:Class`.
@@ -53,7 +58,8 @@ class Pool:
         cache: looked up before anything is compiled; workers write to it.
         workers: most worker processes.
         observer: hears of progress and notes.
-        spool: directory for this build alone: temporary files, logs, and images that the cache does not take.
+        spool: directory for this build alone: temporary files, logs, and images that the cache does
+            not take.
         kept: directory where inputs, commands and logs of failed jobs are kept.
         timeout: seconds that reading one source may take (a job's own limit is in its spec).
         grace: seconds beyond a limit before a worker is killed.
@@ -79,7 +85,9 @@ class Pool:
         self._spool = spool
         self._kept = kept
         self._timeout = timeout
-        self._noted = cache.noted  # what the cache told already is not told again when a worker says the same
+        self._noted = (
+            cache.noted
+        )  # what the cache told already is not told again when a worker says the same
         self._timings = Timings(cache)
         self._frontends = dict(frontends)
         self._search = search
@@ -97,7 +105,12 @@ class Pool:
         """The pool itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """End the workers; see the class."""
         self.close()
         if kind is None:
@@ -109,8 +122,11 @@ class Pool:
             self._hired.close()
         shutil.rmtree(self._spool, ignore_errors=True)
 
-    def declare(self, sources: Sequence[tuple[str, Source]]) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
-        """The kernels of each (language, source), or why they cannot be read; in the order of `sources`.
+    def declare(
+        self, sources: Sequence[tuple[str, Source]]
+    ) -> tuple[tuple[KernelDecl, ...] | TilecError, ...]:
+        """The kernels of each (language, source), or why they cannot be read; in the order of
+        `sources`.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -134,13 +150,20 @@ class Pool:
         self._crew.run(tasks, begun=lambda _: None, ended=ended)
         return tuple(results[place] for place in range(len(tasks)))
 
-    def compile(self, jobs: Sequence[KeyedJob], *, fresh: bool = False, meanwhile: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
+    def compile(
+        self,
+        jobs: Sequence[KeyedJob],
+        *,
+        fresh: bool = False,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> tuple[Outcome, ...]:
         """The outcome of each job, in the order of `jobs`; jobs with one key are compiled once.
 
         Args:
             jobs: what to compile.
             fresh: compile even what is in the cache.
-            meanwhile: called once while the last jobs are compiled, where any are: something short that this process has to do anyway.
+            meanwhile: called once while the last jobs are compiled, where any are: something short
+                that this process has to do anyway.
 
         Raises:
             ToolchainError: no worker process can be started.
@@ -163,7 +186,8 @@ class Pool:
         return tuple(outcomes[keyed.key] for keyed in jobs)
 
     def read(self, keyed: KeyedJob, done: Done) -> bytes:
-        """The image's bytes; compiled again where the cache lost them after the look-up, and then kept where nobody else empties it.
+        """The image's bytes; compiled again where the cache lost them after the look-up, and then
+        kept where nobody else empties it.
 
         Raises:
             TilecError: the job does not compile any more, or gives other bytes now.
@@ -175,7 +199,9 @@ class Pool:
             self._tell((f"{keyed.job.id} is compiled again: {exc.what}",))
         replies: list[wire.Reply] = []
         again = _compile_task(keyed, fresh=True, spooled=True)
-        self._crew.run([again], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply))
+        self._crew.run(
+            [again], begun=lambda _: None, ended=lambda _, reply, __: replies.append(reply)
+        )
         result = replies[0].result
         if isinstance(result, TilecError):
             raise result
@@ -195,10 +221,19 @@ class Pool:
             from tilec.compile.crew import Crew
             from tilec.compile.wire import Setup
 
-            root, shared = ("" if place is None else os.path.abspath(place) for place in (self._cache.root, self._cache.shared))  # noqa: PTH100  (workers have another directory)
+            root, shared = (
+                "" if place is None else os.path.abspath(place)  # noqa: PTH100 - links stay
+                for place in (self._cache.root, self._cache.shared)
+            )
             self._hired = Crew(
                 size=self._workers,
-                setup=Setup(frontends=self._frontends, search=self._search, cache_root=root, shared_root=shared, spool=str(self._spool)),
+                setup=Setup(
+                    frontends=self._frontends,
+                    search=self._search,
+                    cache_root=root,
+                    shared_root=shared,
+                    spool=str(self._spool),
+                ),
                 spool=self._spool,
                 environ=os.environ if self._environ is None else self._environ,
                 grace=self._grace,
@@ -231,11 +266,18 @@ class Pool:
             outcome = outcomes[first.key] = self._outcome(first.job, reply.result, printed)
             self._observer.job_finished(first.job.id, outcome)
             for twin in twins:
-                shared = dataclasses.replace(outcome, cached=True) if isinstance(outcome, Done) else outcome
+                shared = (
+                    dataclasses.replace(outcome, cached=True)
+                    if isinstance(outcome, Done)
+                    else outcome
+                )
                 self._observer.job_finished(twin.job.id, shared)
 
         near = Counter(_neighbours(keyed.job) for keyed in firsts)
-        tasks = [_compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1) for keyed in firsts]
+        tasks = [
+            _compile_task(keyed, fresh=fresh, alone=near[_neighbours(keyed.job)] == 1)
+            for keyed in firsts
+        ]
         self._crew.run(tasks, begun=begun, ended=ended, meanwhile=meanwhile)
         self._timings.save()
 
@@ -246,8 +288,16 @@ class Pool:
         for keyed, weight in zip(jobs, weights, strict=True):
             if keyed.job.group:
                 totals[_work(keyed.job)] = totals.get(_work(keyed.job), 0.0) + weight
-        order = [totals[_work(keyed.job)] if keyed.job.group else weight for keyed, weight in zip(jobs, weights, strict=True)]
-        return [keyed for _, keyed in sorted(zip(order, jobs, strict=True), key=lambda pair: pair[0], reverse=True)]
+        order = [
+            totals[_work(keyed.job)] if keyed.job.group else weight
+            for keyed, weight in zip(jobs, weights, strict=True)
+        ]
+        return [
+            keyed
+            for _, keyed in sorted(
+                zip(order, jobs, strict=True), key=lambda pair: pair[0], reverse=True
+            )
+        ]
 
     def _outcome(self, job: Job, result: wire.Result, printed: str) -> Outcome:
         from tilec.compile import kept as keeping
@@ -267,7 +317,9 @@ class Pool:
                 try:
                     keeping.keep(self._kept, job, result, printed)
                 except OSError as exc:
-                    self._tell((f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}",))
+                    self._tell(
+                        (f"inputs of failed jobs are not kept: {exc.strerror}: {self._kept}",)
+                    )
         return Failed(error=result)
 
     def _declare_task(self, language: str, source: Source) -> Task:
@@ -292,8 +344,12 @@ class Pool:
 _RAISE = "raise `timeout` in [toolchain], in seconds"
 
 
-def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False, spooled: bool = False) -> Task:
-    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be left out, `spooled` for no cache."""
+def _compile_task(
+    keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: bool = False, spooled: bool = False
+) -> Task:
+    """The task of a job; `alone` where it is quicker on no worker, `apart` where its group is to be
+    left out, `spooled` for no cache.
+    """
     from tilec.compile.crew import Task
     from tilec.compile.wire import Compile
 
@@ -302,7 +358,16 @@ def _compile_task(keyed: KeyedJob, *, fresh: bool, alone: bool = False, apart: b
     affinity: Hashable = "" if alone else _neighbours(job)
     limit = job.spec.timeout * (len(job.group) if shared else 1)
     lock = "" if fresh or apart else _lock_name(keyed)
-    request = Compile(job=job, key=keyed.key, fresh=fresh, inputs=keyed.inputs, apart=apart, spooled=spooled, lock=lock, patience=limit)
+    request = Compile(
+        job=job,
+        key=keyed.key,
+        fresh=fresh,
+        inputs=keyed.inputs,
+        apart=apart,
+        spooled=spooled,
+        lock=lock,
+        patience=limit,
+    )
     return Task(
         request=request,
         subject=f"{job.id} and what is compiled with it" if shared else job.id,
@@ -323,19 +388,29 @@ def _work(job: Job) -> Hashable:
 
 
 def _lock_name(keyed: KeyedJob) -> str:
-    """What processes hold while they compile a job: its key; for a group one name in every checkout, since one compile serves all of it."""
+    """What processes hold while they compile a job: its key; for a group one name in every
+    checkout, since one compile serves all of it.
+    """
     job = keyed.job
     if not job.group:
         return keyed.key
-    return sha256(repr((keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)).encode())
+    return sha256(
+        repr((keyed.inputs, job.spec.source.path, job.target.number, job.hints, job.group)).encode()
+    )
 
 
 def _neighbours(job: Job) -> Hashable:
-    """What jobs that are compiled alone have in common with those that are quicker on the same worker.
+    """What jobs that are compiled alone have in common with those that are quicker on the same
+    worker.
 
-    Instances of a template share precompiled headers, PTX and machine code of one architecture share the compiler's first half.
+    Instances of a template share precompiled headers, PTX and machine code of one architecture
+    share the compiler's first half.
     """
-    return (job.spec.source.path, "" if "<" in job.spec.symbol else job.variant.id, job.target.number)
+    return (
+        job.spec.source.path,
+        "" if "<" in job.spec.symbol else job.variant.id,
+        job.target.number,
+    )
 
 
 def _apart(job: Job) -> str:

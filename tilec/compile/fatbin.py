@@ -1,4 +1,6 @@
-"""Standard fatbins, through nvFatbin: one variant's images in one file that cuobjdump and a C++ program's cuModuleLoad read."""
+"""Standard fatbins, through nvFatbin: one variant's images in one file that cuobjdump and a C++
+program's cuModuleLoad read.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,23 @@ from tilec_runtime.errors import CompileError, ToolchainError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import ImageInfo
 
-# Compressed entries are unreadable to drivers that are older than their method, so nothing is compressed.
+# Compressed entries are unreadable to drivers that are older than their method, so nothing is
+# compressed.
 _OPTIONS = ["-compress=false", "-host=linux"]
-_SUFFIX = {TargetKind.CUBIN: "cubin", TargetKind.PTX: "ptx", TargetKind.LTOIR: "ltoir", TargetKind.TILEIR: "tileir"}
+_SUFFIX = {
+    TargetKind.CUBIN: "cubin",
+    TargetKind.PTX: "ptx",
+    TargetKind.LTOIR: "ltoir",
+    TargetKind.TILEIR: "tileir",
+}
 
 
 def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
     """A fatbin of these images; equal images give equal bytes, whatever their order.
 
     Args:
-        images: images of one variant with their bytes, one per target: a driver picks by target alone.
+        images: images of one variant with their bytes, one per target: a driver picks by target
+            alone.
 
     Raises:
         UsageError: there are none, or two for one target.
@@ -28,7 +37,9 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
     """
     ordered = sorted(images, key=lambda image: image[0].target)
     if not ordered:
-        raise UsageError("a fatbin needs at least one image", fix="build the kernel for at least one target")
+        raise UsageError(
+            "a fatbin needs at least one image", fix="build the kernel for at least one target"
+        )
     for (first, _), (second, _) in itertools.pairwise(ordered):
         if first.target == second.target:
             raise UsageError(
@@ -48,7 +59,10 @@ def write_fatbin(images: Sequence[tuple[ImageInfo, bytes]]) -> bytes:
         nvfatbin.get(handle, buffer)
         return bytes(buffer)
     except nvfatbin.nvFatbinError as exc:
-        raise CompileError(f"nvFatbin cannot finish the fatbin of {ordered[0][0].symbol}: {exc}", kernel=ordered[0][0].symbol) from exc
+        raise CompileError(
+            f"nvFatbin cannot finish the fatbin of {ordered[0][0].symbol}: {exc}",
+            kernel=ordered[0][0].symbol,
+        ) from exc
     finally:
         nvfatbin.destroy(handle)
 
@@ -74,11 +88,15 @@ def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
     try:
         match info.target.kind:
             case TargetKind.CUBIN:
-                nvfatbin.add_cubin(handle, data, len(data), _number(info.target, exact=info.exact), name)
+                nvfatbin.add_cubin(
+                    handle, data, len(data), _number(info.target, exact=info.exact), name
+                )
             case TargetKind.PTX:
                 nvfatbin.add_ptx(handle, data, len(data), info.target.number, name, "")
             case TargetKind.LTOIR:
-                nvfatbin.add_ltoir(handle, data, len(data), info.target.number, name, " ".join(info.linking))
+                nvfatbin.add_ltoir(
+                    handle, data, len(data), info.target.number, name, " ".join(info.linking)
+                )
             case TargetKind.TILEIR:
                 nvfatbin.add_tile_ir(handle, data, len(data), name, "")
     except nvfatbin.nvFatbinError as exc:
@@ -92,7 +110,9 @@ def _add(nvfatbin: Any, handle: int, info: ImageInfo, data: bytes) -> None:
 
 
 def _number(target: Target, *, exact: bool) -> str:
-    """The architecture that the fatbin is told: a tile cubin is only ever picked for exactly its own."""
+    """The architecture that the fatbin is told: a tile cubin is only ever picked for exactly its
+    own.
+    """
     if exact and not target.suffix and target.arch.ptx_a is not None:
         return f"{target.number}a"
     return target.number

@@ -22,7 +22,8 @@ def folder(kept: Path, job: Job) -> Path:
 
 
 def keep(kept: Path, job: Job, error: CompileError, printed: str) -> None:
-    """Write log.txt, command.txt and a copy of the source, and set `error.kept` to their directory; `printed` is what the worker printed.
+    """Write log.txt, command.txt and a copy of the source, and set `error.kept` to their directory;
+    `printed` is what the worker printed.
 
     Raises:
         OSError: they cannot be written.
@@ -30,7 +31,11 @@ def keep(kept: Path, job: Job, error: CompileError, printed: str) -> None:
     place = folder(kept, job)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    log = error.log if printed.strip() in error.log else f"{error.log}\n--- printed meanwhile ---\n{printed}".lstrip("\n")
+    log = (
+        error.log
+        if printed.strip() in error.log
+        else f"{error.log}\n--- printed meanwhile ---\n{printed}".lstrip("\n")
+    )
     (place / "log.txt").write_text(f"{error}\n\n{log}\n", encoding="utf-8", errors="replace")
     if error.command:
         (place / "command.txt").write_text(f"{error.command}\n", encoding="utf-8", errors="replace")

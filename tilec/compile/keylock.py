@@ -1,4 +1,6 @@
-"""A lock by name among the processes that share a cache: it ends with the process that holds it, and leaves nothing behind."""
+"""A lock by name among the processes that share a cache: it ends with the process that holds it,
+and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tilec_runtime.bundle import store
 
 
 class KeyLock:
-    """One byte of the cache's lock file for each name; a process holds one name at a time, so that none waits for another in a circle.
+    """One byte of the cache's lock file for each name; a process holds one name at a time, so that
+    none waits for another in a circle.
 
     Where the cache or its file system has no locks, every name is free: work is then done twice.
 
@@ -35,7 +38,8 @@ class KeyLock:
             self._root = None
             return True
         try:
-            # Locks of a process and not of the descriptor: no child process inherits them, and NFS has them too.
+            # Locks of a process and not of the descriptor: no child process inherits them, and NFS
+            # has them too.
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(name))
         except (BlockingIOError, PermissionError):  # both mean that it is held, by the system
             return False

@@ -1,4 +1,6 @@
-"""Cache keys: one walk over everything that a compile depends on, with two sinks, the digest and the explanation."""
+"""Cache keys: one walk over everything that a compile depends on, with two sinks, the digest and
+the explanation.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ RECIPE = 6
 EXEMPT: Mapping[type, frozenset[str]] = {
     Source: frozenset({"root"}),
     KernelSpec: frozenset({"timeout"}),
-    # What comes of `together` is the job's group; what comes of the rest is in the job, or is not compiled.
+    # What comes of `together` is the job's group; what comes of the rest is in the job, or is not
+    # compiled.
     KernelDecl: frozenset(
         (
             "location",
@@ -69,11 +72,18 @@ class KeyMaker:
         recipe: version of tilec's own compile recipes.
     """
 
-    def __init__(self, *, tools: Mapping[str, Sequence[ToolInfo]], inputs: Mapping[str, Sequence[InputFile]], recipe: int = RECIPE) -> None:
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, Sequence[ToolInfo]],
+        inputs: Mapping[str, Sequence[InputFile]],
+        recipe: int = RECIPE,
+    ) -> None:
         self._tools = tools
         self._inputs = inputs
         self._recipe = recipe
-        # By identity, since jobs share these objects; each entry holds its object, so that an identity is never used twice.
+        # By identity, since jobs share these objects; each entry holds its object, so that an
+        # identity is never used twice.
         self._kernels: dict[int, tuple[KernelSpec, hashlib._Hash]] = {}
         self._variants: dict[tuple[int, int], tuple[Variant, hashlib._Hash]] = {}
         self._rests: dict[tuple[int, ...], tuple[tuple[Any, ...], bytes]] = {}
@@ -85,8 +95,14 @@ class KeyMaker:
         if known is None:
             kernel = self._kernels.get(id(spec))
             if kernel is None:
-                kernel = self._kernels[id(spec)] = (spec, _feed(hashlib.sha256(), self._kernel_rows(spec)))
-            known = self._variants[id(spec), id(variant)] = (variant, _feed(kernel[1].copy(), _variant_rows(variant)))
+                kernel = self._kernels[id(spec)] = (
+                    spec,
+                    _feed(hashlib.sha256(), self._kernel_rows(spec)),
+                )
+            known = self._variants[id(spec), id(variant)] = (
+                variant,
+                _feed(kernel[1].copy(), _variant_rows(variant)),
+            )
         values = _own(job)
         place = tuple(map(id, values))
         rest = self._rests.get(place)
@@ -101,7 +117,9 @@ class KeyMaker:
         return tuple((label, _text(value)) for part in self._parts(job) for label, value in part)
 
     def snapshot(self, jobs: Iterable[Job]) -> dict[str, Any]:
-        """The explanations of many jobs as a JSON value that holds shared parts once; `recall` reads it back."""
+        """The explanations of many jobs as a JSON value that holds shared parts once; `recall`
+        reads it back.
+        """
         shared: dict[str, int] = {}
         parts: list[list[list[str]]] = []
         index: dict[str, list[int]] = {}
@@ -154,7 +172,14 @@ def inputs_digest(inputs: Iterable[InputFile]) -> str:
     return _feed(hashlib.sha256(), ((file.name, file.digest) for file in inputs)).hexdigest()
 
 
-def declaration_key(language: str, source: Source, *, inputs: Sequence[InputFile], tools: Sequence[ToolInfo], recipe: int = RECIPE) -> str:
+def declaration_key(
+    language: str,
+    source: Source,
+    *,
+    inputs: Sequence[InputFile],
+    tools: Sequence[ToolInfo],
+    recipe: int = RECIPE,
+) -> str:
     """The key under which the declarations of a source are kept."""
     rows: list[Row] = [("declare", recipe), ("language", language), ("source", source.path)]
     rows += [(f"option {name}", _plain(option)) for name, option in source.options]
@@ -164,19 +189,35 @@ def declaration_key(language: str, source: Source, *, inputs: Sequence[InputFile
 
 
 def recall(snapshot: Any, job_id: str) -> Explained | None:
-    """The explanation of one job out of a snapshot; None where it is not in it, or where the snapshot is none."""
+    """The explanation of one job out of a snapshot; None where it is not in it, or where the
+    snapshot is none.
+    """
     try:
         places = snapshot["jobs"][job_id]
-        return tuple((str(label), str(value)) for place in places for label, value in snapshot["parts"][place])
+        return tuple(
+            (str(label), str(value))
+            for place in places
+            for label, value in snapshot["parts"][place]
+        )
     except (KeyError, IndexError, TypeError, ValueError):
         return None
 
 
-def explain_change(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> tuple[Change, ...]:
+def explain_change(
+    old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]
+) -> tuple[Change, ...]:
     """What is different between two explanations, in the order of `new`, then what is gone."""
     before, after = _numbered(old), _numbered(new)
-    changed = [Change(label=key[0], before=before.get(key), after=value) for key, value in after.items() if before.get(key) != value]
-    gone = [Change(label=key[0], before=value, after=None) for key, value in before.items() if key not in after]
+    changed = [
+        Change(label=key[0], before=before.get(key), after=value)
+        for key, value in after.items()
+        if before.get(key) != value
+    ]
+    gone = [
+        Change(label=key[0], before=value, after=None)
+        for key, value in before.items()
+        if key not in after
+    ]
     return tuple(changed + gone)
 
 
@@ -201,13 +242,17 @@ def _variant_rows(variant: Variant) -> Iterator[Row]:
 
 
 def _fact_row(fact: Assumption) -> Row:
-    """A tensor that is None says so in the label: other facts have the keys that they had before there were such tensors."""
+    """A tensor that is None says so in the label: other facts have the keys that they had before
+    there were such tensors.
+    """
     plain = _plain(fact)
     return f"{'absent' if plain.pop('absent') else 'assume'} {fact.param}", plain
 
 
 def _own(job: Job) -> tuple[Any, ...]:
-    """What a job has besides the kernel and the variant, which are walked once for all the jobs that share them."""
+    """What a job has besides the kernel and the variant, which are walked once for all the jobs
+    that share them.
+    """
     return tuple(getattr(job, name) for name in _OWN)
 
 
@@ -216,8 +261,11 @@ def _job_rows(job: Job) -> Iterator[Row]:
         if name == "hints":
             yield from ((f"hint {hint}", _plain(setting)) for hint, setting in value)
         elif name == "group":
-            # A row a member, which says it in its label: so an explanation names the member that came or went, not all behind it.
-            yield from ((f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in value)
+            # A row a member, which says it in its label: so an explanation names the member that
+            # came or went, not all behind it.
+            yield from (
+                (f"group {json.dumps(_plain(member), ensure_ascii=False)}", "") for member in value
+            )
         else:
             yield name, _plain(value)
 
@@ -228,7 +276,9 @@ def _feed(digest: hashlib._Hash, rows: Iterable[Row]) -> hashlib._Hash:
 
 
 def _encoded(rows: Iterable[Row]) -> bytes:
-    """The rows as bytes; both lengths stand before each row, so that no two sequences of rows give the same bytes."""
+    """The rows as bytes; both lengths stand before each row, so that no two sequences of rows give
+    the same bytes.
+    """
     parts = []
     for label, value in rows:
         name = label.encode("utf-8", "surrogatepass")
@@ -242,7 +292,9 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return (
+        value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+    )
 
 
 def _fields(value: Any) -> Iterator[Row]:

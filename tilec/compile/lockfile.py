@@ -1,4 +1,6 @@
-"""tilec.lock: the exact tools a project is built with, and the images that they gave, to be committed; ranges stay in the manifest."""
+"""tilec.lock: the exact tools a project is built with, and the images that they gave, to be
+committed; ranges stay in the manifest.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,15 @@ _HEAD = """# The tools this project was last built with, and the images they gav
 # `tilec build --locked` refuses other tools, and other bytes (sha256) of an image of the same sources (key).
 version = 2
 """
-_STRING = r'("(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*")'  # as JSON writes it, which is as TOML reads it
+_STRING = (
+    r'("(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*")'  # as JSON writes it, which is as TOML reads it
+)
 _TOOL = re.compile(rf"\[tool\.{_STRING}\]")
 _IMAGES = re.compile(rf"\[images\.{_STRING}\]")
 _FIELD = re.compile(r'(version|sha256) = "([^"]*)"')
-_PIN = re.compile(_STRING + r' = \{ key = "([0-9a-f]{16})", sha256 = "([0-9a-f]{64})", row = "([0-9a-f]{64})" \}')
+_PIN = re.compile(
+    _STRING + r' = \{ key = "([0-9a-f]{16})", sha256 = "([0-9a-f]{64})", row = "([0-9a-f]{64})" \}'
+)
 _SHOWN = 5
 
 Pins = Mapping[str, Mapping[str, "Pin"]]
@@ -36,7 +42,8 @@ class Pin:
     Attributes:
         key: the beginning of the job's cache key: the pin holds for nothing else.
         image: SHA-256 of the image's bytes.
-        row: SHA-256 of its row in the cache's index, which covers arguments and resources too; by it a shared cache's entry is trusted.
+        row: SHA-256 of its row in the cache's index, which covers arguments and resources too; by
+            it a shared cache's entry is trusted.
     """
 
     key: str
@@ -93,10 +100,15 @@ class Lock:
     def pinned(self, profile: str, keys: Mapping[str, str]) -> dict[str, Pin]:
         """The pins that hold for jobs, given by id with their cache keys, of a profile."""
         pins = self.pins.get(profile, {})
-        return {job: pins[job] for job, key in keys.items() if job in pins and key.startswith(pins[job].key)}
+        return {
+            job: pins[job]
+            for job, key in keys.items()
+            if job in pins and key.startswith(pins[job].key)
+        }
 
     def require_images(self, profile: str, built: Mapping[str, Pin]) -> int:
-        """Refuse images whose bytes are not the pinned ones; gives the number of jobs without a pin.
+        """Refuse images whose bytes are not the pinned ones; gives the number of jobs without a
+        pin.
 
         Raises:
             ToolchainError: images are others.
@@ -105,9 +117,14 @@ class Lock:
         others = [job for job, pin in pins.items() if pin.image != built[job].image]
         if not others:
             return len(built) - len(pins)
-        shown = [f"\n  {job}: pinned {pins[job].image}, built {built[job].image}" for job in others[:_SHOWN]]
+        shown = [
+            f"\n  {job}: pinned {pins[job].image}, built {built[job].image}"
+            for job in others[:_SHOWN]
+        ]
         rest = f"\n  and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
-        images = "1 image is not the one" if len(others) == 1 else f"{len(others)} images are not those"
+        images = (
+            "1 image is not the one" if len(others) == 1 else f"{len(others)} images are not those"
+        )
         raise ToolchainError(
             f"{images} that tilec.lock pins, from the same sources and tools:{''.join(shown)}{rest}",
             cause="a tool whose output varies from run to run, or code that a kernel's module reads from the machine",
@@ -129,15 +146,23 @@ class Lock:
             tools: the tools in use, by language.
             profile: of the build.
             built: its images, by the id of their job; None where none was built.
-            keep: whether a pin, by profile and job, of what was not built now is of the project still.
+            keep: whether a pin, by profile and job, of what was not built now is of the project
+                still.
             note: told what changed.
         """
         pins: Pins = self.pins
         varied: list[str] = []
         if built is not None:
             before = self.pins.get(profile, {})
-            varied = [job for job, pin in built.items() if job in before and before[job].key == pin.key and before[job].image != pin.image]
-            still = {name: {job: pin for job, pin in rows.items() if keep(name, job)} for name, rows in self.pins.items()}
+            varied = [
+                job
+                for job, pin in built.items()
+                if job in before and before[job].key == pin.key and before[job].image != pin.image
+            ]
+            still = {
+                name: {job: pin for job, pin in rows.items() if keep(name, job)}
+                for name, rows in self.pins.items()
+            }
             pins = {**still, profile: {**still.get(profile, {}), **built}}
         rows = _rows(tools)
         text = render(rows, pins)
@@ -153,7 +178,9 @@ class Lock:
             note(f"tilec.lock now holds other tools: {'; '.join(changes)}")
         if varied:
             more = f" and {len(varied) - _SHOWN} more" if len(varied) > _SHOWN else ""
-            note(f"tilec.lock now pins other bytes, made of the same sources by the same tools, for {', '.join(varied[:_SHOWN])}{more}")
+            note(
+                f"tilec.lock now pins other bytes, made of the same sources by the same tools, for {', '.join(varied[:_SHOWN])}{more}"
+            )
 
 
 def read_lock(root: Path) -> Lock:
@@ -163,8 +190,13 @@ def read_lock(root: Path) -> Lock:
         LinkError: it is a link that leaves the project. UsageError: it is no file.
     """
     path = contained(root, NAME)
-    if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe would wait for ever
-        raise UsageError(f"{path} is not a file, where tilec keeps the tools and images of a build", fix="remove it, or rename it")
+    if (
+        path.exists() and not path.is_file() and not path.is_dir()
+    ):  # reading a pipe would wait for ever
+        raise UsageError(
+            f"{path} is not a file, where tilec keeps the tools and images of a build",
+            fix="remove it, or rename it",
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,6 @@
-"""What a build writes: its files, the digest of all that they depend on, and the record of them in the user's cache."""
+"""What a build writes: its files, the digest of all that they depend on, and the record of them in
+the user's cache.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class Output:
     changed: bool = True
 
 
-def fingerprint(keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], manifest: Manifest) -> str:
+def fingerprint(
+    keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], manifest: Manifest
+) -> str:
     """Return the digest of everything that a build's outputs depend on.
 
     Args:
@@ -54,10 +58,14 @@ def fingerprint(keys: Sequence[str], draft: BundleInfo, emit: Sequence[str], man
     licences = []
     for name in manifest.package.license_files:
         with contextlib.suppress(OSError):
-            licences.append([name, hashlib.sha256(contained(manifest.root, name).read_bytes()).hexdigest()])
+            licences.append(
+                [name, hashlib.sha256(contained(manifest.root, name).read_bytes()).hexdigest()]
+            )
     budgets = [dataclasses.astuple(kernel.budget) for kernel in manifest.kernels]
     output = [manifest.output.dir, manifest.output.max_size]
-    digest.update(canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets]))
+    digest.update(
+        canonical_json([_VERSION, __version__, own.digest(), list(emit), output, licences, budgets])
+    )
     for member in draft_members(draft).values():
         digest.update(member)
     return digest.hexdigest()
@@ -74,20 +82,31 @@ def place_of(manifest: Manifest, *parts: str) -> Path:
 
 def save_outputs(cache: Cache, fingerprint: str, root: Path, outputs: Iterable[Output]) -> None:
     """Record the files of a build in the cache, by their paths in the project."""
-    rows = [[output.kind, Path(output.path).relative_to(root).as_posix(), output.size, output.digest] for output in outputs]
+    rows = [
+        [output.kind, Path(output.path).relative_to(root).as_posix(), output.size, output.digest]
+        for output in outputs
+    ]
     cache.put_record(_key(fingerprint), rows)
 
 
 def unchanged_outputs(cache: Cache, fingerprint: str, root: Path) -> tuple[Output, ...] | None:
-    """Return the outputs of this fingerprint if every one of them lies in the project with the bytes that a build gave it, else None."""
+    """Return the outputs of this fingerprint if every one of them lies in the project with the
+    bytes that a build gave it, else None.
+    """
     rows = cache.get_record(_key(fingerprint))
     outputs = []
     try:
         for kind, name, size, digest in rows or ():
             path = contained(root, name)
-            if path.is_symlink() or path.stat().st_size != size or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            if (
+                path.is_symlink()
+                or path.stat().st_size != size
+                or hashlib.sha256(path.read_bytes()).hexdigest() != digest
+            ):
                 return None
-            outputs.append(Output(kind=kind, path=str(path), size=size, digest=digest, changed=False))
+            outputs.append(
+                Output(kind=kind, path=str(path), size=size, digest=digest, changed=False)
+            )
     except (OSError, TypeError, ValueError):
         return None
     return tuple(outputs) or None

@@ -1,4 +1,6 @@
-"""tilec's own code and templates as inputs of a build: they write the package, and a version does not tell a checkout that is worked on."""
+"""tilec's own code and templates as inputs of a build: they write the package, and a version does
+not tell a checkout that is worked on.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ def files(package: Path = PACKAGES[0], runtime: Path = PACKAGES[1]) -> list[Path
     package, runtime = package.resolve(), runtime.resolve()
     # The templates lie in the installed package, or beside it in a checkout.
     beside = package.parent / "templates" / "package"
-    folders = (package, runtime) if (package / "_templates").is_dir() else (package, beside, runtime)
-    return sorted(path for folder in folders for suffix in _SUFFIXES for path in folder.rglob(f"*{suffix}"))
+    folders = (
+        (package, runtime) if (package / "_templates").is_dir() else (package, beside, runtime)
+    )
+    return sorted(
+        path for folder in folders for suffix in _SUFFIXES for path in folder.rglob(f"*{suffix}")
+    )
 
 
 @functools.cache
 def digest() -> str:
     """One digest of their bytes, as this process found them."""
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files())).hexdigest()
+    return hashlib.sha256(
+        b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files())
+    ).hexdigest()

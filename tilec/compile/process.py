@@ -1,4 +1,6 @@
-"""One worker process as the build sees it: start it, talk to it, end it with all its children, and say how it died."""
+"""One worker process as the build sees it: start it, talk to it, end it with all its children, and
+say how it died.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,17 @@ from tilec.compile.child import own_command
 
 _LOG_LIMIT = 64 << 10
 
-# NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for one.
+# NumPy's BLAS would start a thread for every core in every worker, and compilers have no use for
+# one.
 _FRUGAL = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class WorkerProcess:
     """A worker that leads a session, so that Ctrl-C reaches the build alone.
 
-    All that it runs stays in its process group: one SIGKILL to the group ends it with its tools and their children. A worker whose build
-    is gone reads the end of its standard input and kills the group itself, so that no death of the build leaves a process.
+    All that it runs stays in its process group: one SIGKILL to the group ends it with its tools and
+    their children. A worker whose build is gone reads the end of its standard input and kills the
+    group itself, so that no death of the build leaves a process.
 
     Args:
         setup: its first message.
@@ -37,10 +41,18 @@ class WorkerProcess:
         OSError: no process could be started.
     """
 
-    def __init__(self, setup: object, *, log: Path, environ: Mapping[str, str], module: str = "tilec.compile.worker") -> None:
+    def __init__(
+        self,
+        setup: object,
+        *,
+        log: Path,
+        environ: Mapping[str, str],
+        module: str = "tilec.compile.worker",
+    ) -> None:
         self.log = log
         self._frames = wire.Frames()
-        # Compilers of Python read docstrings and assertions of kernels, and what is built does not depend on the user's environment.
+        # Compilers of Python read docstrings and assertions of kernels, and what is built does not
+        # depend on the user's environment.
         inherited = {name: value for name, value in environ.items() if name != "PYTHONOPTIMIZE"}
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
@@ -79,7 +91,9 @@ class WorkerProcess:
             wire.write_all(self._stdin.fileno(), data)
 
     def clear_log(self) -> None:
-        """Forget what it printed so far (the log is opened for appending, so the worker goes on at the start)."""
+        """Forget what it printed so far (the log is opened for appending, so the worker goes on at
+        the start).
+        """
         with contextlib.suppress(OSError):
             os.truncate(self.log, 0)
 
@@ -94,7 +108,8 @@ class WorkerProcess:
             return ""
 
     def receive(self) -> list[Any] | None:
-        """The messages that have come; None when it closed its end, which means that it is dead or as good as dead.
+        """The messages that have come; None when it closed its end, which means that it is dead or
+        as good as dead.
 
         Raises:
             Exception: what unpickling a message raised.
@@ -114,9 +129,12 @@ class WorkerProcess:
         return messages
 
     def death(self) -> str:
-        """Kill what is left of it, and say how it ended: `was killed by SIGSEGV`, `exited with status 3`."""
+        """Kill what is left of it, and say how it ended: `was killed by SIGSEGV`, `exited with
+        status 3`.
+        """
         deadline = time.monotonic() + 1.0
-        # Without reaping it, so that its group's id cannot be given to anybody else before the group is killed.
+        # Without reaping it, so that its group's id cannot be given to anybody else before the
+        # group is killed.
         with contextlib.suppress(ChildProcessError):
             while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 if time.monotonic() > deadline:

@@ -24,7 +24,14 @@ from tilec.model.job import InputFile, Source
 from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
 from tilec.plan.tuning import Tuned, kernel_digest
-from tilec_runtime.errors import BuildError, Diagnostic, ManifestError, MissingError, TilecError, ToolchainError
+from tilec_runtime.errors import (
+    BuildError,
+    Diagnostic,
+    ManifestError,
+    MissingError,
+    TilecError,
+    ToolchainError,
+)
 from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
 
@@ -52,7 +59,10 @@ class Project:
     @property
     def languages(self) -> dict[str, LanguageFacts]:
         """What each language can make."""
-        return {name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt, hints=f.hints) for name, f in self.frontends.items()}
+        return {
+            name: LanguageFacts(kinds=f.kinds, refuse=f.refuse, simt=f.simt, hints=f.hints)
+            for name, f in self.frontends.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +74,8 @@ class Declared:
         inputs: input files, by kernel.
         tools: tools, by language.
         unreadable: why sources cannot be read.
-        passed_over: the same of sources none of whose kernels is selected: they are in nobody's way.
+        passed_over: the same of sources none of whose kernels is selected: they are in nobody's
+            way.
         unknown: kernels that their sources do not have.
         sources: how many sources there are.
     """
@@ -99,11 +110,14 @@ def open_project(manifest_path: Path, search: ToolSearch) -> Project:
     return project
 
 
-def look_at_project(manifest_path: Path, search: ToolSearch, *, plugins: bool = True) -> tuple[Project, tuple[Diagnostic, ...]]:
+def look_at_project(
+    manifest_path: Path, search: ToolSearch, *, plugins: bool = True
+) -> tuple[Project, tuple[Diagnostic, ...]]:
     """The project as far as it is there, and what the manifest names and is not.
 
-    `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without `plugins`, no code of a frontend that
-    a plug-in brings is imported, and `Project.frontends` lacks it.
+    `Project.sources` lacks kernels whose source is missing, or whose options are refused. Without
+    `plugins`, no code of a frontend that a plug-in brings is imported, and `Project.frontends`
+    lacks it.
 
     Raises:
         ManifestError: every problem of the manifest.
@@ -111,21 +125,34 @@ def look_at_project(manifest_path: Path, search: ToolSearch, *, plugins: bool = 
     others = installed() if _names_languages(manifest_path) else {}
     classes = {**(others if plugins else {}), **BUILTIN}
     table = {name: _load_class(where) for name, where in classes.items()}
-    suffixes: dict[str, tuple[str, ...]] = {**dict.fromkeys(others, ()), **{name: cls.suffixes for name, cls in table.items()}}
+    suffixes: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(others, ()),
+        **{name: cls.suffixes for name, cls in table.items()},
+    }
     manifest = load(manifest_path, languages=suffixes)
-    search = dataclasses.replace(search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda)
+    search = dataclasses.replace(
+        search, prefer=manifest.toolchain.prefer, cuda=manifest.toolchain.cuda
+    )
     problems: list[Diagnostic] = []
     options = dict(manifest.frontends)
     sources = {}
     for kernel in manifest.kernels:
-        merged = tuple(sorted({**dict(options.get(kernel.language, ())), **dict(kernel.options)}.items()))
+        merged = tuple(
+            sorted({**dict(options.get(kernel.language, ())), **dict(kernel.options)}.items())
+        )
         problem = source_problem(manifest, kernel) or option_problem(manifest, kernel, merged)
         if problem:
             problems.append(problem)
             continue
         sources[kernel.name] = Source(root=manifest.root, path=kernel.source, options=merged)
     problems.extend(file_problems(manifest))
-    used = sorted({kernel.language for kernel in manifest.kernels if kernel.name in sources and kernel.language in table})
+    used = sorted(
+        {
+            kernel.language
+            for kernel in manifest.kernels
+            if kernel.name in sources and kernel.language in table
+        }
+    )
     project = Project(
         manifest=manifest,
         frontends={name: table[name](search) for name in used},
@@ -139,31 +166,60 @@ def look_at_project(manifest_path: Path, search: ToolSearch, *, plugins: bool = 
 def include_folders(project: Project) -> tuple[str, ...]:
     """Include directories of all sources, relative to the project's root."""
     lists = [dict(source.options).get("include", ()) for source in project.sources.values()]
-    return tuple(sorted({folder for folders in lists if isinstance(folders, tuple) for folder in folders if isinstance(folder, str)}))
+    return tuple(
+        sorted(
+            {
+                folder
+                for folders in lists
+                if isinstance(folders, tuple)
+                for folder in folders
+                if isinstance(folder, str)
+            }
+        )
+    )
 
 
-def tuning_files(project: Project, declared: Declared) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
-    """The tuning files that the manifest names, by kernel, and what is wrong with those that are not there or cannot be read."""
+def tuning_files(
+    project: Project, declared: Declared
+) -> tuple[dict[str, Tuned], tuple[Diagnostic, ...]]:
+    """The tuning files that the manifest names, by kernel, and what is wrong with those that are
+    not there or cannot be read.
+    """
     manifest = project.manifest
     found: dict[str, Tuned] = {}
     problems: list[Diagnostic] = []
     for kernel in manifest.kernels:
         if not kernel.table or kernel.name not in declared.kernels:
             continue
-        path, where = Path(manifest.root, kernel.table), ("kernel", kernel.name, "dispatch", "table")
+        path, where = (
+            Path(manifest.root, kernel.table),
+            ("kernel", kernel.name, "dispatch", "table"),
+        )
         try:
             data = _bytes_of(path)
             record = read_record(data, kernel.table)
         except OSError as error:
             lacks = f"no such file {kernel.table!r}: `tilec tune {kernel.name}` writes it; leave the key out until then"
-            what = lacks if isinstance(error, FileNotFoundError) else f"{kernel.table!r} cannot be read: {error.strerror}"
+            what = (
+                lacks
+                if isinstance(error, FileNotFoundError)
+                else f"{kernel.table!r} cannot be read: {error.strerror}"
+            )
             problems.append(manifest.locate.problem(where, what))
         except ManifestError as error:
-            problems.extend(dataclasses.replace(problem, hint=error.fix) for problem in error.problems)
+            problems.extend(
+                dataclasses.replace(problem, hint=error.fix) for problem in error.problems
+            )
         else:
             digest = digest_of(project, declared, kernel)
             tools = declared.tools[kernel.language]
-            found[kernel.name] = Tuned(path=kernel.table, text=data.decode(), record=record, kernel_digest=digest, tools=tools)
+            found[kernel.name] = Tuned(
+                path=kernel.table,
+                text=data.decode(),
+                record=record,
+                kernel_digest=digest,
+                tools=tools,
+            )
     return found, tuple(problems)
 
 
@@ -172,11 +228,15 @@ def digest_of(project: Project, declared: Declared, kernel: Kernel) -> str:
     return kernel_digest(kernel, project.sources[kernel.name], declared.inputs[kernel.name])
 
 
-def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
-    """Find every kernel's declaration; sources that have not changed are not read by a compiler again, unless `fresh` says so.
+def declare(
+    project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()
+) -> Declared:
+    """Find every kernel's declaration; sources that have not changed are not read by a compiler
+    again, unless `fresh` says so.
 
-    Sources that cannot be read do not keep the others from being compiled: see `Declared.unreadable`. All are read, whatever `select` says:
-    what is compiled together, and what is said of the rest, does not depend on it.
+    Sources that cannot be read do not keep the others from being compiled: see
+    `Declared.unreadable`. All are read, whatever `select` says: what is compiled together, and what
+    is said of the rest, does not depend on it.
 
     Raises:
         MissingError: a tool is missing.
@@ -188,11 +248,15 @@ def declare(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, 
         declared.require_all()
         raise ManifestError(declared.unknown)
     if not declared.kernels:
-        raise BuildError((*declared.unreadable, *declared.passed_over), total=declared.sources, what=UNREADABLE)
+        raise BuildError(
+            (*declared.unreadable, *declared.passed_over), total=declared.sources, what=UNREADABLE
+        )
     return declared
 
 
-def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()) -> Declared:
+def look_at_sources(
+    project: Project, pool: Pool, cache: Cache, *, fresh: bool = False, select: Sequence[str] = ()
+) -> Declared:
     """What `declare` finds, however little that is.
 
     Raises:
@@ -201,8 +265,13 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     tools = _tools(project.frontends)
     languages = {kernel.name: kernel.language for kernel in project.manifest.kernels}
     unique = {(languages[name], source) for name, source in project.sources.items()}
-    inputs, failures = _inputs(project, sorted(unique, key=lambda pair: (pair[0], pair[1].path, str(pair[1].options))))
-    keys = {pair: declaration_key(pair[0], pair[1], inputs=files, tools=tools[pair[0]]) for pair, files in inputs.items()}
+    inputs, failures = _inputs(
+        project, sorted(unique, key=lambda pair: (pair[0], pair[1].path, str(pair[1].options)))
+    )
+    keys = {
+        pair: declaration_key(pair[0], pair[1], inputs=files, tools=tools[pair[0]])
+        for pair, files in inputs.items()
+    }
     found: dict[tuple[str, Source], Sequence[KernelDecl]] = {}
     for pair, key in keys.items():
         known = None if fresh else load_declarations(cache, key)
@@ -224,7 +293,9 @@ def look_at_sources(project: Project, pool: Pool, cache: Cache, *, fresh: bool =
     by_kernel = {name: (languages[name], source) for name, source in project.sources.items()}
     asked = {pair for name, pair in by_kernel.items() if may_select(select, name)}
     readable = {name: pair for name, pair in by_kernel.items() if pair in found}
-    kernels, unknown = pick(project.manifest, {name: found[pair] for name, pair in readable.items()})
+    kernels, unknown = pick(
+        project.manifest, {name: found[pair] for name, pair in readable.items()}
+    )
     return Declared(
         kernels=kernels,
         inputs={name: inputs[pair] for name, pair in readable.items()},
@@ -249,21 +320,31 @@ def _tools(frontends: Mapping[str, Frontend]) -> dict[str, tuple[ToolInfo, ...]]
 
 
 def _require_none(lacking: Mapping[str, MissingError]) -> None:
-    """Refuse to go on where languages lack tools: all are told, so that one installation mends it; what several lack is told once."""
+    """Refuse to go on where languages lack tools: all are told, so that one installation mends it;
+    what several lack is told once.
+    """
     errors = list({str(error): error for error in lacking.values()}.values())
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        told = "\n".join(f"{error.what}\n  cause: {error.cause}" if error.cause else error.what for error in errors)
+        told = "\n".join(
+            f"{error.what}\n  cause: {error.cause}" if error.cause else error.what
+            for error in errors
+        )
         what = f"kernels of these languages cannot be compiled: {', '.join(lacking)}\n{textwrap.indent(told, '  ')}"
-        raise ToolchainError(what, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix)))
+        raise ToolchainError(
+            what, fix="; ".join(dict.fromkeys(error.fix for error in errors if error.fix))
+        )
 
 
 def may_select(select: Sequence[str], kernel: str) -> bool:
-    """Whether `--select` can mean a job of a kernel whose variants are not known: ids are its name, or begin with it and `-`."""
+    """Whether `--select` can mean a job of a kernel whose variants are not known: ids are its name,
+    or begin with it and `-`.
+    """
     begins = f"{kernel}-"
     return not select or any(
-        fnmatch.fnmatchcase(kernel, glob) or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
+        fnmatch.fnmatchcase(kernel, glob)
+        or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
         for glob in select
     )
 
@@ -283,7 +364,9 @@ def _inputs(
     return found, failures
 
 
-def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
+def pick(
+    manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]
+) -> tuple[dict[str, KernelDecl], tuple[Diagnostic, ...]]:
     """Each kernel's declaration among those of its source, and what is wrong with the names."""
     chosen: dict[str, KernelDecl] = {}
     problems = []
@@ -293,7 +376,9 @@ def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tu
         decls = declared[kernel.name]
         matching = [d for d in decls if kernel.function in (d.qualified, d.name)]
         named = kernel.symbol.partition("<")[0].strip().removeprefix("::") or kernel.function
-        exact = [d for d in matching if d.qualified == named] or [d for d in matching if d.qualified.endswith(f"::{named}")]
+        exact = [d for d in matching if d.qualified == named] or [
+            d for d in matching if d.qualified.endswith(f"::{named}")
+        ]
         candidates = exact or ([] if "::" in named else matching)
         if len(candidates) == 1:
             chosen[kernel.name] = candidates[0]
@@ -309,10 +394,18 @@ def pick(manifest: Manifest, declared: Mapping[str, Sequence[KernelDecl]]) -> tu
             what = f"{kernel.source} has no kernel {named!r}{hint}"
         else:
             what = f"{kernel.source} has no kernel at all"
-        spoken, decorator = _python_language(Path(manifest.root, kernel.source), named) if not candidates else ("", "")
+        spoken, decorator = (
+            _python_language(Path(manifest.root, kernel.source), named)
+            if not candidates
+            else ("", "")
+        )
         if spoken and spoken != kernel.language:
             what += f': it is a @{decorator} function, so say language = "{spoken}"'
-        if not candidates and kernel.language == "cuda" and _has_tiles(Path(manifest.root, kernel.source)):
+        if (
+            not candidates
+            and kernel.language == "cuda"
+            and _has_tiles(Path(manifest.root, kernel.source))
+        ):
             what += ' of language cuda: for its __tile_global__ functions say language = "tile"'
         key = "symbol" if kernel.symbol else "source"
         problems.append(manifest.locate.problem(("kernel", kernel.name, key), what))
@@ -331,18 +424,31 @@ _DECORATORS = {"triton.jit": "triton", "simt.kernel": "simt", "cuda.jit": "simt"
 
 
 def _python_language(path: Path, name: str) -> tuple[str, str]:
-    """(language, decorator) of a Python source's function of that name, by its text: another frontend does not see it."""
+    """(language, decorator) of a Python source's function of that name, by its text: another
+    frontend does not see it.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return "", ""
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
     texts = [ast.unparse(decorator) for node in functions for decorator in node.decorator_list]
-    return next(((language, known) for known, language in _DECORATORS.items() if any(t.startswith(known) for t in texts)), ("", ""))
+    return next(
+        (
+            (language, known)
+            for known, language in _DECORATORS.items()
+            if any(t.startswith(known) for t in texts)
+        ),
+        ("", ""),
+    )
 
 
 def _names_languages(manifest_path: Path) -> bool:
-    """Whether the manifest names a language itself; only then are third-party frontends looked for, which costs a scan of all packages."""
+    """Whether the manifest names a language itself; only then are third-party frontends looked for,
+    which costs a scan of all packages.
+    """
     try:
         return b"language" in manifest_path.read_bytes()
     except OSError:

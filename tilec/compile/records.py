@@ -1,4 +1,6 @@
-"""Declarations kept in the cache by content, so that an unchanged source is never read by a compiler again."""
+"""Declarations kept in the cache by content, so that an unchanged source is never read by a
+compiler again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How long a job will take: measured in earlier builds where possible, else guessed; only the order of work depends on it."""
+"""How long a job will take: measured in earlier builds where possible, else guessed; only the order
+of work depends on it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from tilec_runtime.model.arch import TargetKind
 
 # Seconds for a small job, from measurements of each compiler on one core.
 _BASE = {"tile": 0.1, "cuda": 0.05, "simt": 0.3, "triton": 0.2}
-# Measured on the tile examples for six architectures: time grows with the square root of the elements in a block, a variant without
-# assumptions takes twice that of one with them, and Hopper's matrix instructions double it once more.
+# Measured on the tile examples for six architectures: time grows with the square root of the
+# elements in a block, a variant without assumptions takes twice that of one with them, and Hopper's
+# matrix instructions double it once more.
 _DOUBLES_AT = 2048
 _ASSUMING = 0.5
 _TARGETS = {("tile", (9, 0)): 2.0}
@@ -22,12 +25,18 @@ _KEPT = 4096  # measurements per kernel
 def expected_seconds(job: Job) -> float:
     """A guess from language, target, assumptions and the product of the variant's tile constants."""
     language = job.spec.language
-    elements = math.prod(value for _, value in job.variant.axes if isinstance(value, int) and value > 1)
-    work = math.sqrt(min(elements, 1 << 24) / _DOUBLES_AT) * _TARGETS.get((language, job.target.cc), 1.0)
+    elements = math.prod(
+        value for _, value in job.variant.axes if isinstance(value, int) and value > 1
+    )
+    work = math.sqrt(min(elements, 1 << 24) / _DOUBLES_AT) * _TARGETS.get(
+        (language, job.target.cc), 1.0
+    )
     if job.variant.assume:
         work *= _ASSUMING
     seconds = _BASE.get(language, 0.2) * (1.0 + work)
-    return seconds if job.target.kind is TargetKind.CUBIN else seconds * 0.5  # portable code is not assembled
+    return (
+        seconds if job.target.kind is TargetKind.CUBIN else seconds * 0.5
+    )  # portable code is not assembled
 
 
 class Timings:
@@ -61,7 +70,9 @@ class Timings:
         if name not in self._known:
             found = self._cache.get_record(name)
             rows = found.items() if isinstance(found, dict) else ()
-            self._known[name] = {key: float(value) for key, value in rows if isinstance(value, int | float)}
+            self._known[name] = {
+                key: float(value) for key, value in rows if isinstance(value, int | float)
+            }
         return self._known[name]
 
 

@@ -1,7 +1,9 @@
-"""The short way for a build with nothing to do: what the last one read and wrote, by file status, as git's index has it.
+"""The short way for a build with nothing to do: what the last one read and wrote, by file status,
+as git's index has it.
 
-A stamp only ever says "nothing was touched"; anything else leads to the whole build, which decides by content. It lies in the user's
-cache: a project may come from anywhere, and nothing that comes with it is believed.
+A stamp only ever says "nothing was touched"; anything else leads to the whole build, which decides
+by content. It lies in the user's cache: a project may come from anywhere, and nothing that comes
+with it is believed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ _FOREIGN = ("pyvenv.cfg", "CACHEDIR.TAG")  # in folders that tools keep for them
 
 
 def question(
-    manifest: str, *, targets: Sequence[str], select: Sequence[str], profile: str, emit: Sequence[str], places: Sequence[str]
+    manifest: str,
+    *,
+    targets: Sequence[str],
+    select: Sequence[str],
+    profile: str,
+    emit: Sequence[str],
+    places: Sequence[str],
 ) -> str:
     """Digest of what was asked, and of the machine's values that decide which tools are found.
 
@@ -46,20 +54,35 @@ def question(
         places: CUDA_HOME and PATH.
     """
     # Tools and the modules that kernels import come from sys.path, which PYTHONPATH changes.
-    asked = [_VERSION, __version__, sys.version, sys.prefix, sys.path, manifest, [*targets], [*select], profile, [*emit], [*places]]
+    asked = [
+        _VERSION,
+        __version__,
+        sys.version,
+        sys.prefix,
+        sys.path,
+        manifest,
+        [*targets],
+        [*select],
+        profile,
+        [*emit],
+        [*places],
+    ]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Untouched:
-    """A build with nothing to do: the number of its jobs, and the kind and path of each of its outputs."""
+    """A build with nothing to do: the number of its jobs, and the kind and path of each of its
+    outputs.
+    """
 
     jobs: int
     outputs: tuple[tuple[str, Path], ...]
 
 
 def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
-    """Return the last build in `root`, if it was asked the same and nothing that it read or wrote was touched since.
+    """Return the last build in `root`, if it was asked the same and nothing that it read or wrote
+    was touched since.
 
     Args:
         cache: the user's cache; None where it is off, which remembers nothing.
@@ -76,13 +99,18 @@ def fresh(cache: Path | None, root: Path, asked: str) -> Untouched | None:
         for name, status in stamp["folders"].items():
             if status_of(root / name)[1:] != status:
                 return None
-        return Untouched(jobs=int(stamp["jobs"]), outputs=tuple((kind, root / name) for kind, name in stamp["outputs"]))
+        return Untouched(
+            jobs=int(stamp["jobs"]),
+            outputs=tuple((kind, root / name) for kind, name in stamp["outputs"]),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
-    """Return the files that the last build read or wrote, those of the project from its directory; none where nothing is known of it."""
+    """Return the files that the last build read or wrote, those of the project from its directory;
+    none where nothing is known of it.
+    """
     try:
         return tuple(map(Path, _load(cache, root)["files"]))
     except (KeyError, TypeError):
@@ -90,11 +118,15 @@ def files_read(cache: Path | None, root: Path) -> tuple[Path, ...]:
 
 
 def _load(cache: Path | None, root: Path) -> Any:
-    """The stamp of a project; None without one. Reads one file: what else the cache is made of takes longer to import than to look here."""
+    """The stamp of a project; None without one. Reads one file: what else the cache is made of
+    takes longer to import than to look here.
+    """
     key = record_key("stamp", root)
     try:
         entry = (
-            None if cache is None or exposure(cache) else store.load(store.path_of(cache, "records", sha256(key.encode())), now=time.time())
+            None
+            if cache is None or exposure(cache)
+            else store.load(store.path_of(cache, "records", sha256(key.encode())), now=time.time())
         )
     except (OSError, ValueError, RecursionError, store.DamagedError):
         return None
@@ -102,7 +134,9 @@ def _load(cache: Path | None, root: Path) -> Any:
 
 
 def record_key(kind: str, root: Path) -> str:
-    """Return the key of a record about a project's last build. It does not tell where the project lies: a cache may be shared."""
+    """Return the key of a record about a project's last build. It does not tell where the project
+    lies: a cache may be shared.
+    """
     return f"{kind} {sha256(os.path.realpath(root).encode('utf-8', 'surrogateescape'))}"
 
 
@@ -122,7 +156,8 @@ def take(
 ) -> bool:
     """Remember a finished build; whether its files let that be done.
 
-    Nothing is remembered where a file may have been touched while the build ran, since its status then says too little.
+    Nothing is remembered where a file may have been touched while the build ran, since its status
+    then says too little.
 
     Args:
         cache: the user's cache.
@@ -131,31 +166,50 @@ def take(
         jobs: number of jobs.
         since: when the build began, in nanoseconds of the clock that file times are of.
         read: every file that the build read.
-        searched: directories in which it looked for files, which count wherever they are and whatever they are called.
+        searched: directories in which it looked for files, which count wherever they are and
+            whatever they are called.
         written: every file that it wrote, with its kind.
         kept: files of the project that it wrote beside its outputs.
         output: directory of its outputs, whose other contents do not matter.
-        root_before: status of `root` before the build itself put a file there, just now (`status_of`); empty where it did not.
+        root_before: status of `root` before the build itself put a file there, just now
+            (`status_of`); empty where it did not.
     """
     cache.put_record(record_key("stamp", root), None)
     try:
         inputs = {*read, *own.files()}
-        # A folder of an odd name counts where one of that name was read from, and below a directory that is searched.
+        # A folder of an odd name counts where one of that name was read from, and below a directory
+        # that is searched.
         odd = {part for file in inputs for part in file.parts if _is_odd(part)}
         looked = {*_folders(root, lambda name: name in odd or not _is_odd(name), output)}
         looked |= {folder for top in searched for folder in _folders(top, lambda _: True, output)}
-        folders = {*looked, *(file.parent for file in inputs), *(Path(place) for place in sys.path if place)}
+        folders = {
+            *looked,
+            *(file.parent for file in inputs),
+            *(Path(place) for place in sys.path if place),
+        }
         files = {_name(root, file): status_of(file) for file in inputs}
-        places = {_name(root, folder): status_of(folder)[1:] for folder in folders if folder.is_dir()}
+        places = {
+            _name(root, folder): status_of(folder)[1:] for folder in folders if folder.is_dir()
+        }
         seen = {**places, **({_name(root, root): list(root_before[1:])} if root_before else {})}
         # The change time too: a file that is copied with its times over another looks old.
-        if len(looked) > _MOST_FOLDERS or any(max(status[1:3]) >= since for status in files.values()):
+        if len(looked) > _MOST_FOLDERS or any(
+            max(status[1:3]) >= since for status in files.values()
+        ):
             return False
         if any(max(status[:2]) >= since for status in seen.values()):
             return False
         outputs = [(kind, _name(root, file)) for kind, file in written]
-        files.update({name: status_of(root / name) for name in (*(name for _, name in outputs), *(_name(root, file) for file in kept))})
-        cache.put_record(record_key("stamp", root), {"asked": asked, "jobs": jobs, "files": files, "folders": places, "outputs": outputs})
+        files.update(
+            {
+                name: status_of(root / name)
+                for name in (*(name for _, name in outputs), *(_name(root, file) for file in kept))
+            }
+        )
+        cache.put_record(
+            record_key("stamp", root),
+            {"asked": asked, "jobs": jobs, "files": files, "folders": places, "outputs": outputs},
+        )
     except OSError:
         return False
     return True
@@ -168,9 +222,17 @@ def status_of(path: Path) -> list[int]:
 
 
 def _folders(top: Path, counts: Callable[[str], bool], output: Path) -> Iterator[Path]:
-    """A folder and those below it in which a new file could come before one that was read: one more than `_MOST_FOLDERS` at most."""
+    """A folder and those below it in which a new file could come before one that was read: one more
+    than `_MOST_FOLDERS` at most.
+    """
     for count, (place, names, _) in enumerate(os.walk(top)):
-        names[:] = [name for name in names if counts(name) and name not in _NEVER_READ and not _is_foreign(Path(place, name), output)]
+        names[:] = [
+            name
+            for name in names
+            if counts(name)
+            and name not in _NEVER_READ
+            and not _is_foreign(Path(place, name), output)
+        ]
         yield Path(place)
         if count >= _MOST_FOLDERS:
             return

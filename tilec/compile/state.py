@@ -1,4 +1,6 @@
-"""A project's working directory `.tilec`: the lock, and folders for what builds need on the way. Nothing in it is believed."""
+"""A project's working directory `.tilec`: the lock, and folders for what builds need on the way.
+Nothing in it is believed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ ENDED = "ended"
 
 
 class WorkDir:
-    """`.tilec` in a project's directory. Made when first written to; ignored by git through its own .gitignore.
+    """`.tilec` in a project's directory. Made when first written to; ignored by git through its own
+    .gitignore.
 
     Args:
         root: the project's directory.
@@ -31,7 +34,9 @@ class WorkDir:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.path = contained(root, NAME)
-        self.spool = self.file(f"spool-{os.getpid()}")  # of this process alone: two commands may run at once
+        self.spool = self.file(
+            f"spool-{os.getpid()}"
+        )  # of this process alone: two commands may run at once
         self.kept = self.file("failed")
 
     def file(self, *parts: str) -> Path:
@@ -44,7 +49,8 @@ class WorkDir:
 
     @contextlib.contextmanager
     def lock(self, note: Callable[[str], None]) -> Iterator[None]:
-        """Keep other builds of this project waiting; the lock goes with the process that holds it, however that ends.
+        """Keep other builds of this project waiting; the lock goes with the process that holds it,
+        however that ends.
 
         Raises:
             LinkError: the lock is a link that leaves the project.
@@ -63,7 +69,9 @@ class WorkDir:
                 note("another build of this project is running: waiting for it")
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             except OSError:
-                note(f"{self.path} is on a file system without locks: do not run two builds of this project at once")
+                note(
+                    f"{self.path} is on a file system without locks: do not run two builds of this project at once"
+                )
             self._sweep()
             yield
         finally:
@@ -85,15 +93,24 @@ class WorkDir:
             raise self._unusable(exc) from exc
 
     def note_end(self) -> None:
-        """Let the time of a file tell that a build put its outputs in place: an interrupted one says by it whether it did."""
+        """Let the time of a file tell that a build put its outputs in place: an interrupted one
+        says by it whether it did.
+        """
         with contextlib.suppress(OSError):
             self.file(ENDED).touch()
 
     def _unusable(self, exc: OSError) -> OutputError:
         if self.path.exists() and not self.path.is_dir():
-            return OutputError(f"{self.path} is a file, where tilec keeps what it knows of the last build", fix="remove it, or rename it")
+            return OutputError(
+                f"{self.path} is a file, where tilec keeps what it knows of the last build",
+                fix="remove it, or rename it",
+            )
         error = output_error(self.path, exc)
-        fix = error.fix if exc.errno in (errno.ENOSPC, errno.EDQUOT) else "make the project's directory writable, or build a copy of it"
+        fix = (
+            error.fix
+            if exc.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "make the project's directory writable, or build a copy of it"
+        )
         return OutputError(error.what, cause=error.cause, fix=fix)
 
     def _sweep(self) -> None:

@@ -1,4 +1,6 @@
-"""What the build and its workers say to each other: length-prefixed pickles, and the few messages there are."""
+"""What the build and its workers say to each other: length-prefixed pickles, and the few messages
+there are.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,15 @@ class Declare:
 class Compile:
     """Compile a job and keep its image under `key`; `fresh` even if the cache has it.
 
-    `inputs` is the digest of the files that the key was made of: an image of other files must not be kept under it. With `apart` the job
-    is compiled without its group, which time or a crash kept from being compiled: what comes of that depends on the machine, so the cache
-    does not take it. Nor does it where `spooled` has the image written to the spool directory, which nobody else empties.
+    `inputs` is the digest of the files that the key was made of: an image of other files must not
+    be kept under it. With `apart` the job is compiled without its group, which time or a crash kept
+    from being compiled: what comes of that depends on the machine, so the cache does not take it.
+    Nor does it where `spooled` has the image written to the spool directory, which nobody else
+    empties.
 
-    Of the processes that share the cache, one at a time compiles under `lock` (empty for none); others wait `patience` seconds at most.
-    With `more` the worker keeps the lock, since more jobs of the same work come.
+    Of the processes that share the cache, one at a time compiles under `lock` (empty for none);
+    others wait `patience` seconds at most. With `more` the worker keeps the lock, since more jobs
+    of the same work come.
     """
 
     job: Job
@@ -122,7 +127,8 @@ def write_all(fd: int, data: bytes) -> None:
 def serve() -> tuple[queue.SimpleQueue[bytes], int]:
     """Return the messages that come on standard input, and the descriptor that replies go to.
 
-    Both are private from now on: children inherit neither, and whatever is printed goes to standard error.
+    Both are private from now on: children inherit neither, and whatever is printed goes to standard
+    error.
     """
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -135,12 +141,16 @@ def serve() -> tuple[queue.SimpleQueue[bytes], int]:
 
 
 def _listen(requests: int, inbox: queue.SimpleQueue[bytes]) -> None:
-    """Hand messages to the main thread. The end of the stream means that who asks is gone: then kill the whole process group."""
+    """Hand messages to the main thread. The end of the stream means that who asks is gone: then
+    kill the whole process group.
+    """
     frames = Frames()
     while data := os.read(requests, 1 << 20):
         frames.feed(data)
         while (message := frames.next()) is not None:
             inbox.put(message)
-    if os.getpgrp() == os.getpid():  # not where somebody runs this module by hand: the group is the shell's then
+    if (
+        os.getpgrp() == os.getpid()
+    ):  # not where somebody runs this module by hand: the group is the shell's then
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)  # nothing else ends a thread that waits for a kernel

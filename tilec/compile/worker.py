@@ -1,4 +1,6 @@
-"""A worker process: compiles the jobs it is given, one after another, and keeps what compilers print out of the protocol."""
+"""A worker process: compiles the jobs it is given, one after another, and keeps what compilers
+print out of the protocol.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from tilec.compile.keylock import KeyLock
 from tilec.compile.keys import inputs_digest
 from tilec.frontends.base import Frontend
 from tilec.model.job import Job
-from tilec_runtime.errors import CompileError, Diagnostic, Location, OutputError, TilecError, ToolchainError
+from tilec_runtime.errors import (
+    CompileError,
+    Diagnostic,
+    Location,
+    OutputError,
+    TilecError,
+    ToolchainError,
+)
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
 from tilec_runtime.model.kernel import KernelDecl
@@ -66,7 +75,11 @@ class _Worker:
         self._notes.clear()
         result: wire.Result
         try:
-            result = self._compile(request) if isinstance(request, wire.Compile) else self._declare(request)
+            result = (
+                self._compile(request)
+                if isinstance(request, wire.Compile)
+                else self._declare(request)
+            )
         except TilecError as exc:
             result = exc
         except BaseException as exc:  # noqa: BLE001  (SystemExit and KeyboardInterrupt of user code too)
@@ -91,7 +104,9 @@ class _Worker:
                 self._lock.release()
 
     def _awaited(self, request: wire.Compile) -> Done | None:
-        """Wait for a process that compiles the same, and return what it gave; None where it gave nothing, or took too long."""
+        """Wait for a process that compiles the same, and return what it gave; None where it gave
+        nothing, or took too long.
+        """
         if not request.lock:
             return None
         deadline = time.monotonic() + request.patience
@@ -111,12 +126,21 @@ class _Worker:
     def _made(self, request: wire.Compile) -> Done:
         frontend = self._frontend(request.job.spec.language)
         start = time.perf_counter()
-        image = frontend.compile(dataclasses.replace(request.job, group=()) if request.apart else request.job)
+        image = frontend.compile(
+            dataclasses.replace(request.job, group=()) if request.apart else request.job
+        )
         seconds = time.perf_counter() - start
         _check(image)
-        if request.inputs and inputs_digest(tuple(frontend.inputs(request.job.spec.source))) != request.inputs:
+        if (
+            request.inputs
+            and inputs_digest(tuple(frontend.inputs(request.job.spec.source))) != request.inputs
+        ):
             raise _changed(request.job)
-        blob = None if request.apart or request.spooled or not request.job.cacheable else self._cache.put(request.key, image)
+        blob = (
+            None
+            if request.apart or request.spooled or not request.job.cacheable
+            else self._cache.put(request.key, image)
+        )
         return Done(
             row=_row(request.key, image),
             info=image.info,
@@ -129,7 +153,9 @@ class _Worker:
 
     def _frontend(self, language: str) -> Frontend:
         if language not in self._frontends:
-            self._frontends[language] = load_frontend(self._setup.frontends.get(language, ""), language)(self._setup.search)
+            self._frontends[language] = load_frontend(
+                self._setup.frontends.get(language, ""), language
+            )(self._setup.search)
         return self._frontends[language]
 
     def _spool(self, key: str, image: Image) -> Blob:
@@ -172,7 +198,10 @@ def load_frontend(place: str, language: str) -> Any:
 def _check(image: object) -> None:
     if not isinstance(image, Image):
         raise TypeError(f"compile gave a {type(image).__name__} where an Image was due")
-    if len(image.data) != image.info.size or hashlib.sha256(image.data).hexdigest() != image.info.digest:
+    if (
+        len(image.data) != image.info.size
+        or hashlib.sha256(image.data).hexdigest() != image.info.digest
+    ):
         raise ValueError("size or digest in ImageInfo are not those of the image's bytes")
 
 
@@ -180,16 +209,26 @@ def _changed(job: Job) -> CompileError:
     """Which of the two states of the files was compiled cannot be told, so the image is of neither."""
     what = f"{job.spec.source.path}, or a file that it includes, imports or reads, was changed while it was compiled"
     place = Diagnostic(message=what, location=Location(file=job.spec.source.path))
-    return CompileError(what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target))
+    return CompileError(
+        what, diagnostics=(place,), fix="build again", kernel=job.variant.id, target=str(job.target)
+    )
 
 
 def _bug(request: wire.Request, what: str, log: str) -> CompileError:
     if isinstance(request, wire.Compile):
         job = request.job
         return CompileError(
-            f"{job.id}: the {job.spec.language} frontend failed: {what}", log=log, fix=_BUG, kernel=job.variant.id, target=str(job.target)
+            f"{job.id}: the {job.spec.language} frontend failed: {what}",
+            log=log,
+            fix=_BUG,
+            kernel=job.variant.id,
+            target=str(job.target),
         )
-    return CompileError(f"{request.source.path}: the {request.language} frontend failed to read it: {what}", log=log, fix=_BUG)
+    return CompileError(
+        f"{request.source.path}: the {request.language} frontend failed to read it: {what}",
+        log=log,
+        fix=_BUG,
+    )
 
 
 def _pack(reply: wire.Reply, request: wire.Request) -> bytes:
@@ -199,8 +238,14 @@ def _pack(reply: wire.Reply, request: wire.Request) -> bytes:
     except Exception as exc:  # noqa: BLE001  (pickling runs foreign code)
         log = "".join(traceback.format_exception(exc))
         if isinstance(reply.result, TilecError):  # its words still help
-            return wire.pack(wire.Reply(result=_bug(request, str(reply.result), log), notes=reply.notes))
-        return wire.pack(wire.Reply(result=_bug(request, f"its result cannot be sent: {exc}", log), notes=reply.notes))
+            return wire.pack(
+                wire.Reply(result=_bug(request, str(reply.result), log), notes=reply.notes)
+            )
+        return wire.pack(
+            wire.Reply(
+                result=_bug(request, f"its result cannot be sent: {exc}", log), notes=reply.notes
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The protocol of a frontend: the whole plug-in surface, with the table of those that are installed."""
+"""The protocol of a frontend: the whole plug-in surface, with the table of those that are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,17 @@ from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSearch:
-    """Where tools are looked for: everything a frontend may know of the machine, read once at the edge.
+    """Where tools are looked for: everything a frontend may know of the machine, read once at the
+    edge.
 
     Attributes:
         prefer: `wheels` looks in the installed wheels first, `system` in CUDA_HOME and PATH first.
         cuda_home: value of CUDA_HOME (or CUDA_PATH), empty for none.
         path: value of PATH.
-        cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty for any.
-        state_dir: directory of the cache, which has the table of tool digests by file status; empty to hash each time.
+        cuda: version range of the toolkit that the manifest accepts, such as `>=13.2,<13.5`; empty
+            for any.
+        state_dir: directory of the cache, which has the table of tool digests by file status; empty
+            to hash each time.
         verify: hash every file of a tool, whatever the table and the file lists of wheels say.
     """
 
@@ -38,8 +43,10 @@ class Frontend(Protocol):
 
     Attributes:
         name: the language, as in `language = "…"` and `[frontend.…]`.
-        suffixes: file suffixes that mean this language where the manifest does not say; empty where it always has to.
-        kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and are passed over.
+        suffixes: file suffixes that mean this language where the manifest does not say; empty where
+            it always has to.
+        kinds: kinds of targets it can make; targets of other kinds do not concern its kernels and
+            are passed over.
         simt: the manifest says how many threads a block has; False where the compiler chooses.
         hints: names of the compiler hints that `hints` may give; empty where the language has none.
     """
@@ -54,7 +61,9 @@ class Frontend(Protocol):
         """Keep where to look for tools; must not import a compiler."""
 
     def refuse(self, target: Target) -> str:
-        """Why a target of one of `kinds` cannot be compiled for (with what would do), or an empty text where it can."""
+        """Why a target of one of `kinds` cannot be compiled for (with what would do), or an empty
+        text where it can.
+        """
 
     def toolchain(self) -> Sequence[ToolInfo]:
         """Names, versions and digests of every tool a compile uses; part of every cache key.
@@ -64,7 +73,9 @@ class Frontend(Protocol):
         """
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every file it pulls in (headers, imported project modules), sorted by name; no compiler is run."""
+        """The source and every file it pulls in (headers, imported project modules), sorted by
+        name; no compiler is run.
+        """
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """The kernels of a source, with their parameters and places.
@@ -93,7 +104,11 @@ BUILTIN = {
 
 
 def installed() -> dict[str, str]:
-    """Where every installed frontend is found (`module:Class`), by language; third parties register in the group `tilec.frontends`."""
-    from importlib.metadata import entry_points  # only manifests that name a language pay for the scan
+    """Where every installed frontend is found (`module:Class`), by language; third parties register
+    in the group `tilec.frontends`.
+    """
+    from importlib.metadata import (
+        entry_points,
+    )  # only manifests that name a language pay for the scan
 
     return {point.name: point.value for point in entry_points(group="tilec.frontends")}

@@ -1,4 +1,6 @@
-"""The machine code of a bundle's images: what each consists of, and how one differs from that of another build."""
+"""The machine code of a bundle's images: what each consists of, and how one differs from that of
+another build.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,12 @@ def image_codes(bundle: Images, info: BundleInfo, search: ToolSearch) -> Iterato
                 if image.target.kind is TargetKind.CUBIN:
                     _, text = machine_code(bundle.image(image.digest), image.symbol, search)
                     found = cubin_mix(kernel, variant, image, text)
-                    yield ImageCode(id=image_id(variant, image), image=image, mix=found, held=residency(kernel, variant, image))
+                    yield ImageCode(
+                        id=image_id(variant, image),
+                        image=image,
+                        mix=found,
+                        held=residency(kernel, variant, image),
+                    )
 
 
 def cubin_mix(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo, text: str) -> Mix:
@@ -124,4 +131,7 @@ def may_be_double(kernel: KernelInfo, variant: VariantInfo) -> bool:
     axes = dict(variant.axes)
     if any(param.kind is ParamKind.STRUCT for param in kernel.params) or "f64" in axes.values():
         return True
-    return any(axes.get(param.dtype, param.dtype) in ("f64", "") and param.kind is not ParamKind.PTR for param in kernel.params)
+    return any(
+        axes.get(param.dtype, param.dtype) in ("f64", "") and param.kind is not ParamKind.PTR
+        for param in kernel.params
+    )

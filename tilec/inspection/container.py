@@ -1,4 +1,6 @@
-"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, a wheel; or takes compiled code as one."""
+"""Finds the bundle inside what a user names: a bundle file, a generated package's directory, a
+wheel; or takes compiled code as one.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Container:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Code:
-    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then says which (`cubin`, …).
+    """What can be inspected: the same of a bundle, or of compiled code without one; `kind` then
+    says which (`cubin`, …).
 
     `notes` say what of a file is left out.
     """
@@ -54,11 +57,13 @@ def open_code(path: Path, search: ToolSearch) -> Code:
     """Open a bundle as `open_container` does, or a file of compiled code.
 
     Args:
-        path: what `open_container` takes, or a cubin, a fatbin, PTX, Tile IR bytecode, or a host's object, library or program.
+        path: what `open_container` takes, or a cubin, a fatbin, PTX, Tile IR bytecode, or a host's
+            object, library or program.
         search: where the tool that takes fatbins apart is looked for.
 
     Raises:
-        BundleError: as `open_container`, or code that has no kernels of its own yet (LTO-IR, NVVM IR).
+        BundleError: as `open_container`, or code that has no kernels of its own yet (LTO-IR, NVVM
+            IR).
         CompileError: a damaged file of compiled code.
         ToolchainError: a fatbin, and cuobjdump is missing.
     """
@@ -69,16 +74,22 @@ def open_code(path: Path, search: ToolSearch) -> Code:
 
     try:
         if path.stat().st_size > MAX_MEMBER:
-            raise BundleError(f"{path} is larger than {MAX_MEMBER} bytes", cause="it is no compiled kernel")
+            raise BundleError(
+                f"{path} is larger than {MAX_MEMBER} bytes", cause="it is no compiled kernel"
+            )
         data = path.read_bytes()
     except OSError as exc:
-        raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions") from exc
+        raise BundleError(
+            f"{path}: cannot be read: {exc.strerror or exc}", fix="check its permissions"
+        ) from exc
     loose = open_loose(path, data, search)
     return Code(path=str(path), kind=loose.kind, size=len(data), bundle=loose, notes=loose.notes)
 
 
 def is_code(path: Path) -> bool:
-    """Whether a path is a file of compiled code, or of something else that is neither a bundle nor holds one."""
+    """Whether a path is a file of compiled code, or of something else that is neither a bundle nor
+    holds one.
+    """
     head = _head(path)
     return bool(head) and not head.startswith(b"PK") and path.suffix not in (SUFFIX, ".whl")
 
@@ -98,10 +109,12 @@ def open_container(path: Path) -> Container:
     """Open the bundle in a file or directory.
 
     Args:
-        path: a bundle, a generated package's directory (or an output directory with one bundle), or a wheel.
+        path: a bundle, a generated package's directory (or an output directory with one bundle), or
+            a wheel.
 
     Raises:
-        BundleError: there is no such path, no bundle in it, or more than one, or the bundle is damaged.
+        BundleError: there is no such path, no bundle in it, or more than one, or the bundle is
+            damaged.
     """
     if path.is_dir():
         return _from_directory(path)
@@ -118,7 +131,13 @@ def open_container(path: Path) -> Container:
 
 def describe(container: Container | Code) -> Report:
     """The report of an open container; reads the whole bundle once for its digest."""
-    return Report(path=container.path, kind=container.kind, size=container.size, digest=container.bundle.digest, info=container.bundle.info)
+    return Report(
+        path=container.path,
+        kind=container.kind,
+        size=container.size,
+        digest=container.bundle.digest,
+        info=container.bundle.info,
+    )
 
 
 def _from_file(path: Path, kind: str, bundle: Path) -> Container:
@@ -132,13 +151,20 @@ def _from_file(path: Path, kind: str, bundle: Path) -> Container:
 
 def _from_directory(path: Path) -> Container:
     try:
-        found = sorted(entry for entry in path.iterdir() if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file())
+        found = sorted(
+            entry
+            for entry in path.iterdir()
+            if entry.name.endswith(SUFFIX) and entry.name != SUFFIX and entry.is_file()
+        )
     except OSError as exc:
-        raise BundleError(f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions") from exc
+        raise BundleError(
+            f"{path}: cannot be read: {exc.strerror}", fix="check the directory's permissions"
+        ) from exc
     module = path / "__init__.py"
     text = module.read_bytes() if module.is_file() else b""
     if len(found) > 1:
-        # A build that was killed between two files leaves the bundle of the new package beside that of the old one.
+        # A build that was killed between two files leaves the bundle of the new package beside that
+        # of the old one.
         found = [entry for entry in found if entry.name.encode() in text] or found
     if len(found) == 1:
         opened = _from_file(path, "package" if module.is_file() else "bundle", found[0])
@@ -154,7 +180,10 @@ def _from_directory(path: Path) -> Container:
         return opened
     if found:
         names = ", ".join(entry.name for entry in found)
-        raise BundleError(f"{path} holds {len(found)} bundles: {names}", fix=f"name one of them, such as {found[0]}")
+        raise BundleError(
+            f"{path} holds {len(found)} bundles: {names}",
+            fix=f"name one of them, such as {found[0]}",
+        )
     raise BundleError(
         f"{path} holds no {SUFFIX} bundle",
         cause="it is no generated package",
@@ -164,11 +193,15 @@ def _from_directory(path: Path) -> Container:
 
 def _from_wheel(path: Path) -> Container:
     with contextlib.ExitStack() as unless_opened:
-        file = unless_opened.enter_context(tempfile.TemporaryFile())  # a bundle may be larger than memory
+        file = unless_opened.enter_context(
+            tempfile.TemporaryFile()
+        )  # a bundle may be larger than memory
         try:
             size = _extract(path, file)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-            raise BundleError(f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again") from exc
+            raise BundleError(
+                f"{path} is damaged or no wheel: {exc}", fix="fetch or build it again"
+            ) from exc
         except OSError as exc:
             raise BundleError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
         try:
@@ -185,10 +218,15 @@ def _extract(path: Path, file: BinaryIO) -> int:
         found = [member for member in wheel.infolist() if member.filename.endswith(SUFFIX)]
         if len(found) != 1:
             held = f"{len(found)} bundles" if found else "no bundle"
-            raise BundleError(f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote")
+            raise BundleError(
+                f"{path} holds {held}", cause="it is no wheel that `tilec build --emit wheel` wrote"
+            )
         size, packed = found[0].file_size, found[0].compress_size
         if size > min(MAX_MEMBER, packed * limits.RATIO):
-            raise BundleError(f"{path}: its bundle claims {size} bytes in {packed}", cause="the wheel is damaged or hostile")
+            raise BundleError(
+                f"{path}: its bundle claims {size} bytes in {packed}",
+                cause="the wheel is damaged or hostile",
+            )
         with wheel.open(found[0]) as member:
             shutil.copyfileobj(member, file, _CHUNK)
     return size

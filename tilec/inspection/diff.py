@@ -16,7 +16,9 @@ from tilec_runtime.model.kernel import BundleInfo, KernelInfo, VariantInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Measures:
-    """What one image needs: registers per thread, bytes of the rest, and the share of the warps that a multiprocessor holds (0 to 1)."""
+    """What one image needs: registers per thread, bytes of the rest, and the share of the warps
+    that a multiprocessor holds (0 to 1).
+    """
 
     registers: int | None
     spills: int | None
@@ -37,9 +39,16 @@ class ImageChange:
     @property
     def worse(self) -> tuple[str, ...]:
         """What got worse for its speed: more spilled, more stack, fewer resident warps."""
-        pairs = (("spills", self.old.spills, self.new.spills), ("stack", self.old.stack, self.new.stack))
+        pairs = (
+            ("spills", self.old.spills, self.new.spills),
+            ("stack", self.old.stack, self.new.stack),
+        )
         found = [name for name, old, new in pairs if (new or 0) > (old or 0)]
-        if self.old.occupancy is not None and self.new.occupancy is not None and self.new.occupancy < self.old.occupancy:
+        if (
+            self.old.occupancy is not None
+            and self.new.occupancy is not None
+            and self.new.occupancy < self.old.occupancy
+        ):
             found.append("occupancy")
         return tuple(found)
 
@@ -60,7 +69,8 @@ class Difference:
     Attributes:
         old, new: the two files.
         changes: what callers notice, those that break them first.
-        images: images of both whose bytes differ; `added` and `removed` by id, and how many are the `same`.
+        images: images of both whose bytes differ; `added` and `removed` by id, and how many are the
+            `same`.
         tools: tools of another version.
     """
 
@@ -84,12 +94,18 @@ def compare(old: Report, new: Report) -> Difference:
     before, after = dict(_images(old.info)), dict(_images(new.info))
     both = [name for name in before if name in after]
     changed = [name for name in both if before[name][2].digest != after[name][2].digest]
-    found = [*_package_changes(old.info, new.info), *launcher_changes(old.info.kernels, new.info.kernels)]
+    found = [
+        *_package_changes(old.info, new.info),
+        *launcher_changes(old.info.kernels, new.info.kernels),
+    ]
     return Difference(
         old=old,
         new=new,
         changes=tuple(sorted(found, key=lambda change: not change.breaking)),
-        images=tuple(ImageChange(id=name, old=_measures(*before[name]), new=_measures(*after[name])) for name in changed),
+        images=tuple(
+            ImageChange(id=name, old=_measures(*before[name]), new=_measures(*after[name]))
+            for name in changed
+        ),
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
         same=len(both) - len(changed),
@@ -101,7 +117,11 @@ def to_json(found: Difference) -> dict[str, Any]:
     """The difference as JSON values."""
 
     def side(report: Report) -> dict[str, Any]:
-        return {"path": report.path, "sha256": report.digest, "package": dataclasses.asdict(report.info.package)}
+        return {
+            "path": report.path,
+            "sha256": report.digest,
+            "package": dataclasses.asdict(report.info.package),
+        }
 
     return {
         "old": side(found.old),
@@ -109,7 +129,9 @@ def to_json(found: Difference) -> dict[str, Any]:
         "breaking": len(found.breaking),
         "changes": [dataclasses.asdict(change) for change in found.changes],
         "images": {
-            "changed": [dataclasses.asdict(image) | {"worse": list(image.worse)} for image in found.images],
+            "changed": [
+                dataclasses.asdict(image) | {"worse": list(image.worse)} for image in found.images
+            ],
             "added": list(found.added),
             "removed": list(found.removed),
             "same": found.same,
@@ -142,12 +164,18 @@ def _package_changes(old: BundleInfo, new: BundleInfo) -> Iterator[Change]:
     if not (old.package.module and new.package.module):
         return  # one of them is compiled code without a package
     if old.package.module != new.package.module:
-        yield Change(what=f"imported as {new.package.module}, was {old.package.module}", breaking=True)
+        yield Change(
+            what=f"imported as {new.package.module}, was {old.package.module}", breaking=True
+        )
     if new.min_driver > old.min_driver:
         was = f"was {old.min_driver}" if old.min_driver else "before, any that runs its images"
         yield Change(what=f"needs a driver of branch {new.min_driver}; {was}", breaking=True)
     elif new.min_driver < old.min_driver:
-        now = f"from branch {new.min_driver}" if new.min_driver else "of any branch that runs its images"
+        now = (
+            f"from branch {new.min_driver}"
+            if new.min_driver
+            else "of any branch that runs its images"
+        )
         yield Change(what=f"runs with drivers {now}; was {old.min_driver}", breaking=False)
     if old.profile != new.profile:
         yield Change(what=f"profile {new.profile}, was {old.profile}", breaking=False)
@@ -159,5 +187,9 @@ def _tools(old: BundleInfo, new: BundleInfo) -> tuple[ToolChange, ...]:
     for name in sorted({*before, *after}):
         one, other = before.get(name), after.get(name)
         if one != other:
-            changes.append(ToolChange(name=name, old=one.version if one else "", new=other.version if other else ""))
+            changes.append(
+                ToolChange(
+                    name=name, old=one.version if one else "", new=other.version if other else ""
+                )
+            )
     return tuple(changes)

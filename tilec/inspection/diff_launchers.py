@@ -1,4 +1,6 @@
-"""What a new build changes for callers: parameters, axes, conditions and GPUs; each with whether it breaks a program that ran before."""
+"""What a new build changes for callers: parameters, axes, conditions and GPUs; each with whether it
+breaks a program that ran before.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def _kernel(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     yield from _variants(old, new)
 
 
-# --- parameters --------------------------------------------------------------------------------------------------------------------
+# --- parameters
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -64,19 +67,27 @@ def _params(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     kept = [name for name in before if name in after]
     order = [name for name in after if name in before]
     if kept != order:
-        yield Change(what=f"parameters in another order: {', '.join(order)}; was {', '.join(kept)}", breaking=True)
+        yield Change(
+            what=f"parameters in another order: {', '.join(order)}; was {', '.join(kept)}",
+            breaking=True,
+        )
     for name in kept:
         yield from _param(before[name], after[name], old, new)
 
 
-def _param(old: Param, new: Param, old_kernel: KernelInfo, new_kernel: KernelInfo) -> Iterator[Change]:
+def _param(
+    old: Param, new: Param, old_kernel: KernelInfo, new_kernel: KernelInfo
+) -> Iterator[Change]:
     if old.kind is not new.kind or (new.kind is ParamKind.STRUCT and old.size != new.size):
         yield Change(what=f"parameter {param_text(new)}, was {param_text(old)}", breaking=True)
         return
     lost = _dtypes(old, old_kernel) - _dtypes(new, new_kernel)
     if lost and "" not in _dtypes(new, new_kernel):
         taken = ", ".join(sorted(_dtypes(new, new_kernel)))
-        yield Change(what=f"{new.name} takes {taken}; was {', '.join(sorted(_dtypes(old, old_kernel))) or 'any dtype'}", breaking=True)
+        yield Change(
+            what=f"{new.name} takes {taken}; was {', '.join(sorted(_dtypes(old, old_kernel))) or 'any dtype'}",
+            breaking=True,
+        )
     if old.rank != new.rank:
         what = f"{new.name} takes {_rank(new.rank)}; was {_rank(old.rank)}"
         yield Change(what=what, breaking=new.rank >= 0)
@@ -85,11 +96,18 @@ def _param(old: Param, new: Param, old_kernel: KernelInfo, new_kernel: KernelInf
         yield Change(what=f"{new.name} is {now}; was {was}", breaking=True)
     yield from _layout(old, new)
     if old.optional != new.optional:
-        what = f"{new.name} may be None; it was required" if new.optional else f"{new.name} may not be None any more"
+        what = (
+            f"{new.name} may be None; it was required"
+            if new.optional
+            else f"{new.name} may not be None any more"
+        )
         yield Change(what=what, breaking=old.optional)
     if old.default != new.default:
         defaults = ["none" if param.default is None else param.default for param in (new, old)]
-        yield Change(what=f"default of {new.name} is {defaults[0]}; was {defaults[1]}", breaking=new.default is None)
+        yield Change(
+            what=f"default of {new.name} is {defaults[0]}; was {defaults[1]}",
+            breaking=new.default is None,
+        )
 
 
 def _dtypes(param: Param, kernel: KernelInfo) -> set[str]:
@@ -104,12 +122,20 @@ def _rank(rank: int) -> str:
 
 
 def _layout(old: Param, new: Param) -> Iterator[Change]:
-    """What a tensor's layout has to be, in the signature itself (assumptions choose among variants, and refuse nothing)."""
+    """What a tensor's layout has to be, in the signature itself (assumptions choose among variants,
+    and refuse nothing).
+    """
     if old.stride != new.stride:
         looser = new.stride is not None and all(
-            step is None or step == was for step, was in zip(new.stride, old.stride or (*[None] * (len(new.stride) - 1), 1), strict=False)
+            step is None or step == was
+            for step, was in zip(
+                new.stride, old.stride or (*[None] * (len(new.stride) - 1), 1), strict=False
+            )
         )
-        yield Change(what=f"{new.name} needs strides {_strides(new)}; was {_strides(old)}", breaking=not looser)
+        yield Change(
+            what=f"{new.name} needs strides {_strides(new)}; was {_strides(old)}",
+            breaking=not looser,
+        )
     facts = (
         ("extents", old.shape_divisible, new.shape_divisible),
         ("strides", old.stride_divisible, new.stride_divisible),
@@ -119,7 +145,10 @@ def _layout(old: Param, new: Param) -> Iterator[Change]:
         if was != now:
             known = (*was, *[1] * (len(now) - len(was)))
             looser = all(a % b == 0 for a, b in zip(known, now, strict=False))
-            yield Change(what=f"{new.name} needs {what} divisible by {_divisors(now)}; was {_divisors(was)}", breaking=not looser)
+            yield Change(
+                what=f"{new.name} needs {what} divisible by {_divisors(now)}; was {_divisors(was)}",
+                breaking=not looser,
+            )
 
 
 def _strides(param: Param) -> str:
@@ -132,7 +161,8 @@ def _divisors(values: tuple[int, ...]) -> str:
     return ", ".join(map(str, values)) or "1"
 
 
-# --- axes, conditions, variants ----------------------------------------------------------------------------------------------------
+# --- axes, conditions, variants
+# ----------------------------------------------------------------------------------------------------
 
 
 def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -142,19 +172,31 @@ def _axes(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         if name not in after:
             # Nobody names an axis that has one value, nor one that the arguments choose.
             yield Change(what=f"axis {name} removed", breaking=name in old.choices)
-        elif name not in bound and (lost := [value for value in values if value not in after[name]]):  # of a bound one the parameters tell
-            yield Change(what=f"{name} = {', '.join(map(str, lost))} is not built any more", breaking=True)
+        elif name not in bound and (
+            lost := [value for value in values if value not in after[name]]
+        ):  # of a bound one the parameters tell
+            yield Change(
+                what=f"{name} = {', '.join(map(str, lost))} is not built any more", breaking=True
+            )
         if gained := [value for value in after.get(name, ()) if value not in values]:
-            yield Change(what=f"{name} = {', '.join(map(str, gained))} is built too", breaking=False)
+            yield Change(
+                what=f"{name} = {', '.join(map(str, gained))} is built too", breaking=False
+            )
     chosen, was = dict(new.default), dict(old.default)
     for name in after:
         if name not in before:
             needed = name in new.choices and name not in chosen
-            yield Change(what=f"axis {name} added{', without a default' if needed else ''}", breaking=needed)
+            yield Change(
+                what=f"axis {name} added{', without a default' if needed else ''}", breaking=needed
+            )
         elif name in was and name not in chosen and name in new.choices:
-            yield Change(what=f"axis {name} has no default any more; was {was[name]}", breaking=True)
+            yield Change(
+                what=f"axis {name} has no default any more; was {was[name]}", breaking=True
+            )
         elif name in was and name in chosen and was[name] != chosen[name]:
-            yield Change(what=f"default of {name} is {chosen[name]}; was {was[name]}", breaking=False)
+            yield Change(
+                what=f"default of {name} is {chosen[name]}; was {was[name]}", breaking=False
+            )
 
 
 def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
@@ -169,16 +211,30 @@ def _launch(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
         ("grid", " x ".join(before.grid), " x ".join(after.grid)),
         ("block", " x ".join(before.block), " x ".join(after.block)),
         ("dynamic shared memory", before.shared, after.shared),
-        ("cluster", " x ".join(map(str, before.cluster)) or "none", " x ".join(map(str, after.cluster)) or "none"),
-        ("launch", "cooperative" if before.cooperative else "plain", "cooperative" if after.cooperative else "plain"),
-        ("launch", "programmatic" if before.programmatic else "in order", "programmatic" if after.programmatic else "in order"),
+        (
+            "cluster",
+            " x ".join(map(str, before.cluster)) or "none",
+            " x ".join(map(str, after.cluster)) or "none",
+        ),
+        (
+            "launch",
+            "cooperative" if before.cooperative else "plain",
+            "cooperative" if after.cooperative else "plain",
+        ),
+        (
+            "launch",
+            "programmatic" if before.programmatic else "in order",
+            "programmatic" if after.programmatic else "in order",
+        ),
     )
     for what, was, now in rows:
         if was != now:
             yield Change(what=f"{what} {now}; was {was}", breaking=False)
     if old.jit is not new.jit:
         was, now = (kernel.jit.value if kernel.jit else "not said" for kernel in (old, new))
-        yield Change(what=f"jit-fallback {now}; was {was}", breaking=_compiles(old) and not _compiles(new))
+        yield Change(
+            what=f"jit-fallback {now}; was {was}", breaking=_compiles(old) and not _compiles(new)
+        )
 
 
 def _compiles(kernel: KernelInfo) -> bool:
@@ -189,13 +245,24 @@ def _compiles(kernel: KernelInfo) -> bool:
 def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
     after = {variant.id: variant for variant in new.variants}
     fallbacks = {_fallback(variant) for variant in new.variants}
-    gone = [variant for variant in old.variants if (found := _fallback(variant)) is not None and found not in fallbacks]
+    gone = [
+        variant
+        for variant in old.variants
+        if (found := _fallback(variant)) is not None and found not in fallbacks
+    ]
     if lost_kinds := old.optionals - new.optionals:  # that they may not be None is told
-        gone = [variant for variant in gone if not lost_kinds & {fact.param for fact in variant.assume}]
+        gone = [
+            variant for variant in gone if not lost_kinds & {fact.param for fact in variant.assume}
+        ]
     # A point that is not built at all is told with its axis.
-    narrower = [variant.id for variant in gone if any(other.axes == variant.axes for other in new.variants)]
+    narrower = [
+        variant.id for variant in gone if any(other.axes == variant.axes for other in new.variants)
+    ]
     if narrower:
-        yield Change(what=f"arguments without the assumed facts are refused: no {', '.join(narrower)}", breaking=True)
+        yield Change(
+            what=f"arguments without the assumed facts are refused: no {', '.join(narrower)}",
+            breaking=True,
+        )
     lost: dict[str, set[Version]] = {}
     later: dict[tuple[Version, Version], set[Version]] = {}
     for variant in old.variants:
@@ -216,17 +283,23 @@ def _variants(old: KernelInfo, new: KernelInfo) -> Iterator[Change]:
 
 
 def _fallback(variant: VariantInfo) -> tuple[Any, frozenset[str]] | None:
-    """The calls that a variant takes whatever is known of them: its point, and which tensors are None. None where it assumes more."""
+    """The calls that a variant takes whatever is known of them: its point, and which tensors are
+    None. None where it assumes more.
+    """
     if not all(fact.absent for fact in variant.assume):
         return None
     return variant.axes, frozenset(fact.param for fact in variant.assume)
 
 
 def _drivers(variant: VariantInfo) -> dict[Version, Version]:
-    """Known capabilities that some image of a variant runs on, each with the oldest CUDA release whose driver will do."""
+    """Known capabilities that some image of a variant runs on, each with the oldest CUDA release
+    whose driver will do.
+    """
     found = {}
     for cc in ARCHS:
-        fitting = [image.cuda for image in variant.images if image.target.runs_on(cc, exact=image.exact)]
+        fitting = [
+            image.cuda for image in variant.images if image.target.runs_on(cc, exact=image.exact)
+        ]
         if fitting:
             found[cc] = min(fitting)
     return found

@@ -1,4 +1,6 @@
-"""The code of one image as text: PTX and Tile IR by tilec itself, machine code through the toolkit's disassemblers."""
+"""The code of one image as text: PTX and Tile IR by tilec itself, machine code through the
+toolkit's disassemblers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.suggest import did_you_mean
 
 _ENTRY = re.compile(
-    r"^[ \t]*(?:// \.(?:globl|weak)[^\n]*\n)?(?:\.(?:visible|weak)[ \t]+)?\.entry[ \t]+(?P<name>[\w$%]+)[^{};]*\{", re.MULTILINE
+    r"^[ \t]*(?:// \.(?:globl|weak)[^\n]*\n)?(?:\.(?:visible|weak)[ \t]+)?\.entry[ \t]+(?P<name>[\w$%]+)[^{};]*\{",
+    re.MULTILINE,
 )
 _TOKEN = re.compile(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"|[{}]')
 IDS_SHOWN = 12
@@ -43,7 +46,11 @@ class Form(enum.Enum):
     @property
     def kind(self) -> TargetKind:
         """The kind of image that this text is made from."""
-        return {Form.PTX: TargetKind.PTX, Form.SASS: TargetKind.CUBIN, Form.TILEIR: TargetKind.TILEIR}[self]
+        return {
+            Form.PTX: TargetKind.PTX,
+            Form.SASS: TargetKind.CUBIN,
+            Form.TILEIR: TargetKind.TILEIR,
+        }[self]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +63,22 @@ class Dump:
     tool: str = ""
 
 
-def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Path = Path(), *, raw: bool = False) -> Dump:
+def dump(
+    bundle: Images,
+    form: Form,
+    select: str,
+    search: ToolSearch,
+    folder: Path = Path(),
+    *,
+    raw: bool = False,
+) -> Dump:
     """The text of the one image that `select` names.
 
     Args:
         bundle: where it is.
         form: which text.
-        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty where the bundle has only one.
+        select: id of the image (`gemm-f16-BM128-sm_90`) or a glob that only it matches; empty where
+            the bundle has only one.
         search: where the disassembler is looked for.
         folder: where the bundle's source files may be, for their lines.
         raw: Tile IR as NVIDIA's disassembler prints it.
@@ -87,14 +103,17 @@ def dump(bundle: Images, form: Form, select: str, search: ToolSearch, folder: Pa
     return Dump(id=name, image=image, text=text, tool=tool)
 
 
-def machine_code(data: bytes, symbol: str, search: ToolSearch, *, places: bool = False) -> tuple[str, str]:
+def machine_code(
+    data: bytes, symbol: str, search: ToolSearch, *, places: bool = False
+) -> tuple[str, str]:
     """The disassembly of one entry point of a cubin: (tool and version, text).
 
     Args:
         data: the cubin.
         symbol: the entry point.
         search: where the disassembler is looked for.
-        places: with the source lines of the instructions, where the cubin has them and nvdisasm is there (cuobjdump cannot say).
+        places: with the source lines of the instructions, where the cubin has them and nvdisasm is
+            there (cuobjdump cannot say).
 
     Raises:
         ToolchainError: no disassembler is there, or it cannot read the image.
@@ -128,22 +147,37 @@ def pick(bundle: Images, form: Form, select: str) -> tuple[str, ImageInfo]:
     images = dict(_images(bundle, form.kind))
     if select in images:
         return select, images[select]
-    found = [name for name in images if fnmatch.fnmatchcase(name, select)] if select else list(images)
+    found = (
+        [name for name in images if fnmatch.fnmatchcase(name, select)] if select else list(images)
+    )
     if len(found) == 1:
         return found[0], images[found[0]]
     if not images:
-        have = sorted({image.target.kind.value for kernel in bundle.info.kernels for v in kernel.variants for image in v.images})
+        have = sorted(
+            {
+                image.target.kind.value
+                for kernel in bundle.info.kernels
+                for v in kernel.variants
+                for image in v.images
+            }
+        )
         raise UsageError(
             f"--{form.value}: the bundle has no {form.kind.value} image; it has {' and '.join(have) or 'no image at all'}",
             fix=f"add a {_example(form.kind)} target to [targets] and build again",
         )
     listed = ", ".join((found or list(images))[:IDS_SHOWN])
-    more = f" and {len(found or images) - IDS_SHOWN} more" if len(found or images) > IDS_SHOWN else ""
+    more = (
+        f" and {len(found or images) - IDS_SHOWN} more" if len(found or images) > IDS_SHOWN else ""
+    )
     if found:
         whose = f"{select!r} matches {len(found)}" if select else f"the bundle has {len(found)}"
-        raise UsageError(f"--{form.value}: {whose} {form.kind.value} images: {listed}{more}", fix="name one with --select ID")
+        raise UsageError(
+            f"--{form.value}: {whose} {form.kind.value} images: {listed}{more}",
+            fix="name one with --select ID",
+        )
     raise UsageError(
-        f"--{form.value}: no {form.kind.value} image {select!r}{did_you_mean(select, images)}", fix=f"there are {listed}{more}"
+        f"--{form.value}: no {form.kind.value} image {select!r}{did_you_mean(select, images)}",
+        fix=f"there are {listed}{more}",
     )
 
 
@@ -156,18 +190,24 @@ def _images(bundle: Images, kind: TargetKind) -> Iterator[tuple[str, ImageInfo]]
 
 
 def _example(kind: TargetKind) -> str:
-    return {TargetKind.PTX: "compute_80", TargetKind.CUBIN: "sm_90", TargetKind.TILEIR: "tileir"}[kind]
+    return {TargetKind.PTX: "compute_80", TargetKind.CUBIN: "sm_90", TargetKind.TILEIR: "tileir"}[
+        kind
+    ]
 
 
 def _text(data: bytes, name: str) -> str:
-    """PTX as text: bytes that are no UTF-8 are shown by their numbers, for comments of others hold what their makers' editors wrote.
+    """PTX as text: bytes that are no UTF-8 are shown by their numbers, for comments of others hold
+    what their makers' editors wrote.
 
     Raises:
         NotTextError: it is something else.
     """
     found = data.rstrip(b"\0").decode("utf-8", "backslashreplace")
     if "\0" in found or ".version" not in found:
-        raise NotTextError(f"{name}: the PTX image is no text", cause="the bundle was made by something else than tilec")
+        raise NotTextError(
+            f"{name}: the PTX image is no text",
+            cause="the bundle was made by something else than tilec",
+        )
     return found
 
 
@@ -195,7 +235,9 @@ def _end(text: str, start: int) -> int:
 
 
 def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
-    """Disassemblers of machine code with their flags: one entry point alone where the image holds several."""
+    """Disassemblers of machine code with their flags: one entry point alone where the image holds
+    several.
+    """
     try:
         index = entry_index(data, symbol)
     except BundleError:
@@ -204,7 +246,9 @@ def _disassemblers(data: bytes, symbol: str) -> dict[str, tuple[str, ...]]:
     return {"nvdisasm": ("-c", *alone[0]), "cuobjdump": ("-sass", *alone[1])}
 
 
-def _disassemble(data: bytes, suffix: str, search: ToolSearch, tools: dict[str, tuple[str, ...]]) -> tuple[str, str]:
+def _disassemble(
+    data: bytes, suffix: str, search: ToolSearch, tools: dict[str, tuple[str, ...]]
+) -> tuple[str, str]:
     """Run the first tool that is there; gives its name with version, and what it printed."""
     missing: ToolchainError | None = None
     for name, flags in tools.items():
@@ -216,9 +260,13 @@ def _disassemble(data: bytes, suffix: str, search: ToolSearch, tools: dict[str, 
         with tempfile.TemporaryDirectory(prefix="tilec-") as directory:
             path = Path(directory) / f"image{suffix}"
             path.write_bytes(data)
-            done = run_tool([tool.path, *flags, str(path)], timeout=TIMEOUT, env={"PATH": search.path})
+            done = run_tool(
+                [tool.path, *flags, str(path)], timeout=TIMEOUT, env={"PATH": search.path}
+            )
         if done.timed_out:
-            raise ToolchainError(f"{tool.name} did not finish in {TIMEOUT:.0f} s", fix="dump a smaller image")
+            raise ToolchainError(
+                f"{tool.name} did not finish in {TIMEOUT:.0f} s", fix="dump a smaller image"
+            )
         if done.rc != 0:
             words = (done.stderr or done.stdout).strip().replace(str(path), "image").splitlines()
             raise ToolchainError(

@@ -1,4 +1,6 @@
-"""Makes one HTML file of a page: everything is inside, nothing is fetched, and no text of a bundle is taken for markup."""
+"""Makes one HTML file of a page: everything is inside, nothing is fetched, and no text of a bundle
+is taken for markup.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from tilec.inspection.page import Page, PageImage
-from tilec.inspection.report import assumption_text, hints_text, rule_text, signature, spills, table_text
+from tilec.inspection.report import (
+    assumption_text,
+    hints_text,
+    rule_text,
+    signature,
+    spills,
+    table_text,
+)
 from tilec.package.pages import page_environment, page_policy, page_style
 from tilec.package.render import templates
 from tilec_runtime.model.driver import branch_of_cuda
@@ -26,7 +35,10 @@ def render(page: Page, *, amount: Amount, title: str) -> bytes:
     """
     environment = page_environment("inspect")
     environment.filters["amount"] = amount
-    style, script = page_style("inspect"), (templates("inspect") / "report.js").read_text(encoding="utf-8")
+    style, script = (
+        page_style("inspect"),
+        (templates("inspect") / "report.js").read_text(encoding="utf-8"),
+    )
     text = environment.get_template("report.html.jinja").render(
         title=title,
         style=style,
@@ -83,7 +95,9 @@ def _image_json(one: PageImage, amount: Amount) -> dict[str, Any]:
         "facts": _facts(one, amount),
         "mix": [list(pair) for pair in one.mix.classes] if one.mix else [],
         "total": one.mix.total if one.mix else 0,
-        "widths": [f"{what} of {width} bytes a thread: {count}" for what, width, count in _widths(one)],
+        "widths": [
+            f"{what} of {width} bytes a thread: {count}" for what, width, count in _widths(one)
+        ],
         "warnings": list(one.warnings),
         "code": one.code,
         "note": one.note,
@@ -103,7 +117,10 @@ def _facts(one: PageImage, amount: Amount) -> list[list[str]]:
     rows = [
         ("entry point", image.symbol),
         ("registers", "" if used.registers is None else str(used.registers)),
-        *((label, "" if size is None else amount(size)) for label, size in (*sizes, ("image", image.size))),
+        *(
+            (label, "" if size is None else amount(size))
+            for label, size in (*sizes, ("image", image.size))
+        ),
         ("occupancy", _occupancy(one)),
         ("assumes", assumption_text(one.variant.assume)),
         ("hints", hints_text(one.variant)),
@@ -112,7 +129,10 @@ def _facts(one: PageImage, amount: Amount) -> list[list[str]]:
         ("cluster", " x ".join(map(str, image.cluster))),
         ("dynamic shared", amount(image.dynamic_shared) if image.dynamic_shared else ""),
         ("version", ".".join(map(str, image.ptx_isa)) if image.ptx_isa else ""),
-        ("driver", f"{branch} or later" if branch else f"of CUDA {image.cuda[0]}.{image.cuda[1]} or later"),
+        (
+            "driver",
+            f"{branch} or later" if branch else f"of CUDA {image.cuda[0]}.{image.cuda[1]} or later",
+        ),
         ("runs on", "exactly this architecture" if image.exact else ""),
         ("reproducible", "" if image.reproducible else "no: another build may give other bytes"),
         ("sha256", image.digest),

@@ -13,7 +13,8 @@ from tilec_runtime.cpu.tileir.text import located
 Place: TypeAlias = tuple[str, int]  # file and line
 Places: TypeAlias = tuple[Place, ...]
 
-# What nvdisasm says in front of instructions: their own place, then one line for each call that was inlined.
+# What nvdisasm says in front of instructions: their own place, then one line for each call that was
+# inlined.
 _MARK = re.compile(r'\s*//## File "(?P<file>.*?)", line (?P<line>\d+)')
 _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(\S.*)")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE)
@@ -29,7 +30,8 @@ class Listing:
 
     Attributes:
         lines: their texts.
-        places: of each line, the place that it was written at, then those of the calls that brought it here; empty where nothing says.
+        places: of each line, the place that it was written at, then those of the calls that brought
+            it here; empty where nothing says.
     """
 
     lines: tuple[str, ...]
@@ -42,7 +44,9 @@ def sass_listing(text: str) -> Listing:
 
 
 def ptx_listing(text: str) -> Listing:
-    """PTX, with its `.loc` lines taken as places, and without the sections that only debuggers read."""
+    """PTX, with its `.loc` lines taken as places, and without the sections that only debuggers
+    read.
+    """
     return _listing(_ptx(text))
 
 
@@ -53,7 +57,9 @@ def tileir_listing(module: Module) -> Listing:
 
 def _listing(rows: Iterable[tuple[str, Places]]) -> Listing:
     found = list(rows)
-    return Listing(lines=tuple(text for text, _ in found), places=tuple(places for _, places in found))
+    return Listing(
+        lines=tuple(text for text, _ in found), places=tuple(places for _, places in found)
+    )
 
 
 def _sass(text: str) -> Iterator[tuple[str, Places]]:
@@ -98,7 +104,11 @@ def _ptx(text: str) -> Iterator[tuple[str, Places]]:
         yield line.rstrip(), tuple(_inlined(at, callers, files)) if works and at else ()
 
 
-def _inlined(at: tuple[int, int, int], callers: dict[tuple[int, int, int], tuple[int, int, int]], files: dict[int, str]) -> Iterator[Place]:
+def _inlined(
+    at: tuple[int, int, int],
+    callers: dict[tuple[int, int, int], tuple[int, int, int]],
+    files: dict[int, str],
+) -> Iterator[Place]:
     here: tuple[int, int, int] | None = at
     for _ in range(_DEEPEST):
         if here is None or here[0] not in files:

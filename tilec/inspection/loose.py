@@ -1,4 +1,6 @@
-"""Compiled code without a bundle, whoever made it (cubin, fatbin, PTX, Tile IR, a host's object or library), told of as a bundle is."""
+"""Compiled code without a bundle, whoever made it (cubin, fatbin, PTX, Tile IR, a host's object or
+library), told of as a bundle is.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,24 @@ from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import BundleInfo, KernelDecl, KernelInfo, LaunchInfo, PackageInfo, ParamDecl, VariantInfo
+from tilec_runtime.model.kernel import (
+    BundleInfo,
+    KernelDecl,
+    KernelInfo,
+    LaunchInfo,
+    PackageInfo,
+    ParamDecl,
+    VariantInfo,
+)
 from tilec_runtime.model.signature import Param, ParamKind
 
 # How a report calls each kind of file.
-NAMES = {FileKind.PTX: "PTX", FileKind.CUBIN: "cubin", FileKind.FATBIN: "fatbin", FileKind.TILEIR: "Tile IR"}
+NAMES = {
+    FileKind.PTX: "PTX",
+    FileKind.CUBIN: "cubin",
+    FileKind.FATBIN: "fatbin",
+    FileKind.TILEIR: "Tile IR",
+}
 HOST = "host code"  # an object file, a library or a program, or an archive of objects, with fatbins inside
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 _ARCHIVE = b"!<arch>\n"
@@ -34,7 +49,8 @@ _ODD = f"this tilec knows {' to '.join(f'sm_{cc[0]}{cc[1]}' for cc in (min(ARCHS
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class LooseCode:
-    """A file of compiled code: every entry point is a kernel of one variant, with an image for each architecture.
+    """A file of compiled code: every entry point is a kernel of one variant, with an image for each
+    architecture.
 
     Attributes:
         kind: what the file is, as reports call it.
@@ -61,7 +77,8 @@ class LooseCode:
             UsageError: always.
         """
         raise UsageError(
-            f"--verify: a file of {self.kind} states no digest of its bytes", fix="bundles do: verify the one that it came from"
+            f"--verify: a file of {self.kind} states no digest of its bytes",
+            fix="bundles do: verify the one that it came from",
         )
 
 
@@ -98,11 +115,17 @@ def open_loose(path: Path, data: bytes, search: ToolSearch) -> LooseCode:
             images.setdefault(image.symbol, []).append(image)
             blobs[image.digest] = part.data
     if any(image.required_block for found in images.values() for image in found):
-        notes += ("occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",)
-    kernels = tuple(_kernel(decls.get(symbol), symbol, found, path.name) for symbol, found in images.items())
+        notes += (
+            "occupancy is that of launches without dynamic shared memory: how much a launch takes, code does not tell",
+        )
+    kernels = tuple(
+        _kernel(decls.get(symbol), symbol, found, path.name) for symbol, found in images.items()
+    )
     package = PackageInfo(name=path.name, version="", module="")
     info = BundleInfo(package=package, kernels=kernels, profile="")
-    return LooseCode(kind=HOST if host else NAMES[kind], digest=file.digest, info=info, blobs=blobs, notes=notes)
+    return LooseCode(
+        kind=HOST if host else NAMES[kind], digest=file.digest, info=info, blobs=blobs, notes=notes
+    )
 
 
 def _not_yet(path: Path, kind: FileKind) -> BundleError:
@@ -114,7 +137,8 @@ def _not_yet(path: Path, kind: FileKind) -> BundleError:
 
 
 def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, ...]]:
-    """The parts of a container that have kernels for an architecture that is known, and what is said of the others.
+    """The parts of a container that have kernels for an architecture that is known, and what is
+    said of the others.
 
     Raises:
         BundleError: there are others alone.
@@ -141,12 +165,20 @@ def _known(parts: Sequence[Prebuilt]) -> tuple[tuple[Prebuilt, ...], tuple[str, 
             if ".entry" not in part.text:
                 continue
         kept.append(part)
-    notes = tuple(f"{count} of its images, for {name}, left out: {_ODD}" for name, count in sorted(alien.items()))
+    notes = tuple(
+        f"{count} of its images, for {name}, left out: {_ODD}"
+        for name, count in sorted(alien.items())
+    )
     if unlinked:
-        notes += (f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",)
+        notes += (
+            f"{unlinked} cubin{'s' if unlinked > 1 else ''} still to be linked: shared memory is not known before that",
+        )
     if not kept:
         what = "; ".join(notes) or "it holds device functions and variables alone, and no kernel"
-        raise BundleError(f"{parts[0].path.partition(' (')[0]}: {what}", fix="take a newer tilec for a newer architecture" if notes else "")
+        raise BundleError(
+            f"{parts[0].path.partition(' (')[0]}: {what}",
+            fix="take a newer tilec for a newer architecture" if notes else "",
+        )
     return tuple(kept), notes
 
 
@@ -166,7 +198,10 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
         suffix = "a" if cubin.accelerated and not cubin.tile else ""
         name = f"sm_{cubin.cc[0]}{cubin.cc[1]}{suffix}"
         if cubin.cc not in ARCHS:
-            raise BundleError(f"{part.path}: this cubin is for {name}, and {_ODD}", fix="take a newer tilec for a newer architecture")
+            raise BundleError(
+                f"{part.path}: this cubin is for {name}, and {_ODD}",
+                fix="take a newer tilec for a newer architecture",
+            )
         linked = not is_for_linking(part.data)
         for kernel in cubin.kernels:
             needs = sass.resources(part.data, kernel)
@@ -199,7 +234,14 @@ def _images(part: Prebuilt) -> Iterator[ImageInfo]:
     else:
         version, entries = read_tile(part)
         for tile in entries:
-            yield ImageInfo(target=Target(TargetKind.TILEIR), digest=digest, size=size, symbol=tile.name, ptx_isa=version, cuda=version)
+            yield ImageInfo(
+                target=Target(TargetKind.TILEIR),
+                digest=digest,
+                size=size,
+                symbol=tile.name,
+                ptx_isa=version,
+                cuda=version,
+            )
 
 
 def _kernel(decl: KernelDecl | None, symbol: str, images: list[ImageInfo], name: str) -> KernelInfo:
@@ -209,7 +251,9 @@ def _kernel(decl: KernelDecl | None, symbol: str, images: list[ImageInfo], name:
         location=Location(file=name, line=decl.location.line if decl else 1),
         params=tuple(_param(param) for param in decl.params) if decl else (),
         launch=LaunchInfo(block=()),  # whoever launches it says how large its blocks are
-        variants=(VariantInfo(id=symbol, images=tuple(sorted(images, key=lambda image: image.target))),),
+        variants=(
+            VariantInfo(id=symbol, images=tuple(sorted(images, key=lambda image: image.target))),
+        ),
     )
 
 

@@ -1,4 +1,6 @@
-"""What this machine offers: Python and tilec, compilers, driver and GPUs, cache; every absence is a row, never an error."""
+"""What this machine offers: Python and tilec, compilers, driver and GPUs, cache; every absence is a
+row, never an error.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,10 @@ class Match:
 
     Attributes:
         toolkit: its CUDA release.
-        machine_code: whether it loads machine code, which drivers of the same major release and later ones do.
-        portable: whether it reads PTX as new as the toolkit writes it; older PTX is written where `min-driver` asks for it.
+        machine_code: whether it loads machine code, which drivers of the same major release and
+            later ones do.
+        portable: whether it reads PTX as new as the toolkit writes it; older PTX is written where
+            `min-driver` asks for it.
         tile_ir: whether it reads Tile IR at all.
     """
 
@@ -123,26 +127,48 @@ class Machine:
     def languages(self) -> dict[str, tuple[str, ...]]:
         """What each language lacks to be compiled here; an empty tuple where nothing is missing."""
         broken = {report.name for report in self.tools if report.tool is None or report.problem}
-        lacks = {language: tuple(name for name in names if name in broken) for language, names in NEEDED.items()}
-        absent = tuple(package.name for package in self.packages if not package.version and package.name not in EXTRAS.values())
-        return {language: names + (absent if language == "tile" else ()) for language, names in lacks.items()}
+        lacks = {
+            language: tuple(name for name in names if name in broken)
+            for language, names in NEEDED.items()
+        }
+        absent = tuple(
+            package.name
+            for package in self.packages
+            if not package.version and package.name not in EXTRAS.values()
+        )
+        return {
+            language: names + (absent if language == "tile" else ())
+            for language, names in lacks.items()
+        }
 
     @property
     def extras(self) -> dict[str, str]:
         """What keeps each language of an extra from being built; empty where nothing does."""
-        told = {package.name: package.problem if package.version else f"{package.name} is not installed" for package in self.packages}
+        told = {
+            package.name: package.problem if package.version else f"{package.name} is not installed"
+            for package in self.packages
+        }
         return {language: told.get(name, "") for language, name in EXTRAS.items()}
 
     @property
     def match(self) -> Match | None:
         """How toolkit and driver go together; None where one of them is not there."""
-        versions = [report.tool.version for report in self.tools if report.tool is not None and report.name in ("ptxas", "libnvrtc")]
+        versions = [
+            report.tool.version
+            for report in self.tools
+            if report.tool is not None and report.name in ("ptxas", "libnvrtc")
+        ]
         found = re.match(r"(\d+)\.(\d+)", versions[0]) if versions else None
         driver = self.driver.cuda
         if found is None or driver is None or self.driver.problem:
             return None
         toolkit = (int(found[1]), int(found[2]))
-        return Match(toolkit=toolkit, machine_code=driver[0] >= toolkit[0], portable=driver >= toolkit, tile_ir=driver >= _TILE_IR)
+        return Match(
+            toolkit=toolkit,
+            machine_code=driver[0] >= toolkit[0],
+            portable=driver >= toolkit,
+            tile_ir=driver >= _TILE_IR,
+        )
 
     @property
     def can_build(self) -> bool:
@@ -150,7 +176,9 @@ class Machine:
         return not any(self.languages.values())
 
 
-def examine(search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Driver] | None = None) -> Machine:
+def examine(
+    search: ToolSearch, cache_dir: Path | None, driver: Callable[[], Driver] | None = None
+) -> Machine:
     """Look at the machine.
 
     Args:
@@ -187,9 +215,16 @@ def to_json(machine: Machine) -> dict[str, Any]:
         "tilec": machine.tilec,
         "python": {"version": machine.python, "executable": machine.executable},
         "system": machine.system,
-        "languages": {name: {"ok": not lacks, "missing": list(lacks)} for name, lacks in machine.languages.items()}
+        "languages": {
+            name: {"ok": not lacks, "missing": list(lacks)}
+            for name, lacks in machine.languages.items()
+        }
         | {
-            name: {"ok": not problem, "missing": [EXTRAS[name]] if problem else [], "problem": problem}
+            name: {
+                "ok": not problem,
+                "missing": [EXTRAS[name]] if problem else [],
+                "problem": problem,
+            }
             for name, problem in machine.extras.items()
         },
         "tools": [_tool_json(report) for report in machine.tools],
@@ -204,7 +239,11 @@ def to_json(machine: Machine) -> dict[str, Any]:
         "cpu": {"tile_ir": [list(OLDEST), list(NEWEST)]},
         "gpus": [dataclasses.asdict(gpu) | {"cc": list(gpu.cc)} for gpu in driver.gpus],
         "launch_core": {"used": not machine.core_problem, "problem": machine.core_problem},
-        "cache": {"path": machine.cache.path or None, "writable": not machine.cache.problem, "problem": machine.cache.problem},
+        "cache": {
+            "path": machine.cache.path or None,
+            "writable": not machine.cache.problem,
+            "problem": machine.cache.problem,
+        },
     }
 
 
@@ -234,12 +273,22 @@ def _driver(start: Callable[[], Driver] | None) -> DriverReport:
         for ordinal in range(found.device_count()):
             device = found.device(ordinal)
             known = device.cc in ARCHS
-            gpus.append(Gpu(ordinal=ordinal, name=device.name, cc=device.cc, multiprocessors=device.multiprocessors, known=known))
+            gpus.append(
+                Gpu(
+                    ordinal=ordinal,
+                    name=device.name,
+                    cc=device.cc,
+                    multiprocessors=device.multiprocessors,
+                    known=known,
+                )
+            )
         return DriverReport(cuda=cuda, ptx_isa=ptx_isa_of_cuda(cuda), gpus=tuple(gpus))
     except TilecError as exc:
         return DriverReport(problem=exc.what, fix=exc.fix)
     except ImportError as exc:
-        return DriverReport(problem=f"the runtime cannot be imported: {exc}", fix="reinstall tilec-runtime")
+        return DriverReport(
+            problem=f"the runtime cannot be imported: {exc}", fix="reinstall tilec-runtime"
+        )
 
 
 def _real_driver() -> Driver:
@@ -252,12 +301,18 @@ def _cache(directory: Path | None) -> CacheReport:
     if directory is None:
         return CacheReport(path="", problem="")
     if why := exposure(directory):
-        return CacheReport(path=str(directory), problem=f"not used, since others may change it: {why}")
+        return CacheReport(
+            path=str(directory), problem=f"not used, since others may change it: {why}"
+        )
     existing = next((path for path in (directory, *directory.parents) if path.exists()), Path("/"))
     try:
         if existing != directory:
             # Asking must not make directories: the nearest one that exists decides.
-            problem = "" if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK) else f"{existing} cannot be written"
+            problem = (
+                ""
+                if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+                else f"{existing} cannot be written"
+            )
             return CacheReport(path=str(directory), problem=problem)
         with tempfile.TemporaryFile(dir=directory) as probe:
             probe.write(b"\0" * 4096)

@@ -1,4 +1,6 @@
-"""What an image's machine code consists of: instructions by class, widths of its memory accesses, and what to look at."""
+"""What an image's machine code consists of: instructions by class, widths of its memory accesses,
+and what to look at.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,17 @@ from collections.abc import Iterable, Sequence
 from tilec.inspection.sass import Instruction
 from tilec_runtime.model.arch import Version
 
-# Classes in the order in which they are shown; opcodes by their beginnings, the longest that fits decides.
+# Classes in the order in which they are shown; opcodes by their beginnings, the longest that fits
+# decides.
 CLASSES: dict[str, tuple[str, ...]] = {
     "tensor core, warp group (wgmma)": ("HGMMA", "QGMMA", "IGMMA", "BGMMA"),
-    "tensor core, tensor memory (tcgen05)": ("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA", "UTCMXQMMA"),
+    "tensor core, tensor memory (tcgen05)": (
+        "UTCHMMA",
+        "UTCQMMA",
+        "UTCIMMA",
+        "UTCOMMA",
+        "UTCMXQMMA",
+    ),
     "tensor core, warp (mma.sync)": ("HMMA", "QMMA", "IMMA", "BMMA", "DMMA", "OMMA"),
     "bulk copies (TMA)": ("UTMA", "UBLK", "UTMACMDFLUSH"),
     "asynchronous copies (cp.async)": ("LDGSTS", "LDGDEPBAR"),
@@ -39,13 +48,45 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "warp exchange": ("SHFL", "VOTE", "MATCH", "REDUX", "CREDUX", "ELECT"),
     "double precision": ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX"),
     "special functions": ("MUFU",),
-    "floating point": ("FADD", "FMUL", "FFMA", "FSETP", "FMNMX", "FSEL", "FCHK", "FSET", "HADD", "HMUL", "HFMA", "HSETP", "HMNMX", "HSET"),
+    "floating point": (
+        "FADD",
+        "FMUL",
+        "FFMA",
+        "FSETP",
+        "FMNMX",
+        "FSEL",
+        "FCHK",
+        "FSET",
+        "HADD",
+        "HMUL",
+        "HFMA",
+        "HSETP",
+        "HMNMX",
+        "HSET",
+    ),
     "conversions": ("F2", "I2", "FRND", "UF2", "UI2"),
-    "control flow": ("BRA", "BRX", "BSSY", "BSYNC", "BREAK", "CALL", "RET", "EXIT", "JMP", "BMOV", "NANOSLEEP", "YIELD", "BPT"),
+    "control flow": (
+        "BRA",
+        "BRX",
+        "BSSY",
+        "BSYNC",
+        "BREAK",
+        "CALL",
+        "RET",
+        "EXIT",
+        "JMP",
+        "BMOV",
+        "NANOSLEEP",
+        "YIELD",
+        "BPT",
+    ),
 }
 OTHER = "integers, moves and the rest"
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
-_BY_BEGINNING = sorted(((begin, name) for name, begins in CLASSES.items() for begin in begins), key=lambda pair: -len(pair[0]))
+_BY_BEGINNING = sorted(
+    ((begin, name) for name, begins in CLASSES.items() for begin in begins),
+    key=lambda pair: -len(pair[0]),
+)
 # Padding behind the last branch is no work.
 PADDING = {"NOP"}
 
@@ -116,7 +157,9 @@ def _warnings(opcodes: collections.Counter[str], cc: Version, *, double: bool) -
     found = []
     if local := count("LDL", "STL"):
         accesses = f"{local} access{'es' if local > 1 else ''} of local memory"
-        found.append(f"{accesses}: registers are spilled, or an array is indexed by what only the run knows")
+        found.append(
+            f"{accesses}: registers are spilled, or an array is indexed by what only the run knows"
+        )
     if count("HMMA", "QMMA", "IMMA"):
         here = f"sm_{cc[0]}{cc[1]}"
         if cc == (9, 0) and not count("HGMMA", "QGMMA", "IGMMA", "BGMMA"):
@@ -124,8 +167,12 @@ def _warnings(opcodes: collections.Counter[str], cc: Version, *, double: bool) -
                 f"matrix products of single warps (mma.sync), none of warp groups (wgmma): much less than {here}'s tensor cores do"
             )
         if cc[0] == 10 and not any(name.startswith("UTC") and "MMA" in name for name in opcodes):
-            found.append(f"matrix products of single warps (mma.sync), none of tcgen05: much less than {here}'s tensor cores do")
+            found.append(
+                f"matrix products of single warps (mma.sync), none of tcgen05: much less than {here}'s tensor cores do"
+            )
     doubles = count("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
     if doubles and not double:
-        found.append(f"double precision ({doubles} of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?")
+        found.append(
+            f"double precision ({doubles} of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?"
+        )
     return found

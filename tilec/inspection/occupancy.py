@@ -1,4 +1,6 @@
-"""How many blocks of an image one multiprocessor of its target holds, where the bundle says enough to know."""
+"""How many blocks of an image one multiprocessor of its target holds, where the bundle says enough
+to know.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ def residency(kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> Occ
     None for portable code, and where block or shared memory depend on the arguments of a launch.
     """
     arch = ARCHS.get(image.target.cc)
-    if image.target.kind is not TargetKind.CUBIN or arch is None or image.resources.registers is None:
+    if (
+        image.target.kind is not TargetKind.CUBIN
+        or arch is None
+        or image.resources.registers is None
+    ):
         return None
     if image.block:
         # Its resources already count the dynamic shared memory that the compiler chose.

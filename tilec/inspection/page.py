@@ -1,4 +1,6 @@
-"""What an HTML report shows of a bundle: rows of its kernels and images, and as much of the code as a page should carry."""
+"""What an HTML report shows of a bundle: rows of its kernels and images, and as much of the code as
+a page should carry.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ class PageImage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PageFile:
-    """A source file that code comes from; `code` is its embedded listing, empty with a `note` where the text is not at hand."""
+    """A source file that code comes from; `code` is its embedded listing, empty with a `note` where
+    the text is not at hand.
+    """
 
     name: str
     code: str
@@ -134,7 +138,14 @@ def make_page(
             on_image(name)
         images.append(maker.image(name, kernel, variant, image))
     files = maker.sources(folder)
-    return Page(report=report, images=tuple(images), files=files, embedded=maker.embedded, left_out=maker.left_out, tool=maker.tool)
+    return Page(
+        report=report,
+        images=tuple(images),
+        files=files,
+        embedded=maker.embedded,
+        left_out=maker.left_out,
+        tool=maker.tool,
+    )
 
 
 def _rows(report: Report) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]:
@@ -146,7 +157,9 @@ def _rows(report: Report) -> Iterator[tuple[KernelInfo, VariantInfo, ImageInfo]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Code:
-    """What was read of one image's code: the name of its listing, why there is none, and the mix of machine code."""
+    """What was read of one image's code: the name of its listing, why there is none, and the mix of
+    machine code.
+    """
 
     code: str = ""
     note: str = ""
@@ -179,10 +192,14 @@ class _Maker:
         said = [self._missing] if self._missing else []
         if self._left:
             kept = len(self._read)
-            said.append(f"the code of {self._left} images is left out, beyond the first {kept}: narrow the report with --select to see it")
+            said.append(
+                f"the code of {self._left} images is left out, beyond the first {kept}: narrow the report with --select to see it"
+            )
         return "; ".join(said)
 
-    def image(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> PageImage:
+    def image(
+        self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo
+    ) -> PageImage:
         """An image with its code."""
         found = self._code(name, kernel, variant, image)
         spilled = spills(image.resources)
@@ -203,7 +220,9 @@ class _Maker:
         )
 
     def sources(self, folder: Path) -> tuple[PageFile, ...]:
-        """The sources that listings so far come from; those of the bundle that have not changed are embedded."""
+        """The sources that listings so far come from; those of the bundle that have not changed are
+        embedded.
+        """
         digests = dict(self._bundle.info.sources)
         found: list[PageFile] = []
         for name in self._files:
@@ -218,7 +237,8 @@ class _Maker:
         return tuple(found)
 
     def _code(self, name: str, kernel: KernelInfo, variant: VariantInfo, image: ImageInfo) -> _Code:
-        # Variants of a group share an image, and differ in what of it they enter and in what their dtypes make of it.
+        # Variants of a group share an image, and differ in what of it they enter and in what their
+        # dtypes make of it.
         key = (image.digest, image.symbol, may_be_double(kernel, variant))
         if key not in self._read:
             if not self.room:
@@ -247,16 +267,24 @@ class _Maker:
             case TargetKind.PTX:
                 listing = ptx_listing(ptx_text(data, image.symbol, name))
             case TargetKind.LTOIR:
-                return _Code(note="LTO-IR has no text: nvJitLink makes machine code of it where it is loaded")
+                return _Code(
+                    note="LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
+                )
             case TargetKind.TILEIR:
                 listing = tileir_listing(read_module(data))
         code, most = f"code{len(self._read)}", self._limits.lines
         self._embed(code, self._packed(listing))
         cut = len(listing.lines) - most
-        return _Code(code=code, note=f"the last {cut} of {len(listing.lines)} lines are left out" if cut > 0 else "", mix=found)
+        return _Code(
+            code=code,
+            note=f"the last {cut} of {len(listing.lines)} lines are left out" if cut > 0 else "",
+            mix=found,
+        )
 
     def _packed(self, listing: Listing) -> dict[str, object]:
-        """A listing whose lines refer to places by number, for most have the place of the line before."""
+        """A listing whose lines refer to places by number, for most have the place of the line
+        before.
+        """
         numbers: dict[object, int] = {(): -1}
         table: list[list[list[int]]] = []
         at = []
@@ -264,7 +292,12 @@ class _Maker:
         for places in listing.places[:most]:
             if places not in numbers:
                 numbers[places] = len(table)
-                table.append([[self._files.setdefault(file, len(self._files)), line] for file, line in places])
+                table.append(
+                    [
+                        [self._files.setdefault(file, len(self._files)), line]
+                        for file, line in places
+                    ]
+                )
             at.append(numbers[places])
         return {"lines": listing.lines[:most], "at": at, "places": table}
 

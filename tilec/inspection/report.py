@@ -38,7 +38,8 @@ class Images(Protocol):
 class Usage:
     """The most that any image of a kernel needs; None where no image says. Bytes, except registers.
 
-    `spills` is the larger of the bytes of spill stores and loads, per thread: what a budget's `spills` bounds.
+    `spills` is the larger of the bytes of spill stores and loads, per thread: what a budget's
+    `spills` bounds.
     """
 
     registers: int | None = None
@@ -51,7 +52,9 @@ class Usage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelSummary:
-    """One row of the summary: counts, the most of each resource, and the bytes of its distinct images."""
+    """One row of the summary: counts, the most of each resource, and the bytes of its distinct
+    images.
+    """
 
     name: str
     language: str
@@ -67,7 +70,8 @@ class Report:
 
     Attributes:
         path: the file or directory that was asked for.
-        kind: `bundle`, `package` or `wheel`; `cubin`, `fatbin`, `PTX` or `Tile IR` of compiled code without a bundle.
+        kind: `bundle`, `package` or `wheel`; `cubin`, `fatbin`, `PTX` or `Tile IR` of compiled code
+            without a bundle.
         size: bytes of the bundle, or of that file.
         digest: its SHA-256 (hex).
         info: its index.
@@ -96,15 +100,24 @@ def narrow(report: Report, select: str) -> Report:
         variants = []
         for variant in kernel.variants:
             whole = fnmatchcase(kernel.name, select) or fnmatchcase(variant.id, select)
-            images = tuple(image for image in variant.images if whole or fnmatchcase(image_id(variant, image), select))
+            images = tuple(
+                image
+                for image in variant.images
+                if whole or fnmatchcase(image_id(variant, image), select)
+            )
             if images:
                 variants.append(dataclasses.replace(variant, images=images))
         if variants:
             kernels.append(dataclasses.replace(kernel, variants=tuple(variants)))
     if not kernels:
         names = [kernel.name for kernel in report.info.kernels]
-        raise UsageError(f"--select: nothing matches {select!r}{did_you_mean(select, names)}", fix=f"kernels are {', '.join(names)}")
-    return dataclasses.replace(report, info=dataclasses.replace(report.info, kernels=tuple(kernels)))
+        raise UsageError(
+            f"--select: nothing matches {select!r}{did_you_mean(select, names)}",
+            fix=f"kernels are {', '.join(names)}",
+        )
+    return dataclasses.replace(
+        report, info=dataclasses.replace(report.info, kernels=tuple(kernels))
+    )
 
 
 def summarize(kernel: KernelInfo) -> KernelSummary:
@@ -173,12 +186,18 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
     """`a, b: shape divisible by 16,16, stride by 16,1, base by 16`; empty for the general fallback."""
     groups: dict[str, list[str]] = {}
     for one in assume:
-        facts = [f"{name} by {','.join(map(str, values))}" for name, values in (("shape", one.shape), ("stride", one.stride)) if values]
+        facts = [
+            f"{name} by {','.join(map(str, values))}"
+            for name, values in (("shape", one.shape), ("stride", one.stride))
+            if values
+        ]
         if one.align > 1:
             facts.append(f"base by {one.align}")
         said = [", ".join(facts).replace(" by ", " divisible by ", 1)] if facts else []
         if one.extent:
-            said.append(f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}")
+            said.append(
+                f"shape is {','.join('?' if extent is None else str(extent) for extent in one.extent)}"
+            )
         if one.contiguous:
             said.append("contiguous")
         if one.absent:
@@ -190,7 +209,10 @@ def assumption_text(assume: tuple[Assumption, ...]) -> str:
 
 def table_text(table: TuningTable) -> str:
     """`tuning/gemm.json: NVIDIA H200 (12 entries), NVIDIA H100 (3 entries)`."""
-    devices = [f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})" for device in table.devices]
+    devices = [
+        f"{device.name} ({len(device.entries)} {'entry' if len(device.entries) == 1 else 'entries'})"
+        for device in table.devices
+    ]
     return f"{table.source}: {', '.join(devices) or 'no device whose target is in the bundle'}"
 
 
@@ -201,8 +223,13 @@ def rule_text(rule: DispatchRule) -> str:
 
 
 def hints_text(variant: VariantInfo) -> str:
-    """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`; empty for none."""
-    shown = {target: ", ".join(f"{name}={value}" for name, value in hints) for target, hints in variant.hints}
+    """`occupancy=2`, or by target where they differ: `sm_90: occupancy=2; sm_100: num_ctas=2`;
+    empty for none.
+    """
+    shown = {
+        target: ", ".join(f"{name}={value}" for name, value in hints)
+        for target, hints in variant.hints
+    }
     if len(shown) == len(variant.images) and len(set(shown.values())) == 1:
         return next(iter(shown.values()))
     return "; ".join(f"{target}: {text}" for target, text in shown.items())

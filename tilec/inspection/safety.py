@@ -1,4 +1,6 @@
-"""What is known of kernels' safety, by how it is made sure of: facts of the source, and what every launch checks."""
+"""What is known of kernels' safety, by how it is made sure of: facts of the source, and what every
+launch checks.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class SafetyReport:
     Attributes:
         kernel: its name.
         checked: whether its language says what it may touch.
-        checks: what became of the checks inside of the kernel; None where the language says nothing.
+        checks: what became of the checks inside of the kernel; None where the language says
+            nothing.
         facts: strongest guarantee first.
     """
 
@@ -36,7 +39,11 @@ class SafetyReport:
 def safety_report(kernel: KernelInfo) -> SafetyReport:
     """Everything that is known of a kernel's safety."""
     own = kernel.safety.facts if kernel.safety is not None else ()
-    facts = [*own, *(Fact(guarantee=Guarantee.LAUNCH, what=what) for what in _launch_checks(kernel)), *_unknown(kernel)]
+    facts = [
+        *own,
+        *(Fact(guarantee=Guarantee.LAUNCH, what=what) for what in _launch_checks(kernel)),
+        *_unknown(kernel),
+    ]
     order = list(Guarantee)
     return SafetyReport(
         kernel=kernel.name,
@@ -75,7 +82,9 @@ def _unknown(kernel: KernelInfo) -> Iterator[Fact]:
         yield Fact(guarantee=none, what=what, location=kernel.location)
     for param in kernel.params:
         if param.kind is ParamKind.PTR:
-            yield Fact(guarantee=none, what=f"{param.name}: an address, whose memory nothing is known of")
+            yield Fact(
+                guarantee=none, what=f"{param.name}: an address, whose memory nothing is known of"
+            )
 
 
 def to_json(report: Report) -> dict[str, Any]:

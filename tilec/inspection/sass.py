@@ -1,4 +1,6 @@
-"""Machine code as nvdisasm and cuobjdump print it: one value per instruction, and its text without addresses and register names."""
+"""Machine code as nvdisasm and cuobjdump print it: one value per instruction, and its text without
+addresses and register names.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Iterator
 _LINE = re.compile(
     r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?:@(?P<predicate>!?U?P[T0-9]+)\s+)?(?P<opcode>[A-Z][A-Z0-9_]*)(?P<modifiers>(?:\.[A-Za-z0-9_]+)*)\s*(?P<operands>[^;]*);"
 )
-# Labels, and the numbers that cuobjdump has in their place; then registers, but for those that hold a constant (RZ, PT and the like).
+# Labels, and the numbers that cuobjdump has in their place; then registers, but for those that hold
+# a constant (RZ, PT and the like).
 _PLACE = re.compile(r"`\((\.L[\w.$]*)\)|\.L_x_\d+")
 _JUMP = re.compile(r"0x[0-9a-f]+")
 _REGISTER = re.compile(r"\b(UR|UP|R|P|B|SB)\d+\b")
@@ -35,7 +38,9 @@ class Instruction:
 
     @property
     def normal(self) -> str:
-        """The instruction without what moves when code before it does: labels, jump targets, numbers of registers."""
+        """The instruction without what moves when code before it does: labels, jump targets,
+        numbers of registers.
+        """
         operands = _PLACE.sub("L", self.operands)
         if self.opcode in _JUMPS:
             operands = _JUMP.sub("L", operands)

@@ -24,7 +24,10 @@ def tileir_text(data: bytes, sources: Sequence[tuple[str, str]], folder: Path) -
     Raises:
         TileIRError: the bytecode is damaged, or has something that is not known.
     """
-    return render(read_module(data), {name: lines for name, digest in sources if (lines := source_lines(folder / name, digest))})
+    return render(
+        read_module(data),
+        {name: lines for name, digest in sources if (lines := source_lines(folder / name, digest))},
+    )
 
 
 def source_lines(path: Path, digest: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""The safe tile language: kernels on cuda.tile whose signatures say what they may touch. `import tilec.lang as tl` in kernel modules."""
+"""The safe tile language: kernels on cuda.tile whose signatures say what they may touch. `import
+tilec.lang as tl` in kernel modules.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,15 @@ Const = Annotated[_T, Constant()]
 """A compile-time constant: `BK: tl.Const[int]` takes the values of the axis BK, or its default."""
 
 
-def load_tile_like(x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO) -> Tile:
+def load_tile_like(
+    x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO
+) -> Tile:
     """The tile of `x` at the place, and of the shape, of the block's own region of `z`."""
     return x.load_tile_like(z, broadcast=broadcast, padding=padding)
 
 
-def _loadtile_like(x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO) -> Tile:
+def _loadtile_like(
+    x: Ref, z: Mut, *, broadcast: int | tuple[int, ...] = (), padding: Padding = Padding.ZERO
+) -> Tile:
     # What `load_tile_like` becomes where the tile is known to have an element in `x`.
     return x._loadtile_like(z, broadcast=broadcast, padding=padding)  # noqa: SLF001 - one language

@@ -1,4 +1,6 @@
-"""What a kernel of the safe language holds: `Ref`, which only reads, and `Mut`, a block's own region of an output."""
+"""What a kernel of the safe language holds: `Ref`, which only reads, and `Mut`, a block's own
+region of an output.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 class Mut:
     """One tile-shaped region of an output, which no other block has: `z: tl.Mut[T, (BM, BN)]`.
 
-    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents are no multiples of the tile's, the last
-    regions hang over: what lies outside is padding for loads, and is not stored.
+    The grid of a launch follows from it: block (i, j) owns tile (i, j). Where the output's extents
+    are no multiples of the tile's, the last regions hang over: what lies outside is padding for
+    loads, and is not stored.
     """
 
     _tl_array: Any
@@ -53,20 +56,42 @@ class Mut:
 
     @property
     def whole(self) -> bool:
-        """Whether no region hangs over the output's end: a compile-time constant, true where the variant's facts say so."""
+        """Whether no region hangs over the output's end: a compile-time constant, true where the
+        variant's facts say so.
+        """
         return not ct.static_eval(ragged(self._tl_tile, self._tl_divisors))
 
     def num_tiles(self, axis: int) -> int:
         """Number of regions along an axis."""
         return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
-    def load(self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+    def load(
+        self, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None
+    ) -> Tile:
         """What the region holds now."""
-        return load_begun(self._tl_array, self._tl_divisors, self._tl_index, self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_begun(  # type: ignore[no-any-return]
+            self._tl_array,
+            self._tl_divisors,
+            self._tl_index,
+            self._tl_tile,
+            padding,
+            latency,
+            allow_tma,
+        )
 
-    def store(self, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def store(
+        self, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
+    ) -> None:
         """Write the region; a scalar, or a tile of fewer elements, is broadcast."""
-        store_begun(self._tl_array, self._tl_divisors, self._tl_index, self._tl_tile, tile, latency, allow_tma)
+        store_begun(
+            self._tl_array,
+            self._tl_divisors,
+            self._tl_index,
+            self._tl_tile,
+            tile,
+            latency,
+            allow_tma,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,20 +129,26 @@ class Ref:
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """A tile of the array, by its index among tiles of this shape; elements outside of the array are padding.
+        """A tile of the array, by its index among tiles of this shape; elements outside of the
+        array are padding.
 
         Args:
             index: one number per dimension.
             shape: the tile's extents, compile-time constants.
             padding: what elements outside of the array hold.
-            unchecked: the caller promises that the tile has an element in the array, and nothing checks it.
+            unchecked: the caller promises that the tile has an element in the array, and nothing
+                checks it.
             latency: how heavy the memory traffic is, 1 to 10, for the compiler.
             allow_tma: False keeps the compiler from using TMA.
         """
         if unchecked:
-            tile: Tile = load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)
+            tile: Tile = load_begun(
+                self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+            )
         else:
-            tile = load_inside(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)
+            tile = load_inside(
+                self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+            )
         return tile
 
     def _loadtile(
@@ -130,8 +161,11 @@ class Ref:
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        # What `load_tile` becomes where the tile is known to have an element in the array: the names are equally long.
-        return load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        # What `load_tile` becomes where the tile is known to have an element in the array: the
+        # names are equally long.
+        return load_begun(  # type: ignore[no-any-return]
+            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+        )
 
     def load_tile_like(
         self,
@@ -142,17 +176,24 @@ class Ref:
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        """The tile at the place, and of the shape, of a block's own region. A launch has to give both arrays the same shape.
+        """The tile at the place, and of the shape, of a block's own region. A launch has to give
+        both arrays the same shape.
 
         Args:
             other: the output.
-            broadcast: axes along which the array has one element, and so has the tile: compile-time constants.
+            broadcast: axes along which the array has one element, and so has the tile: compile-time
+                constants.
             padding: what elements outside of the array hold.
             latency: how heavy the memory traffic is, 1 to 10, for the compiler.
             allow_tma: False keeps the compiler from using TMA.
         """
-        index, shape = broadcast_at(other.index, broadcast, 0), broadcast_at(other.tile_shape, broadcast, 1)
-        return load_inside(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        index, shape = (
+            broadcast_at(other.index, broadcast, 0),
+            broadcast_at(other.tile_shape, broadcast, 1),
+        )
+        return load_inside(  # type: ignore[no-any-return]
+            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+        )
 
     def _loadtile_like(
         self,
@@ -163,22 +204,33 @@ class Ref:
         latency: int | None = None,
         allow_tma: bool | None = None,
     ) -> Tile:
-        index, shape = broadcast_at(other.index, broadcast, 0), broadcast_at(other.tile_shape, broadcast, 1)
-        return load_begun(self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        index, shape = (
+            broadcast_at(other.index, broadcast, 0),
+            broadcast_at(other.tile_shape, broadcast, 1),
+        )
+        return load_begun(  # type: ignore[no-any-return]
+            self._tl_array, self._tl_divisors, index, shape, padding, latency, allow_tma
+        )
 
     def nearest(self, index: int | Tile, axis: int, size: int) -> int:
-        """A tile index along an axis that is one of the array's: `index`, or else the first or the last."""
+        """A tile index along an axis that is one of the array's: `index`, or else the first or the
+        last.
+        """
         return max(min(index, ct.cdiv(self._tl_array.shape[axis], size) - 1), 0)  # type: ignore[no-any-return]
 
     def gather(self, indices: Any, *, mask: Tile | None = None, padding_value: float = 0) -> Tile:
-        """Single elements, by one tile of indices per dimension; those outside of the array are `padding_value`."""
+        """Single elements, by one tile of indices per dimension; those outside of the array are
+        `padding_value`.
+        """
         return ct.gather(self._tl_array, indices, mask=mask, padding_value=padding_value)  # type: ignore[no-any-return]
 
 
 class Ptr:
-    """Unsafe: an array that the kernel reads and writes as it likes, with the operations of cuda.tile: `p: tl.Ptr[T]`, `tl.Ptr[T, 2]`.
+    """Unsafe: an array that the kernel reads and writes as it likes, with the operations of
+    cuda.tile: `p: tl.Ptr[T]`, `tl.Ptr[T, 2]`.
 
-    Inside of the kernel it is the array itself. Nothing keeps blocks from writing the same element; `tilec inspect --safety` says so.
+    Inside of the kernel it is the array itself. Nothing keeps blocks from writing the same element;
+    `tilec inspect --safety` says so.
     """
 
     def __class_getitem__(cls, found: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Which tiles begin in an array, and which lie in it whole: what accesses of the language ask, inside of a kernel and of its compiler."""
+"""Which tiles begin in an array, and which lie in it whole: what accesses of the language ask,
+inside of a kernel and of its compiler.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +33,32 @@ def value_of(padding: Any) -> Any:
 
 
 def ragged(shape: tuple[int, ...], divisors: tuple[int, ...]) -> bool:
-    """Whether a tile that begins in an array may hang over its end, of whose extents `divisors` are known; asked while compiling.
+    """Whether a tile that begins in an array may hang over its end, of whose extents `divisors` are
+    known; asked while compiling.
 
-    Without any divisors nothing is known, not even of tiles of one element: the code is for a compiler that cannot be told.
+    Without any divisors nothing is known, not even of tiles of one element: the code is for a
+    compiler that cannot be told.
     """
-    return not divisors or any(divisor % extent for divisor, extent in zip(divisors, shape, strict=True))
+    return not divisors or any(
+        divisor % extent for divisor, extent in zip(divisors, shape, strict=True)
+    )
 
 
 def broadcast_at(index: Any, axes: Any, number: int) -> Any:
     """`index` with `number` along the axes that an array of one element is broadcast along."""
     found: Any = ()
     for axis in ct.static_iter(range(len(index))):
-        found = (*found, number) if ct.static_eval(axis == axes if isinstance(axes, int) else axis in axes) else (*found, index[axis])
+        found = (
+            (*found, number)
+            if ct.static_eval(axis == axes if isinstance(axes, int) else axis in axes)
+            else (*found, index[axis])
+        )
     return found
 
 
-def load_inside(array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
+def load_inside(
+    array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any
+) -> Any:
     """The tile, or padding alone where it has no element in the array."""
     if inside(index, shape, array.shape):
         tile = load_begun(array, divisors, index, shape, padding, latency, allow_tma)
@@ -55,16 +67,31 @@ def load_inside(array: Any, divisors: Any, index: Any, shape: Any, padding: Any,
     return tile
 
 
-def load_begun(array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any) -> Any:
+def load_begun(
+    array: Any, divisors: Any, index: Any, shape: Any, padding: Any, latency: Any, allow_tma: Any
+) -> Any:
     """A tile that begins in the array: no mask, and no padding, where it cannot hang over."""
     if ct.static_eval(ragged(shape, divisors)):
-        tile = ct.load(array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma)
+        tile = ct.load(
+            array, index, shape, padding_mode=padding, latency=latency, allow_tma=allow_tma
+        )
     else:
-        tile = ct.load(array, index, shape, check_bounds=False, latency=latency, allow_tma=allow_tma)
+        tile = ct.load(
+            array, index, shape, check_bounds=False, latency=latency, allow_tma=allow_tma
+        )
     return tile
 
 
-def store_begun(array: Any, divisors: Any, index: Any, shape: Any, tile: Any, latency: Any, allow_tma: Any) -> None:
+def store_begun(
+    array: Any, divisors: Any, index: Any, shape: Any, tile: Any, latency: Any, allow_tma: Any
+) -> None:
     """Write a tile that begins in the array."""
     check = ct.static_eval(ragged(shape, divisors))
-    ct.store(array, index, ct.broadcast_to(tile, shape), check_bounds=check, latency=latency, allow_tma=allow_tma)
+    ct.store(
+        array,
+        index,
+        ct.broadcast_to(tile, shape),
+        check_bounds=check,
+        latency=latency,
+        allow_tma=allow_tma,
+    )

@@ -1,4 +1,6 @@
-"""The decorators of kernels: `@tl.kernel` marks a function whose annotations say what it may touch, `@tl.preconditions` what it demands."""
+"""The decorators of kernels: `@tl.kernel` marks a function whose annotations say what it may touch,
+`@tl.preconditions` what it demands.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Kernel:
     def __call__(self, *_: object, **__: object) -> NoReturn:
         """A kernel runs on a device only."""
         name = self.function.__name__
-        raise TypeError(f"{name} is a kernel: build it with `tilec build`, and call the launcher {name} of the generated package")
+        raise TypeError(
+            f"{name} is a kernel: build it with `tilec build`, and call the launcher {name} of the generated package"
+        )
 
 
 @overload
@@ -37,39 +41,59 @@ def kernel(function: Callable[..., None], /) -> Kernel: ...
 
 @overload
 def kernel(
-    *, occupancy: int | None = None, num_ctas: int | None = None, num_worker_warps: int | None = None, opt_level: int | None = None
+    *,
+    occupancy: int | None = None,
+    num_ctas: int | None = None,
+    num_worker_warps: int | None = None,
+    opt_level: int | None = None,
 ) -> Callable[[Callable[..., None]], Kernel]: ...
 
 
 def kernel(function: Callable[..., None] | None = None, /, **hints: Any) -> Any:
-    """Make a kernel of a function whose parameters are annotated with `Mut`, `Ref`, `MappedMut`, `Ptr`, scalars and `Const`.
+    """Make a kernel of a function whose parameters are annotated with `Mut`, `Ref`, `MappedMut`,
+    `Ptr`, scalars and `Const`.
 
     Args:
         function: the function, where the decorator is used without parentheses.
-        hints: `occupancy`, `num_ctas`, `num_worker_warps` and `opt_level`, as cuda.tile takes them; the manifest's hints come before them.
+        hints: `occupancy`, `num_ctas`, `num_worker_warps` and `opt_level`, as cuda.tile takes them;
+            the manifest's hints come before them.
     """
     if function is None:
-        return lambda decorated: kernel(decorated) if not hints else dataclasses.replace(kernel(decorated), hints=_known(hints))
+        return lambda decorated: (
+            kernel(decorated)
+            if not hints
+            else dataclasses.replace(kernel(decorated), hints=_known(hints))
+        )
     if not isinstance(function, FunctionType):
         raise TypeError(f"@tl.kernel decorates a function, not {type(function).__name__}")
-    return Kernel(function=function, preconditions=getattr(function, _DEMANDS, ()), hints=_known(hints))
+    return Kernel(
+        function=function, preconditions=getattr(function, _DEMANDS, ()), hints=_known(hints)
+    )
 
 
 def preconditions(*conditions: str) -> Callable[[F], F]:
-    """Demand of every launch that conditions hold: the launcher checks each, and the kernel may rely on them.
+    """Demand of every launch that conditions hold: the launcher checks each, and the kernel may
+    rely on them.
 
     Args:
-        conditions: `dim(x, 1) % 64 == 0`, `dim(a, 1) == dim(b, 0)`, or anything that the manifest's `launch.requires` takes.
+        conditions: `dim(x, 1) % 64 == 0`, `dim(a, 1) == dim(b, 0)`, or anything that the manifest's
+            `launch.requires` takes.
     """
     for condition in conditions:
         if not isinstance(condition, str):
-            raise TypeError(f"a precondition is text, such as 'dim(x, 1) % 64 == 0', not {type(condition).__name__}")
+            raise TypeError(
+                f"a precondition is text, such as 'dim(x, 1) % 64 == 0', not {type(condition).__name__}"
+            )
     if not conditions:
-        raise TypeError("@tl.preconditions takes at least one condition, such as 'dim(x, 1) % 64 == 0'")
+        raise TypeError(
+            "@tl.preconditions takes at least one condition, such as 'dim(x, 1) % 64 == 0'"
+        )
 
     def decorate(decorated: F) -> F:
         if isinstance(decorated, Kernel):
-            return dataclasses.replace(decorated, preconditions=(*conditions, *decorated.preconditions))
+            return dataclasses.replace(
+                decorated, preconditions=(*conditions, *decorated.preconditions)
+            )
         setattr(decorated, _DEMANDS, (*conditions, *getattr(decorated, _DEMANDS, ())))
         return decorated
 

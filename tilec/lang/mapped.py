@@ -1,4 +1,6 @@
-"""`MappedMut`: a persistent kernel's share of an output. A block walks the tiles that it owns, and stores to no others."""
+"""`MappedMut`: a persistent kernel's share of an output. A block walks the tiles that it owns, and
+stores to no others.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The place of one tile that a block owns: what `MappedMut.place` gives, and its `load` and `store` take."""
+    """The place of one tile that a block owns: what `MappedMut.place` gives, and its `load` and
+    `store` take.
+    """
 
     _tl_index: tuple[int, ...]
     _tl_number: int
@@ -32,15 +36,17 @@ class Place:
 class MappedMut:
     """A block's share of an output that is cut into tiles: `c: tl.MappedMut[T, (BM, BN)]`.
 
-    Of all tiles, block b owns those with the numbers b, b + blocks, b + 2 * blocks and so on, whatever the number of blocks:
+    Of all tiles, block b owns those with the numbers b, b + blocks, b + 2 * blocks and so on,
+    whatever the number of blocks:
 
         for tile in c.tiles:
             at = c.place(tile)
             c.store(at, …)
 
-    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN), 8]`, numbers those of a matrix (or of
-    each matrix of a batch) down strips of so many tile rows: blocks that run together then share what they read. `tl.BACKWARD` there
-    numbers them from the last one: what takes longest is best begun first.
+    Tiles are numbered along the last dimension first. A third argument, `tl.MappedMut[T, (BM, BN),
+    8]`, numbers those of a matrix (or of each matrix of a batch) down strips of so many tile rows:
+    blocks that run together then share what they read. `tl.BACKWARD` there numbers them from the
+    last one: what takes longest is best begun first.
     """
 
     _tl_array: Any
@@ -73,7 +79,11 @@ class MappedMut:
     def num_tiles(self, axis: int) -> int:
         """Number of tiles along an axis, of all blocks."""
         # A launch that demands an extent of one tile saves the divisions by their number.
-        return 1 if ct.static_eval(self._tl_single[axis]) else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])
+        return (
+            1
+            if ct.static_eval(self._tl_single[axis])
+            else ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])
+        )
 
     @property
     def tiles(self) -> range:
@@ -88,32 +98,68 @@ class MappedMut:
             index = self._in_order(tile)
         elif ct.static_eval(len(self._tl_tile) == 3):
             size = self.num_tiles(1) * self.num_tiles(2)
-            index = (tile // size, *self._in_strips(tile % size, self.num_tiles(1), self.num_tiles(2)))
+            index = (
+                tile // size,
+                *self._in_strips(tile % size, self.num_tiles(1), self.num_tiles(2)),
+            )
         else:
             index = self._in_strips(tile, self.num_tiles(0), self.num_tiles(1))
         return Place(index, tile, self._tl_of)
 
-    def load(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+    def load(
+        self,
+        at: Place,
+        *,
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
         """What a tile of this block holds now."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            tile = load_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma)
+            tile = load_begun(
+                self._tl_array,
+                self._tl_divisors,
+                at.index,
+                self._tl_tile,
+                padding,
+                latency,
+                allow_tma,
+            )
         else:
             tile = ct.zeros(self._tl_tile, self._tl_array.dtype)
         return tile  # type: ignore[no-any-return]
 
-    def store(self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
+    def store(
+        self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
+    ) -> None:
         """Write a tile of this block; a scalar, or a tile of fewer elements, is broadcast."""
         ct.static_assert(at._tl_of == self._tl_of, "the place is one of another output")  # noqa: SLF001 - one language
         if self._owns(at):
-            store_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma)
+            store_begun(
+                self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma
+            )
 
-    def _got(self, at: Place, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        # What `load` becomes where the place is known to be this block's own: the names are equally long.
-        return load_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+    def _got(
+        self,
+        at: Place,
+        *,
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        # What `load` becomes where the place is known to be this block's own: the names are equally
+        # long.
+        return load_begun(  # type: ignore[no-any-return]
+            self._tl_array, self._tl_divisors, at.index, self._tl_tile, padding, latency, allow_tma
+        )
 
-    def _stow(self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        store_begun(self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma)
+    def _stow(
+        self, at: Place, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None
+    ) -> None:
+        store_begun(
+            self._tl_array, self._tl_divisors, at.index, self._tl_tile, tile, latency, allow_tma
+        )
 
     def _total(self) -> int:
         total = self.num_tiles(0)
@@ -123,10 +169,15 @@ class MappedMut:
 
     def _owns(self, at: Place) -> Any:
         number = at._tl_number  # noqa: SLF001 - one language
-        return (number >= 0) & (number < self._total()) & ((number - self._tl_first) % ct.num_blocks(0) == 0)
+        return (
+            (number >= 0)
+            & (number < self._total())
+            & ((number - self._tl_first) % ct.num_blocks(0) == 0)
+        )
 
     def _in_order(self, tile: int) -> Any:
-        # One return: the compiler makes a loop of a function that has several, and what is in it is not known to be without effects.
+        # One return: the compiler makes a loop of a function that has several, and what is in it is
+        # not known to be without effects.
         if ct.static_eval(len(self._tl_tile) == 1):
             index: Any = (tile,)
         elif ct.static_eval(len(self._tl_tile) == 2):

@@ -1,4 +1,6 @@
-"""The operations of cuda.tile that know no memory, its dtypes and modes, under one roof with the language; typed in `ops.pyi`."""
+"""The operations of cuda.tile that know no memory, its dtypes and modes, under one roof with the
+language; typed in `ops.pyi`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from typing import Any
 
 import cuda.tile as _tile
 
-# What reaches memory goes through `Ref` and `Mut`, what the compiler is told and nobody checks goes through the manifest, what launches or
-# compiles is not for kernels. `import cuda.tile` has all of it, for `Ptr`.
+# What reaches memory goes through `Ref` and `Mut`, what the compiler is told and nobody checks goes
+# through the manifest, what launches or compiles is not for kernels. `import cuda.tile` has all of
+# it, for `Ptr`.
 _MEMORY = (
     "load",
     "store",
@@ -20,7 +23,17 @@ _MEMORY = (
     "num_tiles",
     "Slice",
 )
-_HOST = ("launch", "kernel", "function", "compilation", "tune", "compiler_timeout", "ByTarget", "Constant", "Scalar")
+_HOST = (
+    "launch",
+    "kernel",
+    "function",
+    "compilation",
+    "tune",
+    "compiler_timeout",
+    "ByTarget",
+    "Constant",
+    "Scalar",
+)
 _PROMISES = ("assume_divisible_by",)
 _TYPES = ("IndexedWithInt64", "ScalarInt64", "StaticException", "foreign_pointer_dtype")
 
@@ -34,7 +47,9 @@ def _is_operation(name: str) -> bool:
     )
 
 
-_found: dict[str, Any] = {name: getattr(_tile, name) for name in _tile.__all__ if _is_operation(name)}
+_found: dict[str, Any] = {
+    name: getattr(_tile, name) for name in _tile.__all__ if _is_operation(name)
+}
 _found["Tile"] = _tile.Tile
 _found["Padding"] = _tile.PaddingMode
 globals().update(_found)

@@ -1,4 +1,6 @@
-"""`SpanMut`: a block's own region of an output that goes along a whole axis, and is written tile by tile, at places found while it runs."""
+"""`SpanMut`: a block's own region of an output that goes along a whole axis, and is written tile by
+tile, at places found while it runs.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SpanMut:
-    """All tiles of an output along one axis, which no other block has: `y: tl.SpanMut[T, (ROWS, BN), 1]` owns whole rows.
+    """All tiles of an output along one axis, which no other block has: `y: tl.SpanMut[T, (ROWS,
+    BN), 1]` owns whole rows.
 
-    The third argument is the axis. The grid has one block along it, and one for each tile along the others:
+    The third argument is the axis. The grid has one block along it, and one for each tile along the
+    others:
 
         for j in range(y.num_tiles(1)):
             y.store_tile(j, …)
 
-    A tile is named by its number along the axis. What lies beyond the end of the output is padding for loads, and is not stored.
+    A tile is named by its number along the axis. What lies beyond the end of the output is padding
+    for loads, and is not stored.
     """
 
     _tl_array: Any
@@ -60,25 +65,92 @@ class SpanMut:
         """Number of tiles along an axis, of all blocks."""
         return ct.cdiv(self._tl_array.shape[axis], self._tl_tile[axis])  # type: ignore[no-any-return]
 
-    def load_tile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
+    def load_tile(
+        self,
+        number: int | Tile,
+        *,
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
         """What a tile of the region holds now; a number that is none of its tiles gives padding."""
-        return load_inside(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+        return load_inside(  # type: ignore[no-any-return]
+            self._tl_array,
+            self._tl_divisors,
+            self._at(number),
+            self._tl_tile,
+            padding,
+            latency,
+            allow_tma,
+        )
 
-    def store_tile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        """Write a tile of the region, or nothing where the number is none of its tiles; what has fewer elements is broadcast."""
+    def store_tile(
+        self,
+        number: int | Tile,
+        tile: Operand,
+        *,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> None:
+        """Write a tile of the region, or nothing where the number is none of its tiles; what has
+        fewer elements is broadcast.
+        """
         if (number >= 0) & (number < self.num_tiles(self._tl_axis)):
-            store_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, tile, latency, allow_tma)
+            store_begun(
+                self._tl_array,
+                self._tl_divisors,
+                self._at(number),
+                self._tl_tile,
+                tile,
+                latency,
+                allow_tma,
+            )
 
-    def _loadtile(self, number: int | Tile, *, padding: Padding = ZERO, latency: int | None = None, allow_tma: bool | None = None) -> Tile:
-        # What `load_tile` becomes where the number is known to be a tile's: the names are equally long.
-        return load_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, padding, latency, allow_tma)  # type: ignore[no-any-return]
+    def _loadtile(
+        self,
+        number: int | Tile,
+        *,
+        padding: Padding = ZERO,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> Tile:
+        # What `load_tile` becomes where the number is known to be a tile's: the names are equally
+        # long.
+        return load_begun(  # type: ignore[no-any-return]
+            self._tl_array,
+            self._tl_divisors,
+            self._at(number),
+            self._tl_tile,
+            padding,
+            latency,
+            allow_tma,
+        )
 
-    def _storetile(self, number: int | Tile, tile: Operand, *, latency: int | None = None, allow_tma: bool | None = None) -> None:
-        store_begun(self._tl_array, self._tl_divisors, self._at(number), self._tl_tile, tile, latency, allow_tma)
+    def _storetile(
+        self,
+        number: int | Tile,
+        tile: Operand,
+        *,
+        latency: int | None = None,
+        allow_tma: bool | None = None,
+    ) -> None:
+        store_begun(
+            self._tl_array,
+            self._tl_divisors,
+            self._at(number),
+            self._tl_tile,
+            tile,
+            latency,
+            allow_tma,
+        )
 
     def _at(self, number: int | Tile) -> Any:
         # One return, as in MappedMut._in_order.
         index: Any = ()
         for axis in ct.static_iter(range(len(self._tl_tile))):
-            index = (*index, number) if ct.static_eval(axis == self._tl_axis) else (*index, self._tl_index[axis])
+            index = (
+                (*index, number)
+                if ct.static_eval(axis == self._tl_axis)
+                else (*index, self._tl_index[axis])
+            )
         return index

@@ -1,4 +1,6 @@
-"""Chain tables: launches of several kernels in order, written as calls over arrays that all of them share, and their cases."""
+"""Chain tables: launches of several kernels in order, written as calls over arrays that all of them
+share, and their cases.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tilec_runtime.model.suggest import did_you_mean
 FORM = "a step is a call such as gemm(c, a, b, BM=64): a kernel, names of the case's inputs, and numbers"
 
 
-def read_chains(found: Mapping[str, Any], kernels: Collection[str], problems: Problems) -> tuple[Chain, ...]:
+def read_chains(
+    found: Mapping[str, Any], kernels: Collection[str], problems: Problems
+) -> tuple[Chain, ...]:
     """Every chain; `kernels` are the names that the manifest gives kernels."""
     chains = []
     for name, table in found.items():
@@ -26,7 +30,9 @@ def read_chains(found: Mapping[str, Any], kernels: Collection[str], problems: Pr
         if name in kernels:
             problems.add(path, f"{name!r} is a kernel too: call one of them otherwise", at_key=True)
         if keyword.iskeyword(name):
-            problems.add(path, f"{name!r} is a word of Python's: call the chain otherwise", at_key=True)
+            problems.add(
+                path, f"{name!r} is a word of Python's: call the chain otherwise", at_key=True
+            )
         if table is BAD:
             continue
         texts = table.get("steps", ())
@@ -79,7 +85,9 @@ def parse_step(text: str) -> Step:
     named: list[tuple[str, Operand]] = []
     for given in call.keywords:
         if given.arg is None:
-            raise StepError("a step says each argument by itself, without **", given.value.col_offset)
+            raise StepError(
+                "a step says each argument by itself, without **", given.value.col_offset
+            )
         if given.arg in dict(named):  # Python's own parser takes this for a matter of compiling
             raise StepError(f"{given.arg} is given twice", given.value.col_offset)
         named.append((given.arg, _operand(given.value)))
@@ -92,14 +100,18 @@ def _operand(node: ast.expr) -> Operand:
             return Operand(name=name)
         case ast.Constant(value=bool() | int() | float() | str() as value):
             return Operand(value=value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if not isinstance(value, bool):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)) if (
+            not isinstance(value, bool)
+        ):
             return Operand(value=-value)
     raise StepError(f"{ast.unparse(node)!r} is neither a name nor a number", node.col_offset)
 
 
 def _check_case(case: Case, steps: tuple[Step, ...], path: Path, problems: Problems) -> None:
     """What the steps name and the case's inputs have to be the same."""
-    used = list(dict.fromkeys(operand.name for step in steps for operand in step.operands if operand.name))
+    used = list(
+        dict.fromkeys(operand.name for step in steps for operand in step.operands if operand.name)
+    )
     given = [item.name for item in case.inputs]
     for name in given:
         if name not in used:

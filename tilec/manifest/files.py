@@ -16,7 +16,9 @@ _Key = tuple[str | int, ...]
 
 
 def file_problems(manifest: Manifest) -> Iterator[Diagnostic]:
-    """Problems with files and directories that the manifest names, but for sources; references may be missing."""
+    """Problems with files and directories that the manifest names, but for sources; references may
+    be missing.
+    """
     for key, name, kind in _named_paths(manifest):
         problem = _leaving(manifest, key, name)
         what = "" if problem or not kind else _missing(Path(manifest.root), name, kind)
@@ -43,7 +45,9 @@ def source_problem(manifest: Manifest, kernel: Kernel) -> Diagnostic | None:
 
 
 def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
-    """References of cases that are not there. A build needs none of them, and a run, which does, is often on another machine."""
+    """References of cases that are not there. A build needs none of them, and a run, which does, is
+    often on another machine.
+    """
     problems = []
     read: dict[str, tuple[str, frozenset[str] | None]] = {}
     for table, name, cases in _cases(manifest):
@@ -57,12 +61,16 @@ def reference_problems(manifest: Manifest) -> tuple[Diagnostic, ...]:
             if known is not None and function not in known:
                 what = f"{file} has no function {function!r}{did_you_mean(function, known)}"
             if what:
-                problems.append(manifest.locate.problem((table, name, "case", case.name, "reference"), what))
+                problems.append(
+                    manifest.locate.problem((table, name, "case", case.name, "reference"), what)
+                )
     return tuple(problems)
 
 
 def _functions(path: Path, file: str) -> tuple[str, frozenset[str] | None]:
-    """What is wrong with a Python file, and the names that it binds: None where they cannot be told without running it."""
+    """What is wrong with a Python file, and the names that it binds: None where they cannot be told
+    without running it.
+    """
     if not path.is_file():
         return f"no such file {file!r}", None
     try:
@@ -93,12 +101,22 @@ def _missing(root: Path, name: str, kind: str) -> str:
         return ""
     if kind == "directory":
         return f"directory {name!r} {'is a file, not a directory' if path.exists() else 'is not there'}"
-    near = [other.relative_to(root).as_posix() for other in path.parent.glob("*") if other.suffix == path.suffix]
-    return f"{name!r} is a directory" if path.is_dir() else f"no such file {name!r}{did_you_mean(name, near)}"
+    near = [
+        other.relative_to(root).as_posix()
+        for other in path.parent.glob("*")
+        if other.suffix == path.suffix
+    ]
+    return (
+        f"{name!r} is a directory"
+        if path.is_dir()
+        else f"no such file {name!r}{did_you_mean(name, near)}"
+    )
 
 
 def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
-    """Every path of the manifest but sources: its key, the path, and what has to be there (nothing, a file or a directory)."""
+    """Every path of the manifest but sources: its key, the path, and what has to be there (nothing,
+    a file or a directory).
+    """
     for index, name in enumerate(manifest.package.license_files):
         yield ("package", "license-files", index), name, "file"
     yield ("output", "dir"), f"{manifest.output.dir}/{manifest.package.module}", ""
@@ -113,7 +131,11 @@ def _named_paths(manifest: Manifest) -> Iterator[tuple[_Key, str, str]]:
     for table, name, cases in _cases(manifest):
         for case in cases:
             if case.reference:
-                yield (table, name, "case", case.name, "reference"), case.reference.rpartition(":")[0], ""
+                yield (
+                    (table, name, "case", case.name, "reference"),
+                    case.reference.rpartition(":")[0],
+                    "",
+                )
 
 
 def _leaving(manifest: Manifest, key: _Key, name: str) -> Diagnostic | None:
@@ -128,7 +150,9 @@ def _option_tables(manifest: Manifest) -> list[tuple[tuple[str, ...], Mapping[st
     """Options of frontends and of kernels, with their keys."""
     used = {kernel.language for kernel in manifest.kernels}
     tables: list[tuple[tuple[str, ...], Mapping[str, object]]] = [
-        (("frontend", language), dict(options)) for language, options in manifest.frontends if language in used
+        (("frontend", language), dict(options))
+        for language, options in manifest.frontends
+        if language in used
     ]
     tables.extend((("kernel", kernel.name), dict(kernel.options)) for kernel in manifest.kernels)
     return tables

@@ -1,4 +1,6 @@
-"""Kernel tables: what was read becomes a Kernel, after the checks that look at several keys at once."""
+"""Kernel tables: what was read becomes a Kernel, after the checks that look at several keys at
+once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from tilec.manifest.problems import Problems, shown
 from tilec.manifest.scan import Path
 from tilec.manifest.scope import Axes, Scope
 from tilec.manifest.shapes import BAD
-from tilec.manifest.types import AssumeSet, Budget, Exclude, Kernel, Launch, Matrix, ParamTable, Rule
+from tilec.manifest.types import (
+    AssumeSet,
+    Budget,
+    Exclude,
+    Kernel,
+    Launch,
+    Matrix,
+    ParamTable,
+    Rule,
+)
 from tilec.model.job import Options
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import parse
@@ -24,7 +35,9 @@ from tilec_runtime.model.suggest import did_you_mean
 Languages = Mapping[str, tuple[str, ...]]
 
 
-def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages) -> Kernel | None:
+def read_kernel(
+    name: str, found: dict[str, Any], path: Path, problems: Problems, languages: Languages
+) -> Kernel | None:
     """One kernel; None where too little of it could be read."""
     if what := values.kernel_name_problem(name):
         problems.add(path, what, at_key=True)
@@ -37,7 +50,11 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
     params = tuple(_param(param, table, scope) for param, table in found.get("params", {}).items())
     for param in params:
         if param.name in axes:
-            problems.add((*path, "params", param.name), f"{param.name!r} is an axis of the matrix too", at_key=True)
+            problems.add(
+                (*path, "params", param.name),
+                f"{param.name!r} is an axis of the matrix too",
+                at_key=True,
+            )
     options = _options(found, language, path, problems)
     if not file or not language:
         return None
@@ -63,7 +80,9 @@ def read_kernel(name: str, found: dict[str, Any], path: Path, problems: Problems
     )
 
 
-def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages) -> str:
+def _language(
+    found: dict[str, Any], file: str, path: Path, problems: Problems, languages: Languages
+) -> str:
     said = found.get("language")
     if said is not None:
         if said in languages:
@@ -77,9 +96,13 @@ def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, 
     if fits:
         what = f'{suffix} files may be {" or ".join(fits)}: say which, for example language = "{fits[0]}"'
     else:
-        known = ", ".join(f"{s} ({language})" for language, suffixes in languages.items() for s in suffixes)
+        known = ", ".join(
+            f"{s} ({language})" for language, suffixes in languages.items() for s in suffixes
+        )
         what = (
-            f"no language has files that end in {suffix!r}: known are {known}" if suffix else f"the file has no suffix: known are {known}"
+            f"no language has files that end in {suffix!r}: known are {known}"
+            if suffix
+            else f"the file has no suffix: known are {known}"
         )
     problems.add((*path, "source"), what)
     return ""
@@ -88,12 +111,18 @@ def _language(found: dict[str, Any], file: str, path: Path, problems: Problems, 
 def _dispatch(found: dict[str, Any], path: Path, scope: Scope) -> dict[str, Any]:
     """The fields that say how a variant is chosen."""
     if found.get("keep") == "winners" and "table" not in found:
-        scope.problems.add((*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"')
+        scope.problems.add(
+            (*path, "keep"), 'winners of what? Name the tuning file: table = "tuning/gemm.json"'
+        )
     for index, text in enumerate(found.get("sizes", ())):
         if text is not BAD and parse(text).kind not in ("number", "any"):
             scope.problems.add((*path, "sizes", index), f"{text!r} is no number")
     read = {key: found[key] for key in ("table", "sizes", "keep") if found.get(key, BAD) is not BAD}
-    return {"default": scope.point(found.get("default", {}), (*path, "default")), "rules": _rules(found, path, scope), **read}
+    return {
+        "default": scope.point(found.get("default", {}), (*path, "default")),
+        "rules": _rules(found, path, scope),
+        **read,
+    }
 
 
 def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
@@ -103,9 +132,13 @@ def _rules(found: dict[str, Any], path: Path, scope: Scope) -> tuple[Rule, ...]:
             continue
         here = (*path, "rules", index)
         take = scope.point(rule.get("take", {}), (*here, "take"))
-        wrong = any(problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.found)  # then its values were left out
+        wrong = any(
+            problem.path[: len(here) + 1] == (*here, "take") for problem in scope.problems.found
+        )  # then its values were left out
         if not take and "take" in rule and not wrong:
-            scope.problems.add((*here, "take"), "an empty table: say which axis values these launches take")
+            scope.problems.add(
+                (*here, "take"), "an empty table: say which axis values these launches take"
+            )
         when = rule.get("when", "")
         rules.append(Rule(when="" if when is BAD else when, take=take))
     return tuple(rules)
@@ -121,14 +154,20 @@ def _check_symbol(symbol: str, function: str, scope: Scope) -> None:
     for match in re.finditer(r"\{([^{}]*)\}|[{}]", symbol):
         name = match[1]
         if name is None:
-            scope.problems.add(path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start())
+            scope.problems.add(
+                path, f"{match[0]!r} has no partner: an axis is written {{T}}", index=match.start()
+            )
         elif name not in scope.axes:
             known = did_you_mean(name, scope.axes) or (
-                f"; known are {', '.join(scope.axes)}" if scope.axes else ": the kernel has no matrix"
+                f"; known are {', '.join(scope.axes)}"
+                if scope.axes
+                else ": the kernel has no matrix"
             )
             scope.problems.add(path, f"unknown axis {name!r}{known}", index=match.start() + 1)
     if symbol and function and _base(symbol) != function.rpartition("::")[2]:
-        scope.problems.add(path, f"the symbol is {_base(symbol)!r}, but the source says {function!r}")
+        scope.problems.add(
+            path, f"the symbol is {_base(symbol)!r}, but the source says {function!r}"
+        )
 
 
 def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matrix, Axes]:
@@ -137,7 +176,11 @@ def _matrix(found: dict[str, Any], path: Path, problems: Problems) -> tuple[Matr
         if name in keys.MATRIX.by_name:
             continue
         if keyword.iskeyword(name):
-            problems.add((*path, name), f"{name!r} is a keyword of Python: expressions cannot name this axis", at_key=True)
+            problems.add(
+                (*path, name),
+                f"{name!r} is a keyword of Python: expressions cannot name this axis",
+                at_key=True,
+            )
         axes[name] = tuple(item for item in items if item is not BAD)
         _check_axis(name, items, (*path, name), problems)
     include = []
@@ -173,9 +216,7 @@ def _check_axis(name: str, items: tuple[Any, ...], path: Path, problems: Problem
     good = [item for item in items if item is not BAD]
     for index, item in enumerate(items):
         if item is not BAD and type(item) is not type(good[0]):
-            what = (
-                f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
-            )
+            what = f"{shown(item)} is {_KIND[type(item)]}, {shown(good[0])} is {_KIND[type(good[0])]}: the values of an axis are of one type"
             problems.add((*path, index), what)
             return
     dtypes = [item for item in good if item in DTYPES]
@@ -196,7 +237,10 @@ def _check_point(point: dict[str, Any], scope: Scope, path: Path) -> None:
             scope.problems.add(inner, what)
     missing = [name for name in axes if name not in point]
     if missing and point:
-        scope.problems.add(path, f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        scope.problems.add(
+            path,
+            f"an included point gives every axis: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+        )
 
 
 def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
@@ -204,7 +248,11 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     sets = found.get("assume", {}).get("sets")
     if sets is None:
         return (AssumeSet(),)
-    flawed = {p.path[len(path)] for p in problems.found if p.path[: len(path)] == path and len(p.path) > len(path)}
+    flawed = {
+        p.path[len(path)]
+        for p in problems.found
+        if p.path[: len(path)] == path and len(p.path) > len(path)
+    }
     read: list[AssumeSet] = []
     named: set[str] = set()
     for index, table in enumerate(sets):
@@ -217,7 +265,8 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
             stride=tuple(table.get("stride", {}).items()),
             aligned=(("", aligned),) if isinstance(aligned, int) else tuple(aligned.items()),
             extent=tuple(
-                (param, tuple(None if item == "?" else item for item in items)) for param, items in table.get("extent", {}).items()
+                (param, tuple(None if item == "?" else item for item in items))
+                for param, items in table.get("extent", {}).items()
             ),
             contiguous=contiguous if isinstance(contiguous, tuple) else ("",) if contiguous else (),
         )
@@ -225,7 +274,10 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
         if any(facts == dataclasses.replace(other, name="") for other in read):
             problems.add((*path, index), "this set is given twice")
         elif facts == AssumeSet() and index < len(sets) - 1:
-            problems.add((*path, index), "the empty set fits everything, so that no later set is tried: put it last")
+            problems.add(
+                (*path, index),
+                "the empty set fits everything, so that no later set is tried: put it last",
+            )
         if one.name and one.name in named:
             problems.add((*path, index, "name"), f"{one.name!r} names another set already")
         named.add(one.name)
@@ -233,7 +285,9 @@ def _assume(found: dict[str, Any], scope: Scope) -> tuple[AssumeSet, ...]:
     return tuple(read)
 
 
-def _hints(found: dict[str, Any], path: Path, problems: Problems) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+def _hints(
+    found: dict[str, Any], path: Path, problems: Problems
+) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
     plain: list[tuple[str, int]] = []
     by_target = []
     for name, item in found.items():
@@ -244,7 +298,9 @@ def _hints(found: dict[str, Any], path: Path, problems: Problems) -> tuple[tuple
                 problems.add((*path, name), str(error), at_key=True)
             by_target.append((name, tuple(item.items())))
         elif values.looks_like_target(name):
-            problems.add((*path, name), f"a table of hints is expected, such as {name} = {{ num_ctas = 2 }}")
+            problems.add(
+                (*path, name), f"a table of hints is expected, such as {name} = {{ num_ctas = 2 }}"
+            )
         else:
             plain.append((name, item))
     return ((("", tuple(plain)),) if plain else ()) + tuple(by_target)
@@ -262,7 +318,17 @@ def _param(name: str, table: dict[str, Any], scope: Scope) -> ParamTable:
         problems.add((*path, "contiguous"), "stride says it already: give one of both", at_key=True)
     kind = table.get("kind")
     for wrong, allowed in _KEYS_OF_KIND.items():
-        for key in ("rank", "out", "stride", "contiguous", "optional", "divisible", "aligned", "size", "default"):
+        for key in (
+            "rank",
+            "out",
+            "stride",
+            "contiguous",
+            "optional",
+            "divisible",
+            "aligned",
+            "size",
+            "default",
+        ):
             if kind == wrong and key in table and key not in allowed:
                 problems.add((*path, key), f"does not concern a {wrong}", at_key=True)
     fields = dict(table)
@@ -283,12 +349,19 @@ _KEYS_OF_KIND = {
 def _check_launch(launch: Launch, path: Path, problems: Problems) -> None:
     block = [int(text) for text in launch.block if text is not BAD and text.isdigit()]
     if math.prod(block) > 1024:
-        problems.add((*path, "block"), f"a block of {' x '.join(map(str, block))} = {math.prod(block)} threads: the most is 1024")
+        problems.add(
+            (*path, "block"),
+            f"a block of {' x '.join(map(str, block))} = {math.prod(block)} threads: the most is 1024",
+        )
     elif len(block) == 3 and block[2] > 64:
-        problems.add((*path, "block", 2), f"{block[2]} threads in the third dimension: the most is 64")
+        problems.add(
+            (*path, "block", 2), f"{block[2]} threads in the third dimension: the most is 64"
+        )
     cluster = [item for item in launch.cluster if item is not BAD]
     if math.prod(cluster) > 16:
-        problems.add((*path, "cluster"), f"a cluster of {math.prod(cluster)} blocks: the most is 16")
+        problems.add(
+            (*path, "cluster"), f"a cluster of {math.prod(cluster)} blocks: the most is 16"
+        )
 
 
 def _options(found: dict[str, Any], language: str, path: Path, problems: Problems) -> Options:
@@ -300,25 +373,41 @@ def _options(found: dict[str, Any], language: str, path: Path, problems: Problem
     read = {name: found[name] for name in owners if name in found}
     for name in read:
         if language and language not in owners[name]:
-            problems.add((*path, name), f"is an option of {owners[name][0]}, the kernel's language is {language}", at_key=True)
+            problems.add(
+                (*path, name),
+                f"is an option of {owners[name][0]}, the kernel's language is {language}",
+                at_key=True,
+            )
         elif language == "tile" and source.endswith(".py") and name != keys.READ.name:
-            problems.add((*path, name), "is an option of C++ sources, this one is Python", at_key=True)
+            problems.add(
+                (*path, name), "is an option of C++ sources, this one is Python", at_key=True
+            )
     for index, text in enumerate(read.get("link", ())):
         if text == source:
-            problems.add((*path, "link", index), "this is the source itself: link the files that define what it declares")
+            problems.add(
+                (*path, "link", index),
+                "this is the source itself: link the files that define what it declares",
+            )
     for name in read.get("files", ()):
         try:
             values.project_path(name)
         except ValueError as error:
             problems.add((*path, "files", name), str(error), at_key=True)
         if name == source:
-            problems.add((*path, "files", name), "this is the source: its digest is sha256", at_key=True)
+            problems.add(
+                (*path, "files", name), "this is the source: its digest is sha256", at_key=True
+            )
     return options_of(read)
 
 
 def options_of(read: Mapping[str, Any]) -> Options:
     """Options as the model has them: sorted by name, tables as pairs of texts."""
     return tuple(
-        (name, tuple((key, str(item)) for key, item in value.items()) if isinstance(value, dict) else value)
+        (
+            name,
+            tuple((key, str(item)) for key, item in value.items())
+            if isinstance(value, dict)
+            else value,
+        )
         for name, value in sorted(read.items())
     )

@@ -1,9 +1,21 @@
-"""Every key of tilec.toml with its shape and its documentation: the one description that the loader and the JSON Schema share."""
+"""Every key of tilec.toml with its shape and its documentation: the one description that the loader
+and the JSON Schema share.
+"""
 
 from __future__ import annotations
 
 from tilec.manifest import types, values
-from tilec.manifest.shapes import Either, Flag, Formula, Integer, ListOf, Number, Plain, Scalar, Text
+from tilec.manifest.shapes import (
+    Either,
+    Flag,
+    Formula,
+    Integer,
+    ListOf,
+    Number,
+    Plain,
+    Scalar,
+    Text,
+)
 from tilec.manifest.tables import Key, Names, Table
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.jit import JitFallback
@@ -18,12 +30,18 @@ _TARGETS = ListOf(_TARGET, least=1, unique=True)
 _DTYPE = Text("dtype or axis", pattern=values.IDENTIFIER)
 _PATH = Text("a path", convert=values.project_path)
 _LINE = Text("one line of text", convert=values.one_line, empty=True)
-_BYTES = Either((Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size)))
+_BYTES = Either(
+    (Integer(0), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.size))
+)
 _HINT = Integer()
 _SHA256 = Text("a SHA-256 (64 hexadecimal digits)", pattern="[0-9a-fA-F]{64}")
 _DIVISORS = ListOf(Integer(1), least=1, most=8)
 _AXIS_OR_DIVISOR = Either((Integer(1), Text("an axis of the matrix", pattern=values.IDENTIFIER)))
-_EXTENTS = ListOf(Either((Integer(0), Text('an extent: write a number, or "?" for a free one', pattern=r"\?"))), least=1, most=8)
+_EXTENTS = ListOf(
+    Either((Integer(0), Text('an extent: write a number, or "?" for a free one', pattern=r"\?"))),
+    least=1,
+    most=8,
+)
 _ALIGNED = Integer(1, 2**20, power=True)
 
 
@@ -40,22 +58,45 @@ PACKAGE = Table(
     keys=(
         Key(
             "name",
-            Text("a package name (letters, digits, . - _ inside)", pattern=values.NAME, most=values.NAME_LIMIT),
+            Text(
+                "a package name (letters, digits, . - _ inside)",
+                pattern=values.NAME,
+                most=values.NAME_LIMIT,
+            ),
             "Name of the distribution.",
             required=True,
         ),
         Key(
             "version",
-            Text("a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION, most=values.NAME_LIMIT),
+            Text(
+                "a version such as 1.2.0 or 2.0rc1", pattern=values.VERSION, most=values.NAME_LIMIT
+            ),
             "Version of the distribution.",
             required=True,
         ),
         Key("description", _LINE, "One line on what it is."),
-        Key("license", Text("an SPDX expression such as Apache-2.0", pattern=values.LICENCE, convert=values.licence), "Licence, as SPDX."),
-        Key("license-files", ListOf(_PATH, unique=True), "Licence files that are shipped in the wheel."),
+        Key(
+            "license",
+            Text(
+                "an SPDX expression such as Apache-2.0",
+                pattern=values.LICENCE,
+                convert=values.licence,
+            ),
+            "Licence, as SPDX.",
+        ),
+        Key(
+            "license-files",
+            ListOf(_PATH, unique=True),
+            "Licence files that are shipped in the wheel.",
+        ),
         Key(
             "module",
-            Text("an importable name", pattern=values.IDENTIFIER, convert=values.module_name, most=values.NAME_LIMIT),
+            Text(
+                "an importable name",
+                pattern=values.IDENTIFIER,
+                convert=values.module_name,
+                most=values.NAME_LIMIT,
+            ),
             "Import name of the generated package; by default the package's name with underscores.",
         ),
     ),
@@ -69,10 +110,16 @@ TARGETS = Table(
             "What `tilec build` builds for: sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR), tileir (portable Tile IR).",
             required=True,
         ),
-        Key("groups", Table(names=Names(values.WORD, "a group's name", _TARGETS)), "Lists of targets by name, for `--targets NAME`."),
+        Key(
+            "groups",
+            Table(names=Names(values.WORD, "a group's name", _TARGETS)),
+            "Lists of targets by name, for `--targets NAME`.",
+        ),
         Key(
             "min-driver",
-            Either((Integer(100, 9999), Text("a driver's version such as 580", pattern=values.DRIVER))),
+            Either(
+                (Integer(100, 9999), Text("a driver's version such as 580", pattern=values.DRIVER))
+            ),
             "Oldest driver branch that must load what is built; PTX is lowered to an ISA that it reads.",
         ),
         Key(
@@ -85,17 +132,33 @@ TARGETS = Table(
 PROFILE = Table(
     made=types.Profile,
     keys=(
-        Key("inherits", Text("a profile's name", pattern=values.WORD), "Profile whose values hold where this one says nothing."),
+        Key(
+            "inherits",
+            Text("a profile's name", pattern=values.WORD),
+            "Profile whose values hold where this one says nothing.",
+        ),
         Key("opt", Integer(0, 3), "Optimisation level of the compilers."),
         Key("lineinfo", Flag(), "Keep source lines in the code, for profilers."),
-        Key("debug", Flag(), "Make code for a debugger: with variables where the language has them, and not optimized whatever opt says."),
-        Key("bounds", Flag(), "Check the indices of SIMT Python kernels, and stop a kernel that leaves an array."),
+        Key(
+            "debug",
+            Flag(),
+            "Make code for a debugger: with variables where the language has them, and not optimized whatever opt says.",
+        ),
+        Key(
+            "bounds",
+            Flag(),
+            "Check the indices of SIMT Python kernels, and stop a kernel that leaves an array.",
+        ),
     ),
 )
 TOOLCHAIN = Table(
     made=types.Toolchain,
     keys=(
-        Key("cuda", Text("a version range such as >=13.2,<13.5", pattern=values.RANGE), "CUDA toolkits that may be used."),
+        Key(
+            "cuda",
+            Text("a version range such as >=13.2,<13.5", pattern=values.RANGE),
+            "CUDA toolkits that may be used.",
+        ),
         Key(
             "prefer",
             Text("place", choices=("wheels", "system")),
@@ -109,15 +172,27 @@ _CPP = (
     Key("include", ListOf(_PATH, unique=True), "Include directories, relative to the project."),
     Key(
         "define",
-        Table(names=Names(values.IDENTIFIER, "a macro's name", Either((Text(convert=values.one_line, empty=True), Integer())))),
+        Table(
+            names=Names(
+                values.IDENTIFIER,
+                "a macro's name",
+                Either((Text(convert=values.one_line, empty=True), Integer())),
+            )
+        ),
         "Preprocessor macros and their values.",
     ),
     Key("flags", ListOf(Text()), "More compiler flags: those that tilec knows."),
-    Key("unchecked-flags", Flag(), "Let flags through that tilec does not know; kernels with such flags are never cached."),
+    Key(
+        "unchecked-flags",
+        Flag(),
+        "Let flags through that tilec does not know; kernels with such flags are never cached.",
+    ),
 )
 _LINK = Key(
     "link",
-    ListOf(Text("a file such as act.cu or libact.a", convert=values.link_entry), least=1, unique=True),
+    ListOf(
+        Text("a file such as act.cu or libact.a", convert=values.link_entry), least=1, unique=True
+    ),
     "Files of device functions that the kernel is linked with.",
 )
 READ = Key(
@@ -128,14 +203,24 @@ READ = Key(
 OPTIONS: dict[str, tuple[Key, ...]] = {
     "cuda": (
         Key(
-            "compiler", Text("compiler", choices=("nvrtc", "nvcc")), "NVRTC in process (default), or nvcc for code that needs host headers."
+            "compiler",
+            Text("compiler", choices=("nvrtc", "nvcc")),
+            "NVRTC in process (default), or nvcc for code that needs host headers.",
         ),
         *_CPP,
-        Key("group", Integer(1, 64), "Most variants of a source that are compiled in one go; 1 compiles each alone."),
+        Key(
+            "group",
+            Integer(1, 64),
+            "Most variants of a source that are compiled in one go; 1 compiles each alone.",
+        ),
         _LINK,
     ),
     "prebuilt": (
-        Key("sha256", _SHA256, "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name."),
+        Key(
+            "sha256",
+            _SHA256,
+            "SHA-256 of `source`, which is required: nothing else of a compiled file can be told from its name.",
+        ),
         Key(
             "files",
             Table(names=Names(".+", "a path", _SHA256), least=1),
@@ -150,7 +235,11 @@ FRONTENDS = Table(
     keys=(
         # Digests are of one kernel's files.
         *(
-            Key(language, Table(keys=() if language == "prebuilt" else keys), f"Options of the {language} language.")
+            Key(
+                language,
+                Table(keys=() if language == "prebuilt" else keys),
+                f"Options of the {language} language.",
+            )
             for language, keys in OPTIONS.items()
         ),
     ),
@@ -161,7 +250,9 @@ FRONTENDS = Table(
             names=Names(
                 values.WORD,
                 "an option",
-                Either((Plain(), ListOf(Text()), Table(names=Names(".+", "a name", Text(empty=True))))),
+                Either(
+                    (Plain(), ListOf(Text()), Table(names=Names(".+", "a name", Text(empty=True))))
+                ),
             )
         ),
         "Options of a language that a plug-in brings.",
@@ -171,13 +262,28 @@ MATRIX = Table(
     keys=(
         Key(
             "exclude",
-            ListOf(Table(keys=(Key("when", Text("an expression"), "Expression over the axes."),), names=_axes(), least=1)),
+            ListOf(
+                Table(
+                    keys=(Key("when", Text("an expression"), "Expression over the axes."),),
+                    names=_axes(),
+                    least=1,
+                )
+            ),
             "Points to leave out: by an expression over the axes, or by axis values that all match.",
         ),
-        Key("include", ListOf(Table(names=_axes(), least=1)), "Points to add; each gives every axis."),
+        Key(
+            "include",
+            ListOf(Table(names=_axes(), least=1)),
+            "Points to add; each gives every axis.",
+        ),
         Key("max-variants", Integer(1, 100_000), "Most variants that the matrix may give."),
     ),
-    names=Names(values.IDENTIFIER, "an axis's name", ListOf(Plain(), least=1, unique=True), "An axis: its values, all of one type."),
+    names=Names(
+        values.IDENTIFIER,
+        "an axis's name",
+        ListOf(Plain(), least=1, unique=True),
+        "An axis: its values, all of one type.",
+    ),
 )
 ASSUME = Table(
     keys=(
@@ -188,14 +294,22 @@ ASSUME = Table(
                     made=types.AssumeSet,
                     keys=(
                         Key(
-                            "name", Text("a name of letters, digits and underscores", pattern="[A-Za-z0-9_]+"), "Name in the variant's id."
+                            "name",
+                            Text(
+                                "a name of letters, digits and underscores", pattern="[A-Za-z0-9_]+"
+                            ),
+                            "Name in the variant's id.",
                         ),
                         Key(
                             "divisible",
                             Table(names=_parameters(ListOf(_AXIS_OR_DIVISOR, least=1, most=8))),
                             "Divisors of the extents, one per dimension: numbers, and axes of the matrix.",
                         ),
-                        Key("stride", Table(names=_parameters(_DIVISORS)), "Divisors of the strides in elements, one per dimension."),
+                        Key(
+                            "stride",
+                            Table(names=_parameters(_DIVISORS)),
+                            "Divisors of the strides in elements, one per dimension.",
+                        ),
                         Key(
                             "aligned",
                             Either((_ALIGNED, Table(names=_parameters(_ALIGNED)))),
@@ -208,7 +322,16 @@ ASSUME = Table(
                         ),
                         Key(
                             "contiguous",
-                            Either((Flag(), ListOf(Text("a parameter's name", pattern=values.IDENTIFIER), least=1, unique=True))),
+                            Either(
+                                (
+                                    Flag(),
+                                    ListOf(
+                                        Text("a parameter's name", pattern=values.IDENTIFIER),
+                                        least=1,
+                                        unique=True,
+                                    ),
+                                )
+                            ),
                             "Strides are those of a C-contiguous tensor: of every tensor, or of those named.",
                         ),
                     ),
@@ -223,13 +346,26 @@ ASSUME = Table(
 PARAM = Table(
     made=types.ParamTable,
     keys=(
-        Key("kind", Text("kind", choices=(*(kind.value for kind in ParamKind), "slice")), "How the parameter is passed."),
+        Key(
+            "kind",
+            Text("kind", choices=(*(kind.value for kind in ParamKind), "slice")),
+            "How the parameter is passed.",
+        ),
         Key("dtype", _DTYPE, "A dtype, or the axis that holds it."),
         Key("rank", Integer(-1, 8), "Number of dimensions; -1 takes any."),
         Key("out", Flag(), "The kernel writes it."),
         Key(
             "stride",
-            ListOf(Either((Integer(0), Text('a stride: write a number, or "?" for a free one', pattern=r"\?"))), least=1, most=8),
+            ListOf(
+                Either(
+                    (
+                        Integer(0),
+                        Text('a stride: write a number, or "?" for a free one', pattern=r"\?"),
+                    )
+                ),
+                least=1,
+                most=8,
+            ),
             'Required stride per dimension in elements, "?" where it is free.',
         ),
         Key("contiguous", Flag(), "Must be C-contiguous."),
@@ -244,21 +380,45 @@ PARAM = Table(
 LAUNCH = Table(
     made=types.Launch,
     keys=(
-        Key("requires", ListOf(Formula()), "Conditions on the arguments, each checked before a launch."),
+        Key(
+            "requires",
+            ListOf(Formula()),
+            "Conditions on the arguments, each checked before a launch.",
+        ),
         Key("grid", ListOf(Formula(1), least=1, most=3), "Blocks per dimension."),
-        Key("block", ListOf(Formula(1), least=1, most=3), "Threads per dimension (not for tile kernels)."),
+        Key(
+            "block",
+            ListOf(Formula(1), least=1, most=3),
+            "Threads per dimension (not for tile kernels).",
+        ),
         Key("shared", Formula(0), "Dynamic shared memory in bytes."),
         Key("cooperative", Flag(), "All blocks are resident at once."),
-        Key("programmatic", Flag(), "May begin before the launch in front of it in its stream is done (programmatic dependent launch)."),
+        Key(
+            "programmatic",
+            Flag(),
+            "May begin before the launch in front of it in its stream is done (programmatic dependent launch).",
+        ),
         Key("cluster", ListOf(Integer(1, 16), least=1, most=3), "Cluster dimensions."),
-        Key("open", ListOf(Text("a part of a launch", choices=("grid", "block", "shared")), most=3), "What each launch says by `config`."),
+        Key(
+            "open",
+            ListOf(Text("a part of a launch", choices=("grid", "block", "shared")), most=3),
+            "What each launch says by `config`.",
+        ),
     ),
 )
 DISPATCH = Table(
     keys=(
         Key("default", Table(names=_axes()), "Values of the axes that the caller may leave out."),
-        Key("table", _PATH, "Tuning file, which `tilec tune` writes: the variants that were fastest, by device and sizes."),
-        Key("sizes", ListOf(Formula(), least=1, most=16), "Sizes that tell launches apart in the table, in place of all extents."),
+        Key(
+            "table",
+            _PATH,
+            "Tuning file, which `tilec tune` writes: the variants that were fastest, by device and sizes.",
+        ),
+        Key(
+            "sizes",
+            ListOf(Formula(), least=1, most=16),
+            "Sizes that tell launches apart in the table, in place of all extents.",
+        ),
         Key(
             "keep",
             Text("variants", choices=("all", "winners")),
@@ -269,8 +429,17 @@ DISPATCH = Table(
             ListOf(
                 Table(
                     keys=(
-                        Key("when", Formula(), "Condition on the arguments; without it, the rule is for all launches."),
-                        Key("take", Table(names=_axes()), "Axis values that those launches take.", required=True),
+                        Key(
+                            "when",
+                            Formula(),
+                            "Condition on the arguments; without it, the rule is for all launches.",
+                        ),
+                        Key(
+                            "take",
+                            Table(names=_axes()),
+                            "Axis values that those launches take.",
+                            required=True,
+                        ),
                     ),
                     made=types.Rule,
                 ),
@@ -294,10 +463,23 @@ BUDGET = Table(
 INPUT = Table(
     made=types.Input,
     keys=(
-        Key("shape", ListOf(Formula(0), most=8), "Extents: numbers, or expressions over axes and earlier inputs.", required=True),
-        Key("small", ListOf(Formula(0), most=8), "Extents of runs that are held against the reference, where `shape` is for measuring."),
+        Key(
+            "shape",
+            ListOf(Formula(0), most=8),
+            "Extents: numbers, or expressions over axes and earlier inputs.",
+            required=True,
+        ),
+        Key(
+            "small",
+            ListOf(Formula(0), most=8),
+            "Extents of runs that are held against the reference, where `shape` is for measuring.",
+        ),
         Key("dtype", _DTYPE, "A dtype, or an axis that holds dtypes: the case then runs for each."),
-        Key("dist", Text("distribution", choices=DISTS), "What the tensor is filled with; empty is poisoned before the run."),
+        Key(
+            "dist",
+            Text("distribution", choices=DISTS),
+            "What the tensor is filled with; empty is poisoned before the run.",
+        ),
         Key("seed", Integer(0), "Seed of the random numbers."),
         Key("low", Number(), "Least value of uniform and integers."),
         Key("high", Number(), "Upper bound of uniform and integers."),
@@ -305,7 +487,11 @@ INPUT = Table(
 )
 _RTOL = Key("rtol", Number(least=0), "Relative tolerance.")
 _ATOL = Key("atol", Number(least=0), "Absolute tolerance.")
-_ULP = Key("ulp", Integer(0, 2**24), "Results fit too that are so few numbers of the output's dtype from the reference.")
+_ULP = Key(
+    "ulp",
+    Integer(0, 2**24),
+    "Results fit too that are so few numbers of the output's dtype from the reference.",
+)
 TOLERANCE = Table(
     keys=(_RTOL, _ATOL, _ULP),
     names=Names(
@@ -321,7 +507,11 @@ BENCH = Table(
     keys=(
         Key("flops", Formula(0), "Floating-point operations of one launch."),
         Key("bytes", Formula(0), "Bytes moved by one launch."),
-        Key("against", ListOf(Text("a library and a call such as torch:matmul(a, b)", pattern=values.AGAINST)), "What to hold it against."),
+        Key(
+            "against",
+            ListOf(Text("a library and a call such as torch:matmul(a, b)", pattern=values.AGAINST)),
+            "What to hold it against.",
+        ),
     ),
 )
 _INPUTS = Key(
@@ -331,10 +521,16 @@ _INPUTS = Key(
 )
 _REFERENCE = Key(
     "reference",
-    Text("a file and a function such as ref.py:gemm", pattern=values.FUNCTION, convert=values.path_and_function),
+    Text(
+        "a file and a function such as ref.py:gemm",
+        pattern=values.FUNCTION,
+        convert=values.path_and_function,
+    ),
     "A plain function over NumPy arrays.",
 )
-_TOLERANCE = Key("tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype.")
+_TOLERANCE = Key(
+    "tolerance", TOLERANCE, "How far results may be from the reference, for all dtypes or by dtype."
+)
 _BENCH = Key("bench", BENCH, "Work done by one launch, and what to hold it against.")
 CASE = Table(
     made=types.Case,
@@ -347,14 +543,22 @@ CASE = Table(
     ),
 )
 HINTS = Table(
-    names=Names(values.IDENTIFIER, "a hint or a target", Either((_HINT, Table(names=Names(values.IDENTIFIER, "a hint", _HINT))))),
+    names=Names(
+        values.IDENTIFIER,
+        "a hint or a target",
+        Either((_HINT, Table(names=Names(values.IDENTIFIER, "a hint", _HINT)))),
+    ),
 )
 KERNEL = Table(
     made=types.Kernel,
     keys=(
         Key(
             "source",
-            Text("a file, or a file and a function such as k.py:gemm", pattern=values.SOURCE, convert=values.path_and_function),
+            Text(
+                "a file, or a file and a function such as k.py:gemm",
+                pattern=values.SOURCE,
+                convert=values.path_and_function,
+            ),
             "File of the kernel, and its function after a colon.",
             required=True,
         ),
@@ -363,21 +567,45 @@ KERNEL = Table(
             Text("a symbol such as gemm or ns::gemm<{T}, 4>", pattern=values.SYMBOL),
             "C++ name or template instance; {axis} stands for a value.",
         ),
-        Key("language", Text("a language", pattern=values.WORD), "Language of the source, where its suffix does not say."),
-        Key("matrix", MATRIX, "Axes whose product gives the variants; names match the kernel's constants and dtype variables."),
+        Key(
+            "language",
+            Text("a language", pattern=values.WORD),
+            "Language of the source, where its suffix does not say.",
+        ),
+        Key(
+            "matrix",
+            MATRIX,
+            "Axes whose product gives the variants; names match the kernel's constants and dtype variables.",
+        ),
         Key("assume", ASSUME, "Facts that the compiler may use."),
         Key("hints", HINTS, "Compiler hints, for all targets or in a table named by a target."),
-        Key("params", Table(names=_parameters(PARAM)), "Parameters of the launcher: refines what the source says."),
-        Key("args", ListOf(Formula(abi=True)), "Arguments of the entry point from the launcher's parameters, in order."),
+        Key(
+            "params",
+            Table(names=_parameters(PARAM)),
+            "Parameters of the launcher: refines what the source says.",
+        ),
+        Key(
+            "args",
+            ListOf(Formula(abi=True)),
+            "Arguments of the entry point from the launcher's parameters, in order.",
+        ),
         Key("launch", LAUNCH, "How the kernel is launched."),
         Key("dispatch", DISPATCH, "How a variant is chosen."),
-        Key("budget", BUDGET, "Most of each resource that any image may use; read from the image, no GPU needed."),
+        Key(
+            "budget",
+            BUDGET,
+            "Most of each resource that any image may use; read from the image, no GPU needed.",
+        ),
         Key(
             "checks",
             Text("checks", choices=("on", "deny", "off")),
             "Checks inside of a kernel in the safe tile language: on (default), deny refuses a kernel that needs any, off leaves them out.",
         ),
-        Key("case", Table(names=Names(values.WORD, "a case's name", CASE)), "Named inputs and a reference."),
+        Key(
+            "case",
+            Table(names=Names(values.WORD, "a case's name", CASE)),
+            "Named inputs and a reference.",
+        ),
         *OPTIONS["cuda"],
         *OPTIONS["prebuilt"],
         READ,
@@ -394,7 +622,13 @@ CHAIN = Table(
         ),
         Key(
             "case",
-            Table(names=Names(values.WORD, "a case's name", Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)))),
+            Table(
+                names=Names(
+                    values.WORD,
+                    "a case's name",
+                    Table(keys=(_INPUTS, _REFERENCE, _TOLERANCE, _BENCH)),
+                )
+            ),
             "Named inputs of all steps together, a reference, and the work of all steps.",
         ),
     ),
@@ -402,19 +636,37 @@ CHAIN = Table(
 OVERRIDE = Table(
     made=types.Override,
     keys=(
-        Key("select", Text("a glob", convert=values.glob), "Glob over job ids such as gemm-*-sm_80.", required=True),
-        Key("hints", Table(names=Names(values.IDENTIFIER, "a hint", _HINT)), "Compiler hints of the jobs that match."),
+        Key(
+            "select",
+            Text("a glob", convert=values.glob),
+            "Glob over job ids such as gemm-*-sm_80.",
+            required=True,
+        ),
+        Key(
+            "hints",
+            Table(names=Names(values.IDENTIFIER, "a hint", _HINT)),
+            "Compiler hints of the jobs that match.",
+        ),
         Key("targets", _TARGETS, "The only targets that what matches is built for."),
     ),
 )
 OUTPUT = Table(
     made=types.Output,
     keys=(
-        Key("dir", Text("a path", convert=values.inner_path), "Directory of the results, relative to the project."),
+        Key(
+            "dir",
+            Text("a path", convert=values.inner_path),
+            "Directory of the results, relative to the project.",
+        ),
         Key("emit", ListOf(Text("output", choices=EMIT), least=1, unique=True), "What is written."),
         Key(
             "max-size",
-            Either((Integer(1), Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size))),
+            Either(
+                (
+                    Integer(1),
+                    Text("a size such as 90 MiB", pattern=values.SIZE, convert=values.some_size),
+                )
+            ),
             "Most that the bundle may weigh.",
         ),
     ),
@@ -425,12 +677,19 @@ MANIFEST = Table(
         Key("edition", Integer(EDITION, EDITION), "Version of this format.", required=True),
         Key("package", PACKAGE, "What is built.", required=True),
         Key("targets", TARGETS, "What it is built for.", required=True),
-        Key("profile", Table(names=Names(values.WORD, "a profile's name", PROFILE)), "Compile profiles; release and debug are built in."),
+        Key(
+            "profile",
+            Table(names=Names(values.WORD, "a profile's name", PROFILE)),
+            "Compile profiles; release and debug are built in.",
+        ),
         Key("toolchain", TOOLCHAIN, "Tools that may be used."),
         Key("frontend", FRONTENDS, "Options by language, for all kernels."),
         Key(
             "kernel",
-            Table(names=Names(values.IDENTIFIER, "a kernel's name (a Python identifier)", KERNEL), least=1),
+            Table(
+                names=Names(values.IDENTIFIER, "a kernel's name (a Python identifier)", KERNEL),
+                least=1,
+            ),
             "Kernels by name: each becomes a launcher.",
             required=True,
         ),
@@ -439,7 +698,11 @@ MANIFEST = Table(
             Table(names=Names(values.IDENTIFIER, "a chain's name (a Python identifier)", CHAIN)),
             "Chains by name: kernels that `tilec run NAME` launches one behind the other over the same arrays.",
         ),
-        Key("override", ListOf(OVERRIDE), "Changes for the jobs whose id matches; the last match wins."),
+        Key(
+            "override",
+            ListOf(OVERRIDE),
+            "Changes for the jobs whose id matches; the last match wins.",
+        ),
         Key("output", OUTPUT, "What is written, and where."),
     ),
 )

@@ -1,4 +1,6 @@
-"""tilec.toml to a Manifest: reads the text, then everything in it, and reports all problems at once."""
+"""tilec.toml to a Manifest: reads the text, then everything in it, and reports all problems at
+once.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
 
     Args:
         path: the file.
-        languages: the suffixes of each language that a frontend reads, such as `{"tile": (".py",), "cuda": (".cu",)}`.
+        languages: the suffixes of each language that a frontend reads, such as `{"tile": (".py",),
+            "cuda": (".cu",)}`.
         shown: the file's name in messages; by default `path` as it is given.
 
     Raises:
@@ -60,7 +63,9 @@ def load(path: Path, *, languages: Languages, shown: str = "") -> Manifest:
         start = data.rfind(b"\n", 0, error.start) + 1
         column = len(data[start : error.start].decode("utf-8", "replace")) + 1
         what = f"the manifest is not UTF-8: byte 0x{data[error.start]:02x} cannot be read"
-        raise _one(what, Location(file=shown, line=line, column=column), fix="save the file as UTF-8") from error
+        raise _one(
+            what, Location(file=shown, line=line, column=column), fix="save the file as UTF-8"
+        ) from error
     return load_text(text, path, languages=languages, shown=shown)
 
 
@@ -92,7 +97,11 @@ def _parse(text: str, locator: Locator) -> dict[str, Any]:
 
 
 def _syntax(message: str, locator: Locator) -> ManifestError:
-    twice = locator.twice() if re.match(r"Cannot (overwrite|declare|mutate)|Duplicate", message) else None
+    twice = (
+        locator.twice()
+        if re.match(r"Cannot (overwrite|declare|mutate)|Duplicate", message)
+        else None
+    )
     if twice:
         path, first, second = twice
         return _one(f"{render(path)}: is given twice, first in line {first.line}", second, locator)
@@ -113,22 +122,34 @@ _SYNTAX_HINTS = {
 }
 
 
-def _one(what: str, place: Location, locator: Locator | None = None, *, fix: str = "", hint: str = "") -> ManifestError:
+def _one(
+    what: str, place: Location, locator: Locator | None = None, *, fix: str = "", hint: str = ""
+) -> ManifestError:
     excerpt = locator.excerpt(place) if locator else ""
-    return ManifestError((Diagnostic(message=what, location=place, excerpt=excerpt, hint=hint),), fix=fix)
+    return ManifestError(
+        (Diagnostic(message=what, location=place, excerpt=excerpt, hint=hint),), fix=fix
+    )
 
 
 def _unreadable(path: Path, shown: str, error: OSError) -> ManifestError:
     if isinstance(error, FileNotFoundError):
         return _one(
-            "there is no such manifest", Location(file=shown), fix="run tilec new to start a project, or name the file with --manifest"
+            "there is no such manifest",
+            Location(file=shown),
+            fix="run tilec new to start a project, or name the file with --manifest",
         )
     if isinstance(error, IsADirectoryError) or path.is_dir():
-        return _one("the manifest is a directory", Location(file=shown), fix=f"name the file in it: {shown.rstrip('/')}/tilec.toml")
+        return _one(
+            "the manifest is a directory",
+            Location(file=shown),
+            fix=f"name the file in it: {shown.rstrip('/')}/tilec.toml",
+        )
     return _one(f"the manifest cannot be read: {error.strerror or error}", Location(file=shown))
 
 
-def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems, languages: Languages) -> Manifest | None:
+def _read(
+    data: dict[str, Any], path: Path, locator: Locator, problems: Problems, languages: Languages
+) -> Manifest | None:
     edition: Any = data.get("edition")
     if is_int(edition) and edition > keys.EDITION:
         what = f"edition {shown_int(edition)} is newer than this tilec, which reads edition {keys.EDITION}: update tilec"
@@ -148,7 +169,11 @@ def _read(data: dict[str, Any], path: Path, locator: Locator, problems: Problems
     targets = _targets(found.get("targets", {}), problems)
     profiles = _profiles(found.get("profile", {}), problems)
     frontends = _frontends(found.get("frontend", {}), problems, languages)
-    overrides = tuple(_override(table, ("override", i), problems) for i, table in enumerate(found.get("override", ())) if table is not BAD)
+    overrides = tuple(
+        _override(table, ("override", i), problems)
+        for i, table in enumerate(found.get("override", ()))
+        if table is not BAD
+    )
     toolchain: Toolchain = keys.TOOLCHAIN.make(found.get("toolchain", {}))
     if problems.found or package is None or targets is None:
         return None
@@ -177,7 +202,9 @@ def _package(found: dict[str, Any], problems: Problems) -> Package | None:
         try:
             values.module_name(module)
         except ValueError as error:
-            problems.add(("package", "name"), f"{error}, or say by package.module how it is imported")
+            problems.add(
+                ("package", "name"), f"{error}, or say by package.module how it is imported"
+            )
         found = {**found, "module": module}
     made: Package = keys.PACKAGE.make(found)
     return made
@@ -186,7 +213,11 @@ def _package(found: dict[str, Any], problems: Problems) -> Package | None:
 def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
     for name in found.get("groups", {}):
         if values.looks_like_target(name):
-            problems.add(("targets", "groups", name), f"{name!r} is a target's name: call the group otherwise", at_key=True)
+            problems.add(
+                ("targets", "groups", name),
+                f"{name!r} is a target's name: call the group otherwise",
+                at_key=True,
+            )
     driver = found.get("min-driver", 0)
     if driver:
         try:
@@ -195,17 +226,29 @@ def _targets(found: dict[str, Any], problems: Problems) -> Targets | None:
             problems.add(("targets", "min-driver"), str(error))
     if "default" not in found:
         return None
-    jit = next((policy for policy in JitFallback if policy.value == found.get("jit-fallback")), None)  # any other is a problem already
-    return Targets(default=found["default"], groups=tuple(found.get("groups", {}).items()), min_driver=driver, jit_fallback=jit)
+    jit = next(
+        (policy for policy in JitFallback if policy.value == found.get("jit-fallback")), None
+    )  # any other is a problem already
+    return Targets(
+        default=found["default"],
+        groups=tuple(found.get("groups", {}).items()),
+        min_driver=driver,
+        jit_fallback=jit,
+    )
 
 
 def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
-    tables = {name: {**BUILT_IN_PROFILES.get(name, {}), **found.get(name, {})} for name in (*BUILT_IN_PROFILES, *found)}
+    tables = {
+        name: {**BUILT_IN_PROFILES.get(name, {}), **found.get(name, {})}
+        for name in (*BUILT_IN_PROFILES, *found)
+    }
     done: dict[str, Profile] = {}
     circles: set[frozenset[str]] = set()
     for name in (*found, *BUILT_IN_PROFILES):
         chain = [name]
-        while parent := tables[chain[-1]].get("inherits", "" if chain[-1] == "release" else "release"):
+        while parent := tables[chain[-1]].get(
+            "inherits", "" if chain[-1] == "release" else "release"
+        ):
             path = ("profile", chain[-1], "inherits")
             if parent not in tables:
                 problems.unknown(path, "profile", parent, tuple(tables))
@@ -214,7 +257,10 @@ def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
                 circle = chain[chain.index(parent) :]
                 if frozenset(circle) not in circles:
                     said = [link for link in circle if "inherits" in found.get(link, {})]
-                    problems.add(("profile", said[-1], "inherits"), f"profiles inherit in a circle: {' -> '.join([*circle, parent])}")
+                    problems.add(
+                        ("profile", said[-1], "inherits"),
+                        f"profiles inherit in a circle: {' -> '.join([*circle, parent])}",
+                    )
                 circles.add(frozenset(circle))
                 break
             chain.append(parent)
@@ -226,7 +272,9 @@ def _profiles(found: dict[str, Any], problems: Problems) -> tuple[Profile, ...]:
     return tuple(done[name] for name in tables)
 
 
-def _frontends(found: dict[str, Any], problems: Problems, languages: Languages) -> tuple[tuple[str, Options], ...]:
+def _frontends(
+    found: dict[str, Any], problems: Problems, languages: Languages
+) -> tuple[tuple[str, Options], ...]:
     for name in found:
         if name not in languages:
             problems.unknown(("frontend", name), "language", name, tuple(languages), at_key=True)
@@ -236,7 +284,11 @@ def _frontends(found: dict[str, Any], problems: Problems, languages: Languages) 
 def _override(found: dict[str, Any], path: tuple[str | int, ...], problems: Problems) -> Override:
     if "select" in found and not found.keys() & {"hints", "targets"}:
         problems.add(path, "changes nothing: give hints or targets")
-    return Override(select=found.get("select", ""), hints=tuple(found.get("hints", {}).items()), targets=found.get("targets"))
+    return Override(
+        select=found.get("select", ""),
+        hints=tuple(found.get("hints", {}).items()),
+        targets=found.get("targets"),
+    )
 
 
 __all__ = ["BUILT_IN_PROFILES", "load", "load_text"]

@@ -1,4 +1,6 @@
-"""Places of keys and values in the text of a TOML document that has already been read; scanned only when something has to be reported."""
+"""Places of keys and values in the text of a TOML document that has already been read; scanned only
+when something has to be reported.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,16 @@ class Locator:
     """Finds places in one manifest; a call gives the location of a key."""
 
     def __init__(self, text: str, file: str) -> None:
-        """Keep the text (its line ends are single line feeds) and the file's name as it is to be shown."""
+        """Keep the text (its line ends are single line feeds) and the file's name as it is to be
+        shown.
+        """
         self.text = text
         self.file = file
 
     def __call__(self, path: Path) -> Location:
-        """Place of the key (of the element, in a list), or of the nearest enclosing one that exists."""
+        """Place of the key (of the element, in a list), or of the nearest enclosing one that
+        exists.
+        """
         return self.location(self._nearest(path)[0])
 
     def value(self, path: Path, index: int | None = None) -> Location:
@@ -46,11 +52,24 @@ class Locator:
         end = self.text.find("\n", start)
         return self.text[start : len(self.text) if end < 0 else end][:EXCERPT]
 
-    def problem(self, path: Path, what: str, *, value: bool = False, index: int | None = None, hint: str = "") -> Diagnostic:
+    def problem(
+        self,
+        path: Path,
+        what: str,
+        *,
+        value: bool = False,
+        index: int | None = None,
+        hint: str = "",
+    ) -> Diagnostic:
         """Return a problem at a key, or at its value (`index`: at that character of it)."""
         place = self.value(path, index) if value or index is not None else self(path)
         shown = render(path)
-        return Diagnostic(message=f"{shown}: {what}" if shown else what, location=place, excerpt=self.excerpt(place), hint=hint)
+        return Diagnostic(
+            message=f"{shown}: {what}" if shown else what,
+            location=place,
+            excerpt=self.excerpt(place),
+            hint=hint,
+        )
 
     def twice(self) -> tuple[Path, Location, Location] | None:
         """The first key that is given twice: its path, its first and its second place."""
@@ -79,12 +98,18 @@ class Locator:
 
 
 def render(path: Path) -> str:
-    """A key path as users write it: `kernel.gemm.matrix.exclude[0].when`, with quotes where TOML needs them."""
+    """A key path as users write it: `kernel.gemm.matrix.exclude[0].when`, with quotes where TOML
+    needs them.
+    """
     shown = ""
     for part in path:
         if isinstance(part, int):
             shown += f"[{part}]"
         else:
-            quoted = part if re.fullmatch("[A-Za-z0-9_-]+", part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            quoted = (
+                part
+                if re.fullmatch("[A-Za-z0-9_-]+", part)
+                else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            )
             shown += f".{quoted}" if shown else quoted
     return shown

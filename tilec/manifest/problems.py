@@ -1,4 +1,6 @@
-"""Collects what is wrong with a manifest, and turns it into located diagnostics once everything has been read."""
+"""Collects what is wrong with a manifest, and turns it into located diagnostics once everything has
+been read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tilec_runtime.model.suggest import did_you_mean
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One problem: where (a key path, and whether its key or its value is meant, or which character of a text value), and what."""
+    """One problem: where (a key path, and whether its key or its value is meant, or which character
+    of a text value), and what.
+    """
 
     path: Path
     what: str
@@ -28,11 +32,27 @@ class Problems:
     def __init__(self) -> None:
         self.found: list[Problem] = []
 
-    def add(self, path: Path, what: str, *, hint: str = "", at_key: bool = False, index: int | None = None) -> None:
+    def add(
+        self,
+        path: Path,
+        what: str,
+        *,
+        hint: str = "",
+        at_key: bool = False,
+        index: int | None = None,
+    ) -> None:
         """Note a problem; nothing is raised before all have been found."""
         self.found.append(Problem(path=path, what=what, hint=hint, at_key=at_key, index=index))
 
-    def unknown(self, path: Path, what: str, value: str, known: tuple[str, ...] | list[str], *, at_key: bool = False) -> None:
+    def unknown(
+        self,
+        path: Path,
+        what: str,
+        value: str,
+        known: tuple[str, ...] | list[str],
+        *,
+        at_key: bool = False,
+    ) -> None:
         """Note a word that is not among those known: names the nearest, or all of them."""
         near = did_you_mean(value, known)
         listed = f"; known are {', '.join(known)}" if known and len(known) <= 24 else ""
@@ -45,9 +65,14 @@ class Problems:
     def error(self, locator: Locator, fix: str = "") -> ManifestError:
         """All problems, in the order of the text."""
         located = [
-            locator.problem(one.path, one.what, value=not one.at_key, index=one.index, hint=one.hint) for one in dict.fromkeys(self.found)
+            locator.problem(
+                one.path, one.what, value=not one.at_key, index=one.index, hint=one.hint
+            )
+            for one in dict.fromkeys(self.found)
         ]
-        return ManifestError(tuple(sorted(located, key=lambda problem: order_of(problem, locator.file))), fix=fix)
+        return ManifestError(
+            tuple(sorted(located, key=lambda problem: order_of(problem, locator.file))), fix=fix
+        )
 
 
 def shown_int(value: int) -> str:
@@ -65,10 +90,18 @@ def shown(value: Any) -> str:
         return shown_int(value)
     if isinstance(value, float):
         return str(value)
-    return "a list" if isinstance(value, list) else "a table" if isinstance(value, dict) else f"the date {value}"
+    return (
+        "a list"
+        if isinstance(value, list)
+        else "a table"
+        if isinstance(value, dict)
+        else f"the date {value}"
+    )
 
 
 def order_of(problem: Diagnostic, manifest: str) -> tuple[bool, int, int]:
-    """Sort key of a problem: those of the manifest, a file name, in its order; then those of other files."""
+    """Sort key of a problem: those of the manifest, a file name, in its order; then those of other
+    files.
+    """
     at = problem.location
     return (False, at.line, at.column) if at and at.file == manifest else (True, 0, 0)

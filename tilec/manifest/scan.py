@@ -1,4 +1,6 @@
-"""One pass over TOML text: where every key and value stands, and where each character of a text value is written."""
+"""One pass over TOML text: where every key and value stands, and where each character of a text
+value is written.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ _STRING = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _SCALAR = re.compile(r"\d{4}-\d\d-\d\d \d\d:[^\s,\]}#]+|[^\s,\]}#]+")
-_ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", "e": "\x1b", '"': '"', "\\": "\\"}
+_ESCAPES = {
+    "b": "\b",
+    "t": "\t",
+    "n": "\n",
+    "f": "\f",
+    "r": "\r",
+    "e": "\x1b",
+    '"': '"',
+    "\\": "\\",
+}
 _HEX = {"x": 2, "u": 4, "U": 8}
 
 
@@ -62,7 +73,9 @@ class Scanner:
             quoted = self.peek() in ("'", '"')
             start = self.at
             part = self.take(_STRING if quoted else _BARE)
-            parts.append(("".join(char for char, _ in decode(self.text, start)) if quoted else part, start))
+            parts.append(
+                ("".join(char for char, _ in decode(self.text, start)) if quoted else part, start)
+            )
             if self.peek() != ".":
                 return parts
             self.at += 1
@@ -148,14 +161,21 @@ class Scanner:
 
 
 def offsets_of(text: str, start: int) -> list[int]:
-    """Where each character of the TOML string at `start` is written, and where the string's closing quotes stand."""
+    """Where each character of the TOML string at `start` is written, and where the string's closing
+    quotes stand.
+    """
     match = _STRING.match(text, start)
     quotes = 3 if text[start : start + 3] in ('"""', "'''") else 1
-    return [*(offset for _, offset in decode(text, start)), match.end() - quotes if match else start]
+    return [
+        *(offset for _, offset in decode(text, start)),
+        match.end() - quotes if match else start,
+    ]
 
 
 def decode(text: str, start: int) -> Iterator[tuple[str, int]]:
-    """The characters of the TOML string that starts at `start`, each with the offset it is written at."""
+    """The characters of the TOML string that starts at `start`, each with the offset it is written
+    at.
+    """
     match = _STRING.match(text, start)
     if match is None:
         return

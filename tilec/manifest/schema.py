@@ -8,7 +8,9 @@ from tilec.manifest.keys import EDITION, MANIFEST
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema (draft 2020-12). What one value alone cannot say, such as whether an axis exists, `tilec check` says."""
+    """The schema (draft 2020-12). What one value alone cannot say, such as whether an axis exists,
+    `tilec check` says.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tilec.toml",

@@ -24,7 +24,9 @@ def mark(value: AxisValue) -> Mark:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scope:
-    """What the checks of one kernel share: where it stands, its axes with the values that included points add, and the sink."""
+    """What the checks of one kernel share: where it stands, its axes with the values that included
+    points add, and the sink.
+    """
 
     path: Path
     axes: Axes
@@ -33,7 +35,9 @@ class Scope:
 
     def __post_init__(self) -> None:
         """Index the values, so that long axes with long lists of points stay linear."""
-        object.__setattr__(self, "marks", {name: frozenset(map(mark, items)) for name, items in self.axes.items()})
+        object.__setattr__(
+            self, "marks", {name: frozenset(map(mark, items)) for name, items in self.axes.items()}
+        )
 
     def axis(self, name: str, path: Path) -> bool:
         """Whether there is such an axis; reported where not."""
@@ -51,7 +55,9 @@ class Scope:
             inner = (*path, name)
             if self.axis(name, inner) and mark(value) not in self.marks[name]:
                 known = ", ".join(map(shown, self.axes[name][:12]))
-                self.problems.add(inner, f"{shown(value)} is not a value of axis {name}: it has {known}")
+                self.problems.add(
+                    inner, f"{shown(value)} is not a value of axis {name}: it has {known}"
+                )
         return tuple(found.items())
 
     def dtype(self, name: str, path: Path) -> None:
@@ -60,8 +66,13 @@ class Scope:
             return
         if name not in self.axes:
             self.problems.unknown(path, "dtype or axis", name, (*DTYPES, *self.axes))
-        elif not any(value in DTYPES for value in self.axes[name]):  # where some are, the axis reports the others
-            self.problems.add(path, f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}")
+        elif not any(
+            value in DTYPES for value in self.axes[name]
+        ):  # where some are, the axis reports the others
+            self.problems.add(
+                path,
+                f"axis {name} holds no dtypes but {', '.join(map(shown, self.axes[name][:4]))}",
+            )
 
     def expression(self, text: str, names: set[str] | Axes, path: Path) -> None:
         """Check an expression whose names are all known."""

@@ -1,4 +1,6 @@
-"""Shapes of manifest values: each reads a TOML value (or reports why not) and gives its own JSON Schema, so that the two cannot drift."""
+"""Shapes of manifest values: each reads a TOML value (or reports why not) and gives its own JSON
+Schema, so that the two cannot drift.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +39,23 @@ class Shape:
 
     def takes(self, value: Any) -> bool:
         """Whether the value has this shape's TOML type; decides between alternatives."""
-        return isinstance(value, self.accepts) and (not isinstance(value, bool) or bool in self.accepts)
+        return isinstance(value, self.accepts) and (
+            not isinstance(value, bool) or bool in self.accepts
+        )
 
     def read(self, value: Any, path: Path, problems: Problems) -> Any:
         """Return the value as the model wants it, or BAD after a report."""
         if not self.takes(value):
-            problems.add(path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value))
+            problems.add(
+                path, f"{self.word} is expected, not {shown(value)}", hint=self.hint(value)
+            )
             return BAD
         return self.of(value, path, problems)
 
     def hint(self, value: Any) -> str:  # noqa: ARG002 - most shapes have none
-        """Return what to write in place of a value of another type, where there is something to say."""
+        """Return what to write in place of a value of another type, where there is something to
+        say.
+        """
         return ""
 
     def of(self, value: Any, path: Path, problems: Problems) -> Any:
@@ -61,9 +69,11 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Shape):
-    """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it; `convert` may refuse with a ValueError.
+    """Text. `choices` close the set; `pattern` must match as a whole, and `what` names it;
+    `convert` may refuse with a ValueError.
 
-    `known` gives the schema the closed set that `convert` takes; `most` is the greatest number of characters.
+    `known` gives the schema the closed set that `convert` takes; `most` is the greatest number of
+    characters.
     """
 
     what: str = "text"
@@ -97,7 +107,10 @@ class Text(Shape):
         choices = self.known() if self.known else self.choices
         if choices:
             return {"enum": list(choices)}
-        limits = {"minLength": 0 if self.empty else 1, "pattern": self.pattern and f"^(?:{self.pattern})$"}
+        limits = {
+            "minLength": 0 if self.empty else 1,
+            "pattern": self.pattern and f"^(?:{self.pattern})$",
+        }
         return {"type": "string", "maxLength": self.most, **_given(limits)}
 
 
@@ -125,7 +138,13 @@ class Integer(Shape):
 
     def schema(self) -> dict[str, Any]:
         if self.power:
-            return {"enum": [1 << n for n in range(self.most.bit_length()) if self.least <= 1 << n <= self.most]}
+            return {
+                "enum": [
+                    1 << n
+                    for n in range(self.most.bit_length())
+                    if self.least <= 1 << n <= self.most
+                ]
+            }
         return {"type": "integer", "minimum": self.least, "maximum": self.most}
 
 
@@ -141,7 +160,11 @@ class Formula(Shape):
 
     @property
     def word(self) -> str:
-        return "an expression in quotes" if self.number is None else "an expression in quotes or an integer"
+        return (
+            "an expression in quotes"
+            if self.number is None
+            else "an expression in quotes or an integer"
+        )
 
     @property
     def accepts(self) -> tuple[type, ...]:
@@ -175,8 +198,12 @@ class Number(Shape):
 
     def of(self, value: float, path: Path, problems: Problems) -> Any:
         if abs(value) > INT_LIMIT if isinstance(value, int) else not math.isfinite(value):
-            problems.add(path, "is too large" if isinstance(value, int) else f"{value} is no finite number")
-        elif (self.least is not None and value < self.least) or (self.above is not None and value <= self.above):
+            problems.add(
+                path, "is too large" if isinstance(value, int) else f"{value} is no finite number"
+            )
+        elif (self.least is not None and value < self.least) or (
+            self.above is not None and value <= self.above
+        ):
             due = f"above {self.above}" if self.least is None else f"at least {self.least}"
             problems.add(path, f"{value} is too small: it must be {due}")
         elif self.most is not None and value > self.most:
@@ -187,7 +214,10 @@ class Number(Shape):
 
     def schema(self) -> dict[str, Any]:
         bounds = {"minimum": self.least, "maximum": self.most, "exclusiveMinimum": self.above}
-        return {"type": "number", **{key: bound for key, bound in bounds.items() if bound is not None}}
+        return {
+            "type": "number",
+            **{key: bound for key, bound in bounds.items() if bound is not None},
+        }
 
 
 class Flag(Shape):
@@ -250,11 +280,18 @@ class ListOf(Shape):
     accepts = (list,)
 
     def hint(self, value: Any) -> str:
-        return f"write [{value!r}]".replace("'", '"') if self.item.takes(value) and isinstance(value, str | int) else ""
+        return (
+            f"write [{value!r}]".replace("'", '"')
+            if self.item.takes(value) and isinstance(value, str | int)
+            else ""
+        )
 
     def of(self, value: list[Any], path: Path, problems: Problems) -> Any:
         if len(value) < self.least:
-            problems.add(path, "is empty" if not value else f"has {len(value)} items, the least is {self.least}")
+            problems.add(
+                path,
+                "is empty" if not value else f"has {len(value)} items, the least is {self.least}",
+            )
             return BAD
         if self.most is not None and len(value) > self.most:
             problems.add(path, f"has {len(value)} items, the most is {self.most}")

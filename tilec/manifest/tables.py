@@ -37,7 +37,8 @@ class Names:
 class Table(Shape):
     """A table with fixed keys, free names, or both.
 
-    `read` gives a dict of what was read; `made` names the dataclass that it becomes, which has the defaults.
+    `read` gives a dict of what was read; `made` names the dataclass that it becomes, which has the
+    defaults.
     """
 
     keys: tuple[Key, ...] = ()
@@ -84,7 +85,11 @@ class Table(Shape):
             properties[key.name] = {**key.shape.schema(), "description": key.doc}
             default = defaults.get(key.name)
             value = list(default) if isinstance(default, tuple) else default
-            if value not in (None, "", []) and not key.required and _may_be_written(value, key.shape):
+            if (
+                value not in (None, "", [])
+                and not key.required
+                and _may_be_written(value, key.shape)
+            ):
                 properties[key.name]["default"] = value
         found: dict[str, Any] = {"type": "object"}
         if properties:
@@ -96,7 +101,11 @@ class Table(Shape):
             found["minProperties"] = self.least
         if self.names:
             inner = self.names.shape.schema()
-            found["patternProperties"] = {self._free_pattern(): {**inner, "description": self.names.doc} if self.names.doc else inner}
+            found["patternProperties"] = {
+                self._free_pattern(): {**inner, "description": self.names.doc}
+                if self.names.doc
+                else inner
+            }
         found["additionalProperties"] = False
         return found
 
@@ -139,5 +148,8 @@ def _defaults(of: type) -> dict[str, Any]:
         field.name.replace("_", "-"): field.default
         for field in dataclasses.fields(of)
         if isinstance(field.default, str | int | float | bool)
-        or (isinstance(field.default, tuple) and all(isinstance(item, str) for item in field.default))
+        or (
+            isinstance(field.default, tuple)
+            and all(isinstance(item, str) for item in field.default)
+        )
     }

@@ -1,4 +1,6 @@
-"""The tuning file, such as `tuning/gemm.json`: reading it, with the place of what does not fit, and its one canonical text."""
+"""The tuning file, such as `tuning/gemm.json`: reading it, with the place of what does not fit, and
+its one canonical text.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ def read_record(data: bytes, path: str) -> TuningRecord:
         path: its name, for messages.
 
     Raises:
-        ManifestError: it is no JSON, of another schema version, or something in it is unknown, missing, of the wrong type or contradicts
-            the rest; with line and column.
+        ManifestError: it is no JSON, of another schema version, or something in it is unknown,
+            missing, of the wrong type or contradicts the rest; with line and column.
     """
     if len(data) > _MOST:
         _refuse(path, "", 0, f"the file has {len(data)} bytes, more than {_MOST}")
@@ -65,12 +67,18 @@ def read_record(data: bytes, path: str) -> TuningRecord:
         _check(found)
     except Misfit as misfit:
         where = misfit.where
-        _refuse(path, source, _place(source, _steps(where)), f"{where}: {misfit.what}" if where else misfit.what)
+        _refuse(
+            path,
+            source,
+            _place(source, _steps(where)),
+            f"{where}: {misfit.what}" if where else misfit.what,
+        )
     return found
 
 
 def record_text(found: TuningRecord) -> str:
-    """The file's text: equal records have equal texts, in the order of the record; short objects and arrays stand on one line.
+    """The file's text: equal records have equal texts, in the order of the record; short objects
+    and arrays stand on one line.
 
     Raises:
         ValueError: the record breaks a rule that reading checks.
@@ -84,7 +92,11 @@ def record_text(found: TuningRecord) -> str:
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
     flat = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    if not isinstance(value, dict | list) or not value or (depth and len(flat) + 2 * depth <= _WIDTH):
+    if (
+        not isinstance(value, dict | list)
+        or not value
+        or (depth and len(flat) + 2 * depth <= _WIDTH)
+    ):
         yield flat
         return
     inner, (opening, closing) = "  " * (depth + 1), "{}" if isinstance(value, dict) else "[]"
@@ -131,7 +143,9 @@ def _read_capability(value: Any) -> Any:
 
 def _older(codec: Codec, **absent: Any) -> Codec:
     """A codec of objects that reads those of older files too, which lack some keys."""
-    return Codec(codec.write, lambda value: codec.read({**absent, **value} if type(value) is dict else value))
+    return Codec(
+        codec.write, lambda value: codec.read({**absent, **value} if type(value) is dict else value)
+    )
 
 
 _SIZE = integer(0)
@@ -181,7 +195,9 @@ _RECORD = record(
     kernel=text(most=500),
     kernel_digest=_DIGEST,
     space_digest=_DIGEST,
-    toolchain=sequence(record(ToolInfo, name=text(), version=text(), digest=text(most=200)), most=1000),
+    toolchain=sequence(
+        record(ToolInfo, name=text(), version=text(), digest=text(most=200)), most=1000
+    ),
     sizes=sequence(text(most=1000), most=64),
     devices=sequence(_DEVICE, most=1000),
 )
@@ -202,7 +218,9 @@ def _check(found: TuningRecord) -> None:
         if device.name in names:
             unfit(f"{here}.name", f"device {device.name!r} appears twice")
         names.add(device.name)
-        for clock, (low, high) in (("sm", device.clocks.sm), ("memory", device.clocks.memory)) if device.clocks else ():
+        for clock, (low, high) in (
+            (("sm", device.clocks.sm), ("memory", device.clocks.memory)) if device.clocks else ()
+        ):
             if low > high:
                 unfit(f"{here}.clocks.{clock}", f"the least, {low}, is above the greatest, {high}")
         for place, entry in enumerate(device.entries):
@@ -215,15 +233,23 @@ def _check_entry(here: str, entry: TunedEntry, sizes: int) -> None:
             unfit(f"{here}.{name}", f"has {count} items, and there are {sizes} size expressions")
     for place, ((low, high), at) in enumerate(zip(entry.ranges, entry.at, strict=True)):
         if not low <= at <= high:
-            unfit(f"{here}.ranges[{place}]", f"{low} to {high} does not hold {at}, where it was measured")
+            unfit(
+                f"{here}.ranges[{place}]",
+                f"{low} to {high} does not hold {at}, where it was measured",
+            )
     _check_interval(here, entry.median_us, entry.interval_us)
     best = [candidate for candidate in entry.candidates if candidate.status is Status.BEST]
     if entry.candidates and [candidate.point for candidate in best] != [entry.point]:
-        unfit(f"{here}.candidates", f"{len(best)} of them are the best, where one is due: that of the entry's point")
+        unfit(
+            f"{here}.candidates",
+            f"{len(best)} of them are the best, where one is due: that of the entry's point",
+        )
     for place, candidate in enumerate(entry.candidates):
         there = f"{here}.candidates[{place}]"
         measured = candidate.status in (Status.BEST, Status.MEASURED)
-        if measured and (candidate.median_us is None or candidate.interval_us is None or not candidate.samples):
+        if measured and (
+            candidate.median_us is None or candidate.interval_us is None or not candidate.samples
+        ):
             unfit(there, f"is {candidate.status.value}, and has no time, interval or samples")
         if not measured and not candidate.reason:
             unfit(f"{there}.reason", f"is empty, and the candidate is {candidate.status.value}")
@@ -233,7 +259,10 @@ def _check_entry(here: str, entry: TunedEntry, sizes: int) -> None:
 
 def _check_interval(here: str, median: float, interval: Sequence[float]) -> None:
     if not interval[0] <= median <= interval[1]:
-        unfit(f"{here}.interval_us", f"{interval[0]} to {interval[1]} does not hold the median {median}")
+        unfit(
+            f"{here}.interval_us",
+            f"{interval[0]} to {interval[1]} does not hold the median {median}",
+        )
 
 
 _AGAIN = "restore the committed file, or remove it and write it anew with `tilec tune`"
@@ -279,7 +308,11 @@ def _parse(source: str, path: str) -> Any:
         return json.loads(source, object_pairs_hook=once, parse_constant=constant)
     except json.JSONDecodeError as error:
         merged = error.doc[error.pos : error.pos + 7] in ("<<<<<<<", "=======", ">>>>>>>")
-        what = "a conflict of a merge is left in the file" if merged else f"the file is not JSON: {error.msg}"
+        what = (
+            "a conflict of a merge is left in the file"
+            if merged
+            else f"the file is not JSON: {error.msg}"
+        )
         _refuse(path, source, error.pos, what)
     except (RecursionError, ValueError) as error:
         _refuse(path, source, 0, f"the file is not JSON: {error}")

@@ -25,7 +25,9 @@ class Package:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
-    """[targets]: what it is built for, and what may be compiled at load (None: it does not say, which denies it)."""
+    """[targets]: what it is built for, and what may be compiled at load (None: it does not say,
+    which denies it).
+    """
 
     default: tuple[Target, ...]
     groups: tuple[tuple[str, tuple[Target, ...]], ...] = ()
@@ -46,7 +48,9 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Toolchain:
-    """[toolchain]: version ranges, where tools are looked for first, and the time limit of one compile in seconds."""
+    """[toolchain]: version ranges, where tools are looked for first, and the time limit of one
+    compile in seconds.
+    """
 
     cuda: str = ""
     prefer: str = "wheels"
@@ -55,7 +59,9 @@ class Toolchain:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Exclude:
-    """One entry of a matrix's exclude: an expression over the axes (`when`), or axis values that all must match."""
+    """One entry of a matrix's exclude: an expression over the axes (`when`), or axis values that
+    all must match.
+    """
 
     when: str = ""
     values: tuple[tuple[str, AxisValue], ...] = ()
@@ -73,12 +79,15 @@ class Matrix:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class AssumeSet:
-    """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general fallback.
+    """One set of kernel.NAME.assume.sets: facts per parameter; the empty set is the general
+    fallback.
 
-    `divisible` gives divisors of the extents, one per dimension: a number, or the axis whose value it is. Strides that are not fixed are
-    then divisible by the innermost divisor, which is what a contiguous tensor gives; `stride` says otherwise. `aligned` is the base
-    address in bytes, for every tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where they are free;
-    `contiguous` names tensors (`""` for every one) whose strides are those of a C-contiguous one.
+    `divisible` gives divisors of the extents, one per dimension: a number, or the axis whose value
+    it is. Strides that are not fixed are then divisible by the innermost divisor, which is what a
+    contiguous tensor gives; `stride` says otherwise. `aligned` is the base address in bytes, for
+    every tensor (`("", n)`) or by name. `extent` gives extents that are compiled in, None where
+    they are free; `contiguous` names tensors (`""` for every one) whose strides are those of a
+    C-contiguous one.
     """
 
     name: str = ""
@@ -110,7 +119,9 @@ class ParamTable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """kernel.NAME.launch; numbers in grid, block and shared are expressions too, so all are text here."""
+    """kernel.NAME.launch; numbers in grid, block and shared are expressions too, so all are text
+    here.
+    """
 
     requires: tuple[str, ...] = ()
     grid: tuple[str, ...] = ()
@@ -124,7 +135,9 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """kernel.NAME.budget: most of each resource that any image of the kernel may use; None for no bound. Bytes, except registers."""
+    """kernel.NAME.budget: most of each resource that any image of the kernel may use; None for no
+    bound. Bytes, except registers.
+    """
 
     registers: int | None = None
     spills: int | None = None
@@ -135,11 +148,13 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value for a scalar.
+    """kernel.NAME.case.C.inputs.P: a tensor to make (shape, dtype, dist, seed), or a plain value
+    for a scalar.
 
-    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal, uniform, integers, zeros, ones,
-    arange or empty (poisoned before the run); `low` and `high` bound uniform and integers. `dtype` may name a matrix axis: the case
-    then runs for each value. `small` holds the extents of runs that are compared, where they are not those of `shape`.
+    `shape` holds numbers or expressions over the case's earlier inputs and axes. `dist` is normal,
+    uniform, integers, zeros, ones, arange or empty (poisoned before the run); `low` and `high`
+    bound uniform and integers. `dtype` may name a matrix axis: the case then runs for each value.
+    `small` holds the extents of runs that are compared, where they are not those of `shape`.
     """
 
     name: str
@@ -155,7 +170,8 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Tolerance:
-    """How far a result may be from the reference, by one of two measures; `dtype` is empty for the general one.
+    """How far a result may be from the reference, by one of two measures; `dtype` is empty for the
+    general one.
 
     Attributes:
         rtol, atol: |actual - expected| <= atol + rtol * |expected|.
@@ -170,7 +186,9 @@ class Tolerance:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Bench:
-    """kernel.NAME.case.C.bench: work done by one launch, as expressions, and what to hold it against."""
+    """kernel.NAME.case.C.bench: work done by one launch, as expressions, and what to hold it
+    against.
+    """
 
     flops: str = ""
     bytes: str = ""
@@ -179,7 +197,9 @@ class Bench:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """kernel.NAME.case.C: named inputs and a reference. `axes` chooses a variant where the arguments do not."""
+    """kernel.NAME.case.C: named inputs and a reference. `axes` chooses a variant where the
+    arguments do not.
+    """
 
     name: str
     inputs: tuple[Input, ...] = ()
@@ -191,7 +211,9 @@ class Case:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """kernel.NAME.dispatch.rules[]: launches whose arguments `when` holds for take this point, as far as it says; empty: all launches."""
+    """kernel.NAME.dispatch.rules[]: launches whose arguments `when` holds for take this point, as
+    far as it says; empty: all launches.
+    """
 
     when: str = ""
     take: tuple[tuple[str, AxisValue], ...] = ()
@@ -199,7 +221,9 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Kernel:
-    """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is the symbol's base name, or NAME)."""
+    """[kernel.NAME]. `source` is relative to the project; `function` stands behind its colon (or is
+    the symbol's base name, or NAME).
+    """
 
     name: str
     source: str
@@ -233,7 +257,9 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """chain.NAME.steps[]: the launch of a kernel; `named` are parameters and axes that are given by keyword."""
+    """chain.NAME.steps[]: the launch of a kernel; `named` are parameters and axes that are given by
+    keyword.
+    """
 
     kernel: str
     args: tuple[Operand, ...] = ()
@@ -247,7 +273,9 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Chain:
-    """[chain.NAME]: launches in order, on one stream, over the same arrays. Its cases have the inputs of all steps together."""
+    """[chain.NAME]: launches in order, on one stream, over the same arrays. Its cases have the
+    inputs of all steps together.
+    """
 
     name: str
     steps: tuple[Step, ...]
@@ -256,7 +284,9 @@ class Chain:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """[[override]]: what changes for jobs whose id matches `select`; the last match wins. `targets` limits a kernel to some targets."""
+    """[[override]]: what changes for jobs whose id matches `select`; the last match wins. `targets`
+    limits a kernel to some targets.
+    """
 
     select: str
     hints: tuple[tuple[str, int], ...] = ()
@@ -265,7 +295,9 @@ class Override:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Output:
-    """[output]: where results go (relative to the project), what is written, and the most a bundle may weigh in bytes (0 for no bound)."""
+    """[output]: where results go (relative to the project), what is written, and the most a bundle
+    may weigh in bytes (0 for no bound).
+    """
 
     dir: str = "dist"
     emit: tuple[str, ...] = ("bundle", "package")
@@ -274,7 +306,9 @@ class Output:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """A whole tilec.toml. `path` is the file, `root` its directory (both absolute); `frontends` holds the options by language."""
+    """A whole tilec.toml. `path` is the file, `root` its directory (both absolute); `frontends`
+    holds the options by language.
+    """
 
     path: str
     root: str

@@ -1,4 +1,6 @@
-"""Text values of the manifest that mean something: versions, licences, paths, sizes, drivers; each a pattern or a conversion."""
+"""Text values of the manifest that mean something: versions, licences, paths, sizes, drivers; each
+a pattern or a conversion.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,20 @@ SOURCE = rf"[^:]+(?::{IDENTIFIER}(?:::{IDENTIFIER})*)?"
 FUNCTION = rf"[^:]+:{IDENTIFIER}"
 AGAINST = r"[A-Za-z][A-Za-z0-9_]*:.+"
 
-PACKAGE_TYPES = ("Compiled", "DeviceLike", "Launcher", "LazyLaunch", "OrOp", "StreamLike", "StructLike", "TensorLike")
+PACKAGE_TYPES = (
+    "Compiled",
+    "DeviceLike",
+    "Launcher",
+    "LazyLaunch",
+    "OrOp",
+    "StreamLike",
+    "StructLike",
+    "TensorLike",
+)
 # Names that the generated package needs for itself, those of its types among them.
-RESERVED = frozenset(("load", "lazy", "compiled", "Module", "Functions", "Literal", "TypeVar", *PACKAGE_TYPES))
+RESERVED = frozenset(
+    ("load", "lazy", "compiled", "Module", "Functions", "Literal", "TypeVar", *PACKAGE_TYPES)
+)
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
@@ -56,7 +69,9 @@ def target(text: str) -> Target:
         return Target.parse(text)
     except ValueError as error:
         near = nearest(text, target_names())
-        raise ValueError(f"unknown target {text!r}; did you mean {near!r}" if near else str(error)) from None
+        raise ValueError(
+            f"unknown target {text!r}; did you mean {near!r}" if near else str(error)
+        ) from None
 
 
 def looks_like_target(text: str) -> bool:
@@ -75,13 +90,19 @@ def project_path(text: str) -> str:
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that cannot be printed")
     if text.startswith(("/", "~")) or re.match(r"[A-Za-z]:", text):
-        raise ValueError(f"{text!r} is absolute: paths are relative to the directory of the manifest")
+        raise ValueError(
+            f"{text!r} is absolute: paths are relative to the directory of the manifest"
+        )
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise ValueError(f"{text!r} leads out of the project: sources and results lie below the manifest's directory")
+        raise ValueError(
+            f"{text!r} leads out of the project: sources and results lie below the manifest's directory"
+        )
     longest = max((len(part.encode()) for part in parts), default=0)
     if longest > PART_LIMIT:
-        raise ValueError(f"a name in the path has {longest} bytes, the most is {PART_LIMIT}: file systems take no longer one")
+        raise ValueError(
+            f"a name in the path has {longest} bytes, the most is {PART_LIMIT}: file systems take no longer one"
+        )
     return "/".join(parts) or "."
 
 
@@ -144,25 +165,41 @@ def one_line(text: str) -> str:
 def module_name(text: str) -> str:
     """A name that a top-level Python module can have without hiding another."""
     if not text.isidentifier() or keyword.iskeyword(text):
-        raise ValueError(f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python")
+        raise ValueError(
+            f"{text!r} is {'a keyword' if keyword.iskeyword(text) else 'no identifier'} of Python"
+        )
     if text.startswith("__"):
-        raise ValueError(f"{text!r} cannot be a module: names with two underscores are Python's own")
+        raise ValueError(
+            f"{text!r} cannot be a module: names with two underscores are Python's own"
+        )
     if text in sys.stdlib_module_names or text in ("tilec", "tilec_runtime", "cuda", "numpy"):
-        raise ValueError(f"imported as {text!r} it would hide the module of that name: choose another name")
+        raise ValueError(
+            f"imported as {text!r} it would hide the module of that name: choose another name"
+        )
     return text
 
 
 def kernel_name_problem(name: str) -> str:
-    """Return why a launcher of the generated package cannot have an identifier as its name; empty where it can."""
+    """Return why a launcher of the generated package cannot have an identifier as its name; empty
+    where it can.
+    """
     if keyword.iskeyword(name):
         return f"{name!r} is a keyword of Python: a launcher cannot have this name"
     if name in RESERVED:
         return f"{name!r} is a name of the generated package itself: choose another"
     if name.startswith("_"):
-        return "names that start with an underscore are kept for the generated package: choose another"
+        return (
+            "names that start with an underscore are kept for the generated package: choose another"
+        )
     if len(name) > NAME_LIMIT:
-        return f"the name has {len(name)} characters, the most is {NAME_LIMIT}: files are named by it"
-    return f"{name!r} is a built-in name of Python, which a launcher would hide: choose another" if name in vars(builtins) else ""
+        return (
+            f"the name has {len(name)} characters, the most is {NAME_LIMIT}: files are named by it"
+        )
+    return (
+        f"{name!r} is a built-in name of Python, which a launcher would hide: choose another"
+        if name in vars(builtins)
+        else ""
+    )
 
 
 def licence(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Extents that have to be equal at a launch, unless the kernel's author requires something else of them."""
+"""Extents that have to be equal at a launch, unless the kernel's author requires something else of
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Alike:
-    """Two extents that are equal in every launch, because tiles of both arrays meet element by element.
+    """Two extents that are equal in every launch, because tiles of both arrays meet element by
+    element.
 
-    A requirement of the author's takes its place: one that names both extents, or, of a `fixed` tile, one that names the first.
+    A requirement of the author's takes its place: one that names both extents, or, of a `fixed`
+    tile, one that names the first.
 
     Attributes:
         one, other: array and axis of each extent.
@@ -33,7 +37,9 @@ class Alike:
         return f"{self.unless} or {equal}" if self.unless else equal
 
 
-def unstated(alike: Iterable[Alike], requirements: Sequence[str], ranks: Mapping[str, int]) -> list[Alike]:
+def unstated(
+    alike: Iterable[Alike], requirements: Sequence[str], ranks: Mapping[str, int]
+) -> list[Alike]:
     """Those of which no requirement of the author's says something else.
 
     Raises:
@@ -43,12 +49,22 @@ def unstated(alike: Iterable[Alike], requirements: Sequence[str], ranks: Mapping
 
     def names(expression: Expr, extent: tuple[str, int]) -> bool:
         name, axis = extent
-        named = {index for array, attribute, index in expression.extents if (array, attribute) == (name, "shape")}
+        named = {
+            index
+            for array, attribute, index in expression.extents
+            if (array, attribute) == (name, "shape")
+        }
         if named:
             return bool(named & {axis, axis - ranks[name]})
         return bool(expression.uses & {(name, "shape"), (name, "size")})
 
-    return [same for same in alike if not any(names(text, same.one) and (same.fixed or names(text, same.other)) for text in stated)]
+    return [
+        same
+        for same in alike
+        if not any(
+            names(text, same.one) and (same.fixed or names(text, same.other)) for text in stated
+        )
+    ]
 
 
 def conditions(alike: Sequence[Alike], ranks: Mapping[str, int]) -> tuple[str, ...]:
@@ -62,6 +78,10 @@ def conditions(alike: Sequence[Alike], ranks: Mapping[str, int]) -> tuple[str, .
     def text(same: Alike) -> str:
         (one, axis), (other, at) = same.one, same.other
         whole = len(shapes.get((one, other), ())) == ranks[one]
-        return f"{one}.shape == {other}.shape" if whole and axis == at and not same.unless else same.condition
+        return (
+            f"{one}.shape == {other}.shape"
+            if whole and axis == at and not same.unless
+            else same.condition
+        )
 
     return tuple(dict.fromkeys(map(text, alike)))

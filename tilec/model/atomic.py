@@ -1,4 +1,6 @@
-"""Files that appear whole or not at all, alone or several together: written next to their places, then renamed into them."""
+"""Files that appear whole or not at all, alone or several together: written next to their places,
+then renamed into them.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,39 @@ from typing import BinaryIO, final
 from tilec_runtime.errors import OutputError
 
 _CAUSES = {
-    errno.ENOSPC: ("the disk is full", "free some space, or choose an output directory on another disk"),
-    errno.EDQUOT: ("the disk quota is used up", "free some space, or choose an output directory elsewhere"),
+    errno.ENOSPC: (
+        "the disk is full",
+        "free some space, or choose an output directory on another disk",
+    ),
+    errno.EDQUOT: (
+        "the disk quota is used up",
+        "free some space, or choose an output directory elsewhere",
+    ),
     errno.EROFS: ("the file system is read-only", "choose an output directory that can be written"),
-    errno.EACCES: ("the directory may not be written by this user", "change its permissions, or choose another output directory"),
-    errno.EPERM: ("the directory may not be written by this user", "change its permissions, or choose another output directory"),
-    errno.ENOENT: ("the directory does not exist, or was removed meanwhile", "create it, or choose another output directory"),
-    errno.ENOTDIR: ("a part of the path is a file, not a directory", "choose another output directory"),
-    errno.EISDIR: ("a directory of that name is in the way", "remove it, or choose another output directory"),
-    errno.ENAMETOOLONG: ("the path is too long for the file system", "choose a shorter output directory or package name"),
+    errno.EACCES: (
+        "the directory may not be written by this user",
+        "change its permissions, or choose another output directory",
+    ),
+    errno.EPERM: (
+        "the directory may not be written by this user",
+        "change its permissions, or choose another output directory",
+    ),
+    errno.ENOENT: (
+        "the directory does not exist, or was removed meanwhile",
+        "create it, or choose another output directory",
+    ),
+    errno.ENOTDIR: (
+        "a part of the path is a file, not a directory",
+        "choose another output directory",
+    ),
+    errno.EISDIR: (
+        "a directory of that name is in the way",
+        "remove it, or choose another output directory",
+    ),
+    errno.ENAMETOOLONG: (
+        "the path is too long for the file system",
+        "choose a shorter output directory or package name",
+    ),
 }
 
 
@@ -34,8 +60,8 @@ _STALE = 3600.0  # seconds after which nobody still writes a file
 class Stage:
     """Files on the way to their places, which they take together once all of them are written.
 
-    A context manager: when it is left, what was not put in place is removed. So are leftovers of processes that were killed, an hour later
-    and from the directories that it writes to.
+    A context manager: when it is left, what was not put in place is removed. So are leftovers of
+    processes that were killed, an hour later and from the directories that it writes to.
     """
 
     def __init__(self) -> None:
@@ -95,10 +121,14 @@ class Stage:
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path, *, mode: int = 0o644, stage: Stage | None = None) -> Iterator[BinaryIO]:
-    """A file that replaces `path` when the block ends without an error; until then, and on any error, `path` is as it was.
+def atomic_write(
+    path: Path, *, mode: int = 0o644, stage: Stage | None = None
+) -> Iterator[BinaryIO]:
+    """A file that replaces `path` when the block ends without an error; until then, and on any
+    error, `path` is as it was.
 
-    The data is on disk before the name is: a crash leaves the old file or the new one. Missing parent directories are made.
+    The data is on disk before the name is: a crash leaves the old file or the new one. Missing
+    parent directories are made.
 
     Args:
         path: the file to write.
@@ -114,7 +144,9 @@ def atomic_write(path: Path, *, mode: int = 0o644, stage: Stage | None = None) -
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:60]}.", suffix=_SUFFIX, dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(
+            prefix=f".{path.name[:60]}.", suffix=_SUFFIX, dir=path.parent
+        )
         with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
@@ -134,7 +166,8 @@ def atomic_write(path: Path, *, mode: int = 0o644, stage: Stage | None = None) -
 
 
 def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> bool:
-    """Give `path` the content `data` (at once, or with all the files of a stage), without touching it where it has it already.
+    """Give `path` the content `data` (at once, or with all the files of a stage), without touching
+    it where it has it already.
 
     Returns:
         Whether the file was written.
@@ -144,7 +177,11 @@ def write_if_changed(path: Path, data: bytes, *, stage: Stage | None = None) -> 
     """
     with contextlib.suppress(OSError):
         status = path.stat()
-        if stat.S_ISREG(status.st_mode) and status.st_size == len(data) and path.read_bytes() == data:
+        if (
+            stat.S_ISREG(status.st_mode)
+            and status.st_size == len(data)
+            and path.read_bytes() == data
+        ):
             return False
     with atomic_write(path, stage=stage) as file:
         file.write(data)
@@ -160,5 +197,7 @@ def _sweep(folder: Path, *, before: float) -> None:
 
 def output_error(path: Path, exc: OSError) -> OutputError:
     """An OSError met while writing `path`, as the error that users see."""
-    cause, fix = _CAUSES.get(exc.errno or 0, ("", "check the output directory, or choose another one"))
+    cause, fix = _CAUSES.get(
+        exc.errno or 0, ("", "check the output directory, or choose another one")
+    )
     return OutputError(f"cannot write {path}: {exc.strerror or exc}", cause=cause, fix=fix)

@@ -69,7 +69,17 @@ def plain(name: str) -> str:
         return name
     # `long unsigned int` and `unsigned long` are one type.
     count = words.count("long")
-    base = "char" if "char" in words else "short" if "short" in words else "long long" if count > 1 else "long" if count else "int"
+    base = (
+        "char"
+        if "char" in words
+        else "short"
+        if "short" in words
+        else "long long"
+        if count > 1
+        else "long"
+        if count
+        else "int"
+    )
     if "unsigned" in words:
         return f"unsigned {base}"
     return "signed char" if base == "char" and "signed" in words else base

@@ -1,4 +1,6 @@
-"""Paths of a project: the one function that resolves them, and refuses links that leave the project."""
+"""Paths of a project: the one function that resolves them, and refuses links that leave the
+project.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,15 @@ def contained(root: str | Path, name: str | Path) -> Path:
         return path
     link = _link_on_the_way(Path(root), Path(name))
     if link is None:
-        raise LinkError(f"{str(name)!r} leaves the project: it is {os.path.realpath(path)}", fix="name a path in the project")
+        raise LinkError(
+            f"{str(name)!r} leaves the project: it is {os.path.realpath(path)}",
+            fix="name a path in the project",
+        )
     what = f"{link.relative_to(root).as_posix()!r} is a link that leaves the project: it leads to {link.readlink()}"
-    raise LinkError(what, fix=f"copy the {'file' if link.is_file() else 'directory'} into the project, or remove the link")
+    raise LinkError(
+        what,
+        fix=f"copy the {'file' if link.is_file() else 'directory'} into the project, or remove the link",
+    )
 
 
 def is_inside(path: str | Path, root: str | Path) -> bool:

@@ -30,7 +30,9 @@ class Source:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class InputFile:
-    """A file that a compile reads: its name in the key (relative to the project, or `<toolkit>/…`) and the SHA-256 of its bytes."""
+    """A file that a compile reads: its name in the key (relative to the project, or `<toolkit>/…`)
+    and the SHA-256 of its bytes.
+    """
 
     name: str
     digest: str
@@ -57,14 +59,17 @@ class KernelSpec:
         decl: the kernel as the frontend declared it.
         symbol: name or template instance to compile, with `{axis}` places (`rmsnorm<{T}, {VEC}>`).
         params: the launcher's parameters.
-        abi: the entry point's arguments as the manifest gives them; empty where the frontend derives them.
+        abi: the entry point's arguments as the manifest gives them; empty where the frontend
+            derives them.
         cluster: cluster dimensions asked for by the manifest.
         cooperative: whether its launches are.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines in the code.
-        debug: make code for a debugger: not optimized, and with its variables where the language has them.
+        debug: make code for a debugger: not optimized, and with its variables where the language
+            has them.
         bounds: check indices in languages that can.
-        max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None for no bound.
+        max_isa: newest PTX ISA (and Tile IR version) that the oldest supported driver reads, None
+            for no bound.
         timeout: seconds one compile may take.
         checks: what becomes of the checks that the kernel needs inside.
     """
@@ -102,7 +107,8 @@ class Job:
     Attributes:
         spec, variant, target: what is compiled for what.
         hints: those that hold for this variant and target.
-        group: what is compiled in one go for this target, this job's own entry point among it; empty where it is compiled alone.
+        group: what is compiled in one go for this target, this job's own entry point among it;
+            empty where it is compiled alone.
     """
 
     spec: KernelSpec
@@ -113,7 +119,9 @@ class Job:
 
     @property
     def cacheable(self) -> bool:
-        """Whether a cache key covers everything that this job depends on, which cannot be told of flags that are not checked."""
+        """Whether a cache key covers everything that this job depends on, which cannot be told of
+        flags that are not checked.
+        """
         return dict(self.spec.source.options).get("unchecked-flags") is not True
 
     @property

@@ -42,7 +42,9 @@ class LinkEntry:
         """
         kind = _SUFFIXES.get(PurePosixPath(text).suffix)
         if kind is None:
-            raise ValueError(f"{text!r} cannot be linked: files of device functions end in {', '.join(_SUFFIXES)}")
+            raise ValueError(
+                f"{text!r} cannot be linked: files of device functions end in {', '.join(_SUFFIXES)}"
+            )
         return cls(path=text, kind=kind)
 
 

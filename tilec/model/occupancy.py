@@ -1,4 +1,6 @@
-"""Occupancy: how many blocks of a kernel one multiprocessor holds, and what limits them; a pure function of the table."""
+"""Occupancy: how many blocks of a kernel one multiprocessor holds, and what limits them; a pure
+function of the table.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from tilec_runtime.model.arch import Arch
 WARP = 32
 MAX_THREADS_PER_BLOCK = 1024
 MAX_REGISTERS_PER_THREAD = 255
-# Registers are given to warps in units of 256, out of one of four equal parts of the register file; shared memory in units of 128 bytes
-# (256 before compute capability 8.0).
+# Registers are given to warps in units of 256, out of one of four equal parts of the register file;
+# shared memory in units of 128 bytes (256 before compute capability 8.0).
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
 
@@ -32,10 +34,18 @@ class Occupancy:
     fraction: float
 
 
-def occupancy(arch: Arch, *, threads_per_block: int, registers: int, shared_static: int = 0, shared_dynamic: int = 0) -> Occupancy:
+def occupancy(
+    arch: Arch,
+    *,
+    threads_per_block: int,
+    registers: int,
+    shared_static: int = 0,
+    shared_dynamic: int = 0,
+) -> Occupancy:
     """Resident blocks of a kernel on one multiprocessor.
 
-    The shared memory carve-out is taken to be as large as it can be, and barriers not to limit, as they do not for one per block.
+    The shared memory carve-out is taken to be as large as it can be, and barriers not to limit, as
+    they do not for one per block.
 
     Args:
         arch: the device's row of the table.
@@ -48,7 +58,9 @@ def occupancy(arch: Arch, *, threads_per_block: int, registers: int, shared_stat
         ValueError: an argument is negative, or there are no threads.
     """
     if threads_per_block < 1 or registers < 0 or shared_static < 0 or shared_dynamic < 0:
-        raise ValueError(f"{threads_per_block} threads, {registers} registers, {shared_static} + {shared_dynamic} bytes: no such block")
+        raise ValueError(
+            f"{threads_per_block} threads, {registers} registers, {shared_static} + {shared_dynamic} bytes: no such block"
+        )
     warps = -(-threads_per_block // WARP)
     limits = {
         "threads": arch.warps // warps if threads_per_block <= MAX_THREADS_PER_BLOCK else 0,
@@ -58,7 +70,12 @@ def occupancy(arch: Arch, *, threads_per_block: int, registers: int, shared_stat
     }
     limiter = min(limits, key=lambda name: limits[name])
     blocks = limits[limiter]
-    return Occupancy(blocks_per_sm=blocks, limiter=limiter, warps=blocks * warps, fraction=blocks * warps / arch.warps)
+    return Occupancy(
+        blocks_per_sm=blocks,
+        limiter=limiter,
+        warps=blocks * warps,
+        fraction=blocks * warps / arch.warps,
+    )
 
 
 def _register_limit(arch: Arch, warps: int, registers: int) -> int:

@@ -1,4 +1,6 @@
-"""What tuning found: the record that a project commits, with all that says where it is from; and the table that a bundle ships of it."""
+"""What tuning found: the record that a project commits, with all that says where it is from; and
+the table that a bundle ships of it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ class Candidate:
     Attributes:
         point: every axis with its value.
         status: what became of it; `reason` says why, where it is not the best.
-        median_us: of the launches, in microseconds; None where it was not measured. interval_us: 95 % interval of the median.
+        median_us: of the launches, in microseconds; None where it was not measured. interval_us: 95
+            % interval of the median.
         samples: how many there are.
     """
 
@@ -70,11 +73,13 @@ class TunedEntry:
 
     Attributes:
         case: of the manifest, whose inputs were measured.
-        ranges: per size expression of the record the least and the greatest value that this speaks of.
+        ranges: per size expression of the record the least and the greatest value that this speaks
+            of.
         at: per size expression the value that was measured.
         point: every axis with its value, dtypes included.
         variant: id of the variant that ran, which says what it assumed.
-        code: digest of the images of the point's variants (`tune.record.code_of`); empty in files that are older than it.
+        code: digest of the images of the point's variants (`tune.record.code_of`); empty in files
+            that are older than it.
         hints: compiler hints that its image was made with.
         median_us, interval_us, samples: of the winner, as of a candidate.
         candidates: all that were tried, the winner first.
@@ -95,7 +100,9 @@ class TunedEntry:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Clocks:
-    """Clocks in MHz that were seen while it was measured: least and greatest of the multiprocessors and of the memory."""
+    """Clocks in MHz that were seen while it was measured: least and greatest of the multiprocessors
+    and of the memory.
+    """
 
     sm: Range
     memory: Range
@@ -107,7 +114,8 @@ class TunedDevice:
 
     Attributes:
         name: product name. cc: compute capability. multiprocessors: how many it has.
-        driver: its version, such as `580.95.05`; empty for the cpu device. clocks: None where they cannot be read.
+        driver: its version, such as `580.95.05`; empty for the cpu device. clocks: None where they
+            cannot be read.
         target: of the images that ran on it.
         entries: at most one for each ranges and dtypes.
     """
@@ -122,7 +130,8 @@ class TunedDevice:
 
 
 def bucket_of(value: int) -> Range:
-    """The powers of two between which a size lies: 4096 and 5000 are both in (4096, 8191); 0 is alone.
+    """The powers of two between which a size lies: 4096 and 5000 are both in (4096, 8191); 0 is
+    alone.
 
     Raises:
         ValueError: it is negative.
@@ -134,11 +143,15 @@ def bucket_of(value: int) -> Range:
 
 
 def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
-    """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without those that a requirement ties to one
-    before.
+    """The sizes that tell launches of a kernel apart: extents of the tensors that each has, without
+    those that a requirement ties to one before.
     """
     found: list[str] = []
-    tensors = {param.name: param.rank for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional}
+    tensors = {
+        param.name: param.rank
+        for param in kernel.params
+        if param.kind is ParamKind.TENSOR and not param.optional
+    }
     ties: dict[str, set[str]] = {}
     for text in kernel.launch.requires:
         for left, right in _equal(text, tensors):
@@ -146,7 +159,9 @@ def size_expressions(kernel: KernelInfo) -> tuple[str, ...]:
             ties.setdefault(right, {right}).add(left)
     known: set[str] = set()
     for name, rank in tensors.items():
-        for text in [f"{name}.shape[{dim}]" for dim in range(rank)] if rank >= 0 else [f"{name}.size"]:
+        for text in (
+            [f"{name}.shape[{dim}]" for dim in range(rank)] if rank >= 0 else [f"{name}.size"]
+        ):
             if text not in known:
                 found.append(text)
                 _reach(text, ties, known)
@@ -160,7 +175,9 @@ def table_of(record: TuningRecord, source: str, targets: Sequence[Target]) -> Tu
             name=device.name,
             cc=device.cc,
             multiprocessors=device.multiprocessors,
-            entries=tuple(TableEntry(ranges=entry.ranges, point=entry.point) for entry in device.entries),
+            entries=tuple(
+                TableEntry(ranges=entry.ranges, point=entry.point) for entry in device.entries
+            ),
         )
         for device in record.devices
         if device.target in targets
@@ -186,7 +203,9 @@ def _extents(name: str, part: str, tensors: dict[str, int]) -> list[str]:
         return [f"{name}.size"] if part == "size" else []
     if part == "size":
         return [f"{name}.shape[0]"] if rank == 1 else []
-    return [f"{name}.shape[{dim}]" for dim in range(rank)] if part == "shape" else [f"{name}.{part}"]
+    return (
+        [f"{name}.shape[{dim}]" for dim in range(rank)] if part == "shape" else [f"{name}.{part}"]
+    )
 
 
 def _reach(text: str, ties: dict[str, set[str]], known: set[str]) -> None:

@@ -1,4 +1,6 @@
-"""Docstrings of generated functions: what a kernel says of itself, its arguments, what it requires, and its variants."""
+"""Docstrings of generated functions: what a kernel says of itself, its arguments, what it requires,
+and its variants.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,55 @@ _STREAM = "where the kernel is enqueued; None is the current stream of the array
 
 def summary(kernel: KernelInfo) -> str:
     """Return the first paragraph of a kernel's documentation."""
-    return " ".join(itertools.takewhile(bool, map(str.strip, prose(kernel.doc)))) or f"Launch the kernel {plain(kernel.name)}."
+    return (
+        " ".join(itertools.takewhile(bool, map(str.strip, prose(kernel.doc))))
+        or f"Launch the kernel {plain(kernel.name)}."
+    )
 
 
 def launcher_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -> list[str]:
     """Everything about a kernel, as the method that launches it at once shows it."""
     lines = prose(kernel.doc) if kernel.doc.strip() else [f"Enqueue the kernel {kernel.name}."]
-    lines += ["", "Args:", *_params(kernel, params), *entry("stream", _STREAM), *_config(kernel), *_axes(kernel, axes)]
+    lines += [
+        "",
+        "Args:",
+        *_params(kernel, params),
+        *entry("stream", _STREAM),
+        *_config(kernel),
+        *_axes(kernel, axes),
+    ]
     built = dict(kernel.axes)
-    bound = [axis for axis in kernel.dtype_axes if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}]
+    bound = [
+        axis
+        for axis in kernel.dtype_axes
+        if axis not in kernel.choices and axis in {p.dtype for p in kernel.params}
+    ]
     if bound:
-        lines += ["", *(line for axis in bound for line in paragraph(f"{axis} is {one_of(built[axis])}, by the arguments."))]
-    fixed = [(axis, values[0]) for axis, values in kernel.axes if len(values) == 1 and axis not in bound]
+        lines += [
+            "",
+            *(
+                line
+                for axis in bound
+                for line in paragraph(f"{axis} is {one_of(built[axis])}, by the arguments.")
+            ),
+        ]
+    fixed = [
+        (axis, values[0]) for axis, values in kernel.axes if len(values) == 1 and axis not in bound
+    ]
     if fixed:
-        lines += ["", *paragraph(f"Built with {', '.join(f'{axis} = {value}' for axis, value in fixed)}.")]
+        lines += [
+            "",
+            *paragraph(f"Built with {', '.join(f'{axis} = {value}' for axis, value in fixed)}."),
+        ]
     if kernel.launch.requires:
         lines += [
             "",
             "Requires:",
-            *(line for text in kernel.launch.requires for line in paragraph(text, indent="    ", hanging="        ")),
+            *(
+                line
+                for text in kernel.launch.requires
+                for line in paragraph(text, indent="    ", hanging="        ")
+            ),
         ]
     lines += ["", *_variants(kernel)]
     return lines
@@ -49,11 +81,19 @@ def op_doc(kernel: KernelInfo, params: tuple[str, ...], axes: tuple[str, ...]) -
 
 
 def _params(kernel: KernelInfo, params: tuple[str, ...]) -> list[str]:
-    return [line for name, param in zip(params, kernel.params, strict=True) for line in entry(name, param_doc(param))]
+    return [
+        line
+        for name, param in zip(params, kernel.params, strict=True)
+        for line in entry(name, param_doc(param))
+    ]
 
 
 def _config(kernel: KernelInfo) -> list[str]:
-    return entry("config", f"{', '.join(kernel.launch.open)} of this launch") if kernel.launch.open else []
+    return (
+        entry("config", f"{', '.join(kernel.launch.open)} of this launch")
+        if kernel.launch.open
+        else []
+    )
 
 
 def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:
@@ -63,7 +103,12 @@ def _axes(kernel: KernelInfo, axes: tuple[str, ...]) -> list[str]:
         tiled = f"by the tiles of {', '.join(cut)}" if (cut := kernel.tiled_by(axis)) else ""
         tuned = "by the tuning table" if kernel.table is not None else ""
         ruled = "by rule" if any(axis in dict(rule.take) for rule in kernel.rules) else ""
-        said = " or ".join(filter(None, (tiled, tuned, ruled, f"{default[axis]} by default" if axis in default else "")))
+        said = " or ".join(
+            filter(
+                None,
+                (tiled, tuned, ruled, f"{default[axis]} by default" if axis in default else ""),
+            )
+        )
         suffix = f"; {said}" if said else ""
         lines += entry(name, f"{one_of(built[axis])}{suffix}")
     return lines
@@ -79,8 +124,17 @@ def param_doc(param: Param) -> str:
     facts = []
     match param.kind:
         case ParamKind.TENSOR:
-            dims = "any number of dimensions" if param.rank < 0 else f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
-            facts += [f"{param.dtype} tensor", dims, *_layout(param), "written" if param.out else "read"]
+            dims = (
+                "any number of dimensions"
+                if param.rank < 0
+                else f"{param.rank} dimension{'' if param.rank == 1 else 's'}"
+            )
+            facts += [
+                f"{param.dtype} tensor",
+                dims,
+                *_layout(param),
+                "written" if param.out else "read",
+            ]
             facts += ["may be None"] if param.optional else []
         case ParamKind.SCALAR:
             facts.append(param.dtype)
@@ -98,7 +152,9 @@ def _layout(param: Param) -> list[str]:
     if param.stride is None:
         facts.append("C-contiguous")
     elif any(stride is not None for stride in param.stride):
-        facts.append(f"strides ({', '.join('any' if stride is None else str(stride) for stride in param.stride)})")
+        facts.append(
+            f"strides ({', '.join('any' if stride is None else str(stride) for stride in param.stride)})"
+        )
     else:
         facts.append("any strides")
     if any(divisor > 1 for divisor in param.shape_divisible):
@@ -123,11 +179,17 @@ def _variants(kernel: KernelInfo) -> list[str]:
         lines += paragraph(f"{variant.id}{assumes}", indent="    ", hanging="        ")
         by_resources: dict[str, list[str]] = {}
         for image in variant.images:
-            hints = ", ".join(f"{name}={value}" for name, value in variant.hints_of(image.target).items())
-            by_resources.setdefault("; ".join(filter(None, (hints, _resources(image)))), []).append(str(image.target))
+            hints = ", ".join(
+                f"{name}={value}" for name, value in variant.hints_of(image.target).items()
+            )
+            by_resources.setdefault("; ".join(filter(None, (hints, _resources(image)))), []).append(
+                str(image.target)
+            )
         for resources, targets in by_resources.items():
             lines += paragraph(
-                f"{', '.join(targets)}: {resources}" if resources else ", ".join(targets), indent="        ", hanging="            "
+                f"{', '.join(targets)}: {resources}" if resources else ", ".join(targets),
+                indent="        ",
+                hanging="            ",
             )
     more = len(kernel.variants) - MOST_VARIANTS
     if more > 0:
@@ -139,11 +201,17 @@ def _assumptions(variant: VariantInfo) -> str:
     facts: dict[str, list[str]] = {}
     for assumption in variant.assume:
         for text in (
-            f"extents ({', '.join('any' if each is None else str(each) for each in assumption.extent)})" if assumption.extent else "",
+            f"extents ({', '.join('any' if each is None else str(each) for each in assumption.extent)})"
+            if assumption.extent
+            else "",
             "contiguous" if assumption.contiguous else "",
             "None" if assumption.absent else "",
-            f"extents divisible by {assumption.shape}" if any(d > 1 for d in assumption.shape) else "",
-            f"strides divisible by {assumption.stride}" if any(d > 1 for d in assumption.stride) else "",
+            f"extents divisible by {assumption.shape}"
+            if any(d > 1 for d in assumption.shape)
+            else "",
+            f"strides divisible by {assumption.stride}"
+            if any(d > 1 for d in assumption.stride)
+            else "",
             f"aligned to {assumption.align} bytes" if assumption.align > 1 else "",
         ):
             if text:
@@ -153,7 +221,11 @@ def _assumptions(variant: VariantInfo) -> str:
 
 def _resources(image: ImageInfo) -> str:
     r = image.resources
-    spills = None if r.spill_stores is None and r.spill_loads is None else (r.spill_stores or 0) + (r.spill_loads or 0)
+    spills = (
+        None
+        if r.spill_stores is None and r.spill_loads is None
+        else (r.spill_stores or 0) + (r.spill_loads or 0)
+    )
     parts = [
         f"{r.registers} registers" if r.registers is not None else "",
         "" if spills is None else f"{spills} bytes spilled" if spills else "no spills",

@@ -1,8 +1,9 @@
-"""Which files tilec wrote: outputs carry a mark, and a digest that tells whether they were changed since.
+"""Which files tilec wrote: outputs carry a mark, and a digest that tells whether they were changed
+since.
 
-A mark keeps a build from touching files of others. It is no proof of origin: whoever can write the file can write the mark.
-Text has both in its last line; a bundle has its index, a wheel its RECORD; standard files, which hold no foreign bytes, are listed in
-the `SHA256SUMS` beside them.
+A mark keeps a build from touching files of others. It is no proof of origin: whoever can write the
+file can write the mark. Text has both in its last line; a bundle has its index, a wheel its RECORD;
+standard files, which hold no foreign bytes, are listed in the `SHA256SUMS` beside them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def sums_text(digests: Mapping[str, str]) -> bytes:
 
 
 def read_sums(folder: Path) -> dict[str, str]:
-    """Return the digests of the standard files that tilec wrote into a folder, by name; none where its list is missing or was changed."""
+    """Return the digests of the standard files that tilec wrote into a folder, by name; none where
+    its list is missing or was changed.
+    """
     data = _text(folder / SUMS)
     if not _is_signed(data):
         return {}
@@ -64,12 +67,16 @@ def is_written(path: Path) -> bool:
     if path.suffix[1:] in STANDARD:
         return read_sums(path.parent).get(path.name) == file_digest(path)
     if path.name == "py.typed":
-        return path.stat().st_size == 0  # as the typing rules want it: there is nothing in it to lose
+        return (
+            path.stat().st_size == 0
+        )  # as the typing rules want it: there is nothing in it to lose
     return _is_signed(_text(path))
 
 
 def package_of(bundle: Path) -> str:
-    """Return the name of the package that tilec wrote a bundle for; empty where the file is no such bundle."""
+    """Return the name of the package that tilec wrote a bundle for; empty where the file is no such
+    bundle.
+    """
     if bundle.is_symlink() or not bundle.is_file():
         return ""
     try:
@@ -80,10 +87,14 @@ def package_of(bundle: Path) -> str:
         return ""
 
 
-def stale_outputs(manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]) -> dict[Path, bool]:
-    """Return what earlier builds wrote and a build with these outputs takes the place of, each with whether it is as tilec wrote it.
+def stale_outputs(
+    manifest: Manifest, emit: Collection[str], outputs: Iterable[Output]
+) -> dict[Path, bool]:
+    """Return what earlier builds wrote and a build with these outputs takes the place of, each with
+    whether it is as tilec wrote it.
 
-    These are standard files that the build does not make, and, where it writes a package, that package under another digest or module.
+    These are standard files that the build does not make, and, where it writes a package, that
+    package under another digest or module.
     """
     current = {Path(output.path) for output in outputs}
     stale: dict[Path, bool] = {}
@@ -95,13 +106,20 @@ def stale_outputs(manifest: Manifest, emit: Collection[str], outputs: Iterable[O
 
 
 def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
-    """Return what lies in an output directory where tilec writes for a package, each with whether it is as tilec wrote it."""
+    """Return what lies in an output directory where tilec writes for a package, each with whether
+    it is as tilec wrote it.
+    """
     found: dict[Path, bool] = {}
     for bundle in sorted(directory.glob(f"{glob.escape(package)}-*.tilec")):
         owner = package_of(bundle)
         if owner in ("", package):
             found[bundle] = owner == package
-    found.update({wheel: is_written(wheel) for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))})
+    found.update(
+        {
+            wheel: is_written(wheel)
+            for wheel in sorted(directory.glob(f"{normalise_name(package)}-*.whl"))
+        }
+    )
     found.update(_packages(directory, package, module))
     for kind in STANDARD:
         found.update(_standard_files(directory / kind))
@@ -109,9 +127,11 @@ def all_outputs(directory: Path, package: str, module: str) -> dict[Path, bool]:
 
 
 def outputs_of_others(directory: Path, package: str, module: str) -> dict[Path, str]:
-    """Return the bundles, wheels and packages in an output directory that tilec wrote for other packages, each with that package's name.
+    """Return the bundles, wheels and packages in an output directory that tilec wrote for other
+    packages, each with that package's name.
 
-    A project whose package was renamed has them, and so have packages that share a directory: nothing tells these two apart.
+    A project whose package was renamed has them, and so have packages that share a directory:
+    nothing tells these two apart.
     """
     found: dict[Path, str] = {}
     for path in sorted(directory.glob("*")):
@@ -134,7 +154,9 @@ def _standard_files(folder: Path) -> dict[Path, bool]:
     if folder.is_symlink():
         return {}
     sums = read_sums(folder)
-    files = {folder / name: is_written(folder / name) for name in sums if os.path.lexists(folder / name)}
+    files = {
+        folder / name: is_written(folder / name) for name in sums if os.path.lexists(folder / name)
+    }
     return {**files, folder / SUMS: True} if sums else {}
 
 
@@ -145,17 +167,27 @@ def _packages(directory: Path, package: str, module: str) -> dict[Path, bool]:
         if not folder.is_dir() or folder.is_symlink():
             continue
         bundles = _inner_bundles(folder)
-        files = [path for path in (*bundles, *(folder / name for name in _PACKAGE)) if os.path.lexists(path)]
+        files = [
+            path
+            for path in (*bundles, *(folder / name for name in _PACKAGE))
+            if os.path.lexists(path)
+        ]
         if folder.name == module:
             found.update({path: is_written(path) for path in files})
         elif any(package_of(bundle) == package for bundle in bundles):
-            found.update(dict.fromkeys(files, all(map(is_written, files))))  # as a whole or not at all
+            found.update(
+                dict.fromkeys(files, all(map(is_written, files)))
+            )  # as a whole or not at all
     return found
 
 
 def _inner_bundles(folder: Path) -> list[Path]:
     """The bundles of a generated package, the present one and older ones."""
-    return sorted(path for path in folder.glob("*.tilec") if re.fullmatch(rf"{re.escape(folder.name)}-[0-9a-f]{{16}}", path.stem))
+    return sorted(
+        path
+        for path in folder.glob("*.tilec")
+        if re.fullmatch(rf"{re.escape(folder.name)}-[0-9a-f]{{16}}", path.stem)
+    )
 
 
 def normalise_name(name: str) -> str:
@@ -178,7 +210,11 @@ def file_digest(path: Path) -> str:
 
 def _text(path: Path) -> bytes:
     try:
-        return path.read_bytes() if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST_TEXT else b""
+        return (
+            path.read_bytes()
+            if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MOST_TEXT
+            else b""
+        )
     except OSError:
         return b""
 
@@ -195,10 +231,24 @@ def _is_wheel(path: Path) -> bool:
             record = next(name for name in names if name.endswith(".dist-info/RECORD"))
             if _GENERATOR not in _member(wheel, record.removesuffix("RECORD") + "WHEEL"):
                 return False
-            stated = {row[0]: row[1] for row in csv.reader(io.StringIO(_member(wheel, record).decode()))}
+            stated = {
+                row[0]: row[1] for row in csv.reader(io.StringIO(_member(wheel, record).decode()))
+            }
             stated.pop(record, None)
-            return sorted(names) == sorted([*stated, record]) and all(_hashed(wheel, name) == stated[name] for name in stated)
-    except (OSError, zipfile.BadZipFile, zlib.error, csv.Error, EOFError, LookupError, ValueError, RuntimeError, StopIteration):
+            return sorted(names) == sorted([*stated, record]) and all(
+                _hashed(wheel, name) == stated[name] for name in stated
+            )
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        csv.Error,
+        EOFError,
+        LookupError,
+        ValueError,
+        RuntimeError,
+        StopIteration,
+    ):
         return False
 
 

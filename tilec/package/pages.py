@@ -1,4 +1,6 @@
-"""What HTML pages have in common: one file, whose values are escaped where they stand, and in which nothing foreign runs or styles."""
+"""What HTML pages have in common: one file, whose values are escaped where they stand, and in which
+nothing foreign runs or styles.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,27 @@ def page_environment(name: str) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(templates(name))
-    return Environment(loader=loader, undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def page_style(name: str) -> str:
     """The style of a page of a directory of templates, behind what all pages have in common."""
-    return "".join((templates(folder) / file).read_text(encoding="utf-8") for folder, file in (("pages", "base.css"), (name, "report.css")))
+    return "".join(
+        (templates(folder) / file).read_text(encoding="utf-8")
+        for folder, file in (("pages", "base.css"), (name, "report.css"))
+    )
 
 
 def page_policy(style: str, script: str = "") -> str:
-    """Nothing but these very texts may style or run: what slipped through as markup would do nothing."""
+    """Nothing but these very texts may style or run: what slipped through as markup would do
+    nothing.
+    """
     allowed = f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
     return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
 

@@ -1,6 +1,8 @@
-"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the first of them takes its place.
+"""Writes a build's outputs: bundle, package, wheel and standard files; all are written before the
+first of them takes its place.
 
-Files that tilec did not write, or that were changed since, are never replaced or removed: `marks.py` tells them.
+Files that tilec did not write, or that were changed since, are never replaced or removed:
+`marks.py` tells them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from tilec.compile.outputs import Output, place_of
 from tilec.manifest.types import Manifest
 from tilec.model.atomic import Stage, output_error
 from tilec.model.inside import contained
-from tilec.package.marks import STANDARD, SUMS, file_digest, is_written, outputs_of_others, stale_outputs, sums_text
+from tilec.package.marks import (
+    STANDARD,
+    SUMS,
+    file_digest,
+    is_written,
+    outputs_of_others,
+    stale_outputs,
+    sums_text,
+)
 from tilec.package.render import render_package
 from tilec.package.write import write_bundle
 from tilec.plan import Plan
@@ -67,25 +77,34 @@ class Publication:
         return place_of(self.manifest, *parts)
 
 
-def publish(publication: Publication, *, note: Callable[[str], None], remember: Callable[[tuple[Output, ...]], None]) -> tuple[Output, ...]:
+def publish(
+    publication: Publication,
+    *,
+    note: Callable[[str], None],
+    remember: Callable[[tuple[Output, ...]], None],
+) -> tuple[Output, ...]:
     """Write everything that `emit` names, and remove what earlier builds wrote in its place.
 
-    Standard files that this build does not make go, and so do bundles and packages that this package had before under another digest or
-    module. Other outputs of earlier builds, such as wheels of other versions, stay.
+    Standard files that this build does not make go, and so do bundles and packages that this
+    package had before under another digest or module. Other outputs of earlier builds, such as
+    wheels of other versions, stay.
 
-    Everything is written beside its place first, then renamed: the bundle, the package, the wheel, standard files. A package names its
-    bundle by digest and is switched over by the rename of its `__init__.py`, so that at any moment it is the old one or the new one.
+    Everything is written beside its place first, then renamed: the bundle, the package, the wheel,
+    standard files. A package names its bundle by digest and is switched over by the rename of its
+    `__init__.py`, so that at any moment it is the old one or the new one.
 
     Args:
         publication: what is to be written.
-        note: told of files that stay though they are in the place of something that went, and of outputs of other packages.
+        note: told of files that stay though they are in the place of something that went, and of
+            outputs of other packages.
         remember: told of the outputs when they are in place, and not kept from it by Ctrl-C.
 
     Raises:
         LinkError: a link among the outputs leaves the project.
-        OutputError: something cannot be written, or a file that tilec did not write would be replaced; what was there before is
-            untouched. (A rename that fails in the middle, which only somebody else's doing can bring about, leaves files that are
-            untouched beside others that are whole and newer.)
+        OutputError: something cannot be written, or a file that tilec did not write would be
+            replaced; what was there before is untouched. (A rename that fails in the middle, which
+            only somebody else's doing can bring about, leaves files that are untouched beside
+            others that are whole and newer.)
     """
     with Stage() as stage:
         outputs = tuple(_staged(publication, stage))
@@ -107,9 +126,15 @@ def _require_own(publication: Publication, stage: Stage) -> None:
     Raises:
         OutputError: names them.
     """
-    foreign = [path for path in stage.replaced if not is_written(path) and file_digest(path) != file_digest(stage.where(path))]
+    foreign = [
+        path
+        for path in stage.replaced
+        if not is_written(path) and file_digest(path) != file_digest(stage.where(path))
+    ]
     if foreign:
-        names = ", ".join(path.relative_to(publication.manifest.root).as_posix() for path in foreign)
+        names = ", ".join(
+            path.relative_to(publication.manifest.root).as_posix() for path in foreign
+        )
         raise OutputError(
             f"the build would overwrite {names}",
             cause="tilec did not write this, or it was changed since: files of others are never touched",
@@ -122,10 +147,22 @@ def _staged(publication: Publication, stage: Stage) -> Iterator[Output]:
     name = f"{info.package.name}-{info.package.version}.tilec"
     bundle = publication.place(name) if wanted else contained(publication.scratch, name)
     old = _digest_of(bundle)
-    digest = write_bundle(bundle, info, publication.read, max_size=publication.manifest.output.max_size, stage=stage if wanted else None)
+    digest = write_bundle(
+        bundle,
+        info,
+        publication.read,
+        max_size=publication.manifest.output.max_size,
+        stage=stage if wanted else None,
+    )
     bundle, place = stage.where(bundle), bundle
     if wanted:
-        yield Output(kind="bundle", path=str(place), size=bundle.stat().st_size, digest=digest, changed=digest != old)
+        yield Output(
+            kind="bundle",
+            path=str(place),
+            size=bundle.stat().st_size,
+            digest=digest,
+            changed=digest != old,
+        )
     if "package" in publication.emit:
         yield from _package(publication, bundle, digest, stage)
     if "wheel" in publication.emit:
@@ -139,24 +176,46 @@ def _package(publication: Publication, bundle: Path, digest: str, stage: Stage) 
     info = publication.info
     name = _inner_name(info, digest)
     files = render_package(info, name, index_digest(info))
-    yield _write("package", publication.place(info.package.module, name), bundle.read_bytes(), stage)
+    yield _write(
+        "package", publication.place(info.package.module, name), bundle.read_bytes(), stage
+    )
     last = "__init__.py"
     for file in sorted(files, key=lambda file: (file == last, file)):
         yield _write("package", publication.place(info.package.module, file), files[file], stage)
 
 
 def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) -> Output:
-    from tilec.package.wheel import wheel_name, write_wheel  # builds without a wheel do not load packaging
+    from tilec.package.wheel import (
+        wheel_name,
+        write_wheel,
+    )  # builds without a wheel do not load packaging
 
     info, manifest = publication.info, publication.manifest
     name = _inner_name(info, digest)
     module = info.package.module
-    files: dict[str, bytes | Path] = {f"{module}/{file}": data for file, data in render_package(info, name, index_digest(info)).items()}
+    files: dict[str, bytes | Path] = {
+        f"{module}/{file}": data
+        for file, data in render_package(info, name, index_digest(info)).items()
+    }
     files[f"{module}/{name}"] = bundle
-    licences = {licence: _read_licence(manifest, licence) for licence in manifest.package.license_files}
+    licences = {
+        licence: _read_licence(manifest, licence) for licence in manifest.package.license_files
+    }
     publication.place(wheel_name(info.package))
-    path = write_wheel(publication.place(), package=info.package, files=files, license_files=licences, requires=RUNTIME, stage=stage)
-    return Output(kind="wheel", path=str(path), size=stage.where(path).stat().st_size, digest=_digest_of(stage.where(path)))
+    path = write_wheel(
+        publication.place(),
+        package=info.package,
+        files=files,
+        license_files=licences,
+        requires=RUNTIME,
+        stage=stage,
+    )
+    return Output(
+        kind="wheel",
+        path=str(path),
+        size=stage.where(path).stat().st_size,
+        digest=_digest_of(stage.where(path)),
+    )
 
 
 def _read_licence(manifest: Manifest, name: str) -> bytes:
@@ -191,7 +250,12 @@ def _images(kind: str, publication: Publication) -> Iterator[tuple[str, bytes]]:
                 yield f"{job.id}.{kind}", publication.read(done.info.digest)
         if kind == "fatbin":
             for variant, parts in images.items():
-                yield f"{variant}.fatbin", write_fatbin([(part.info, publication.read(part.info.digest)) for part in parts])
+                yield (
+                    f"{variant}.fatbin",
+                    write_fatbin(
+                        [(part.info, publication.read(part.info.digest)) for part in parts]
+                    ),
+                )
 
 
 @contextlib.contextmanager
@@ -209,7 +273,9 @@ def _undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _remove(publication: Publication, stale: Mapping[Path, bool], note: Callable[[str], None]) -> None:
+def _remove(
+    publication: Publication, stale: Mapping[Path, bool], note: Callable[[str], None]
+) -> None:
     left = [path for path, own in stale.items() if not own]
     for path, own in stale.items():
         if own:
@@ -226,8 +292,13 @@ def _name_others(publication: Publication, note: Callable[[str], None]) -> None:
     manifest = publication.manifest
     others = outputs_of_others(publication.place(), manifest.package.name, manifest.package.module)
     if others:
-        names = ", ".join(f"{path.relative_to(manifest.root).as_posix()} (of {owner})" for path, owner in others.items())
-        note(f"built for another package, or before {manifest.package.name} was renamed: {names}; delete what is not needed")
+        names = ", ".join(
+            f"{path.relative_to(manifest.root).as_posix()} (of {owner})"
+            for path, owner in others.items()
+        )
+        note(
+            f"built for another package, or before {manifest.package.name} was renamed: {names}; delete what is not needed"
+        )
 
 
 def _inner_name(info: BundleInfo, digest: str) -> str:

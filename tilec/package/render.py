@@ -30,16 +30,22 @@ def render_package(info: BundleInfo, bundle_name: str, index: str) -> dict[str, 
         UsageError: a kernel's or a parameter's name cannot be one in Python.
     """
     view = package_view(info, bundle_name, index)
-    files = {name: signed(template.render(package=view).encode() + b"\n\n") for name, template in package_templates().items()}
+    files = {
+        name: signed(template.render(package=view).encode() + b"\n\n")
+        for name, template in package_templates().items()
+    }
     return {**files, "py.typed": b""}
 
 
 @functools.cache
 def package_templates() -> dict[str, Template]:
-    """The templates of a package's files; the first call loads Jinja2 and compiles them, which takes longer than to fill them in."""
+    """The templates of a package's files; the first call loads Jinja2 and compiles them, which
+    takes longer than to fill them in.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    # Every text in a view is escaped for the place where it stands: HTML's escaping would only spoil it.
+    # Every text in a view is escaped for the place where it stands: HTML's escaping would only
+    # spoil it.
     environment = Environment(
         loader=FileSystemLoader(templates("package")),
         undefined=StrictUndefined,
@@ -48,7 +54,9 @@ def package_templates() -> dict[str, Template]:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return {name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")}
+    return {
+        name: environment.get_template(f"{name}.jinja") for name in ("__init__.py", "__init__.pyi")
+    }
 
 
 def templates(name: str) -> Path:
@@ -62,4 +70,7 @@ def templates(name: str) -> Path:
     for place in places:
         if place.is_dir():
             return place
-    raise ToolchainError(f"tilec's templates are missing: looked in {places[0]} and {places[1]}", fix="install tilec again")
+    raise ToolchainError(
+        f"tilec's templates are missing: looked in {places[0]} and {places[1]}",
+        fix="install tilec again",
+    )

@@ -13,7 +13,8 @@ WIDTH = 100
 
 
 def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, ...]:
-    """Return names of parameters as Python's: keywords and names in `taken` get an underscore behind them.
+    """Return names of parameters as Python's: keywords and names in `taken` get an underscore
+    behind them.
 
     Raises:
         UsageError: a name is no identifier.
@@ -22,7 +23,9 @@ def parameter_names(names: Sequence[str], taken: Collection[str]) -> tuple[str, 
     for name in names:
         if not name.isidentifier() or not name.isascii():
             raise UsageError(f"parameter {name!r} cannot be a parameter in Python", fix="rename it")
-        found.append(unique(name.lstrip("_") or "p" if name.startswith("__") else name, {*taken, *found}))
+        found.append(
+            unique(name.lstrip("_") or "p" if name.startswith("__") else name, {*taken, *found})
+        )
     return tuple(found)
 
 
@@ -42,20 +45,31 @@ def literal(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that is safe inside a docstring: no backslash, no quotes that end it, nothing invisible."""
+    """Return text that is safe inside a docstring: no backslash, no quotes that end it, nothing
+    invisible.
+    """
     shown = "".join(c if c.isprintable() else " " if c.isspace() else f"<{ord(c):x}>" for c in text)
     return shown.replace("\\", "/").replace('"""', "'''").replace('"', "'")
 
 
-def paragraph(text: str, *, indent: str = "", hanging: str = "", width: int = WIDTH - 8) -> list[str]:
+def paragraph(
+    text: str, *, indent: str = "", hanging: str = "", width: int = WIDTH - 8
+) -> list[str]:
     """Return text as lines of a docstring."""
     return textwrap.wrap(
-        plain(text), width=width, initial_indent=indent, subsequent_indent=hanging or indent, break_long_words=False, break_on_hyphens=False
+        plain(text),
+        width=width,
+        initial_indent=indent,
+        subsequent_indent=hanging or indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
 def prose(text: str) -> list[str]:
-    """Return a kernel's documentation as lines of a docstring: paragraphs and indentation stay, long lines are wrapped."""
+    """Return a kernel's documentation as lines of a docstring: paragraphs and indentation stay,
+    long lines are wrapped.
+    """
     lines: list[str] = []
     for line in inspect.cleandoc(text).split("\n"):
         indent = " " * min(len(line) - len(line.lstrip()), 24)
@@ -66,4 +80,8 @@ def prose(text: str) -> list[str]:
 def bracketed(head: str, items: Sequence[str], tail: str) -> list[str]:
     """Return `head(items)tail` on one line, or one item per line where that is too wide."""
     line = f"{head}({', '.join(items)}){tail}"
-    return [line] if len(line) <= WIDTH - 4 else [f"{head}(", *(f"    {item}," for item in items), f"){tail}"]
+    return (
+        [line]
+        if len(line) <= WIDTH - 4
+        else [f"{head}(", *(f"    {item}," for item in items), f"){tail}"]
+    )

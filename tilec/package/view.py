@@ -1,4 +1,6 @@
-"""From a bundle's index to the texts that the package's templates show: one view for each kernel, and one of the whole."""
+"""From a bundle's index to the texts that the package's templates show: one view for each kernel,
+and one of the whole.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ from tilec_runtime.model.signature import ParamKind
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class KernelView:
-    """One kernel's method, and its function that gives ops. All but `name` and `op` are Python text.
+    """One kernel's method, and its function that gives ops. All but `name` and `op` are Python
+    text.
 
     Attributes:
-        name: the kernel's. summary: first paragraph of its documentation. op: the class of its ops in the stub.
+        name: the kernel's. summary: first paragraph of its documentation. op: the class of its ops
+            in the stub.
         values: what the launcher is given, in the module.
         params, axes: parameters of the method and of the function in the module, without types.
         opened: whether each launch takes a configuration.
-        base: what the class of ops extends. method, function, bound: their lines in the stub, `bound` for the functions of a device.
+        base: what the class of ops extends. method, function, bound: their lines in the stub,
+            `bound` for the functions of a device.
         variant, options: lines of the methods of an op. doc, op_doc: lines of docstrings.
     """
 
@@ -48,8 +53,10 @@ class PackageView:
     """The whole package; all texts are Python text.
 
     Attributes:
-        title: first line of the module's docstring. subject: name and version. builder: what made it.
-        exports: the value of `__all__`. bundle, index: the bundle's file name, and the digest of its index.
+        title: first line of the module's docstring. subject: name and version. builder: what made
+            it.
+        exports: the value of `__all__`. bundle, index: the bundle's file name, and the digest of
+            its index.
         variables: type variables of tensors. kernels: in the manifest's order.
     """
 
@@ -75,35 +82,56 @@ def package_view(info: BundleInfo, bundle_name: str, index: str) -> PackageView:
     most = max((len(_tensors(kernel)) for kernel in info.kernels), default=0)
     ops: list[str] = []
     for kernel in info.kernels:
-        ops.append(unique(f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch", ops))
+        ops.append(
+            unique(
+                f"_{''.join(word[:1].upper() + word[1:] for word in kernel.name.split('_'))}Launch",
+                ops,
+            )
+        )
     return PackageView(
-        title=f"{subject}: {plain(package.description)}".removesuffix(".") + "." if package.description else f"{subject}.",
+        title=f"{subject}: {plain(package.description)}".removesuffix(".") + "."
+        if package.description
+        else f"{subject}.",
         subject=subject,
         builder=plain(info.builder or "tilec"),
         exports=f"[{', '.join(map(literal, names))}]",
         bundle=literal(bundle_name),
         index=literal(index),
         variables=tuple(f"_T{number}" for number in range(1, most + 1)),
-        kernels=tuple(_kernel_view(kernel, op) for kernel, op in zip(info.kernels, ops, strict=True)),
+        kernels=tuple(
+            _kernel_view(kernel, op) for kernel, op in zip(info.kernels, ops, strict=True)
+        ),
     )
 
 
 def _tensors(kernel: KernelInfo) -> list[str]:
     """Tensors whose types an op gives back."""
-    return [param.name for param in kernel.params if param.kind is ParamKind.TENSOR and not param.optional]
+    return [
+        param.name
+        for param in kernel.params
+        if param.kind is ParamKind.TENSOR and not param.optional
+    ]
 
 
 def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
     name = kernel.name
     if not name.isidentifier() or not name.isascii() or kernel_name_problem(name):
-        raise UsageError(f"kernel {name!r} cannot be a function of the generated package", fix="rename the kernel in tilec.toml")
-    names = parameter_names([param.name for param in kernel.params] + list(kernel.choices), {"self", "stream", "_launch"})
+        raise UsageError(
+            f"kernel {name!r} cannot be a function of the generated package",
+            fix="rename the kernel in tilec.toml",
+        )
+    names = parameter_names(
+        [param.name for param in kernel.params] + list(kernel.choices),
+        {"self", "stream", "_launch"},
+    )
     params, axes = names[: len(kernel.params)], names[len(kernel.params) :]
     given = defaults(kernel)
     opened = [is_open(kernel, axis) for axis in kernel.choices]
     variables = {param: f"_T{number}" for number, param in enumerate(_tensors(kernel), 1)}
     types = [param_type(param) for param in kernel.params]
-    results = [variables.get(param.name, type_) for param, type_ in zip(kernel.params, types, strict=True)]
+    results = [
+        variables.get(param.name, type_) for param, type_ in zip(kernel.params, types, strict=True)
+    ]
     result = f"{op}[{', '.join(variables.values())}]" if variables else op
     built = dict(kernel.axes)
     chosen = [
@@ -114,18 +142,29 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
         chosen.insert(0, "config: LaunchConfig")
     stream = ["*", "stream: StreamLike | None = None", *chosen]
     typed = [f" = {default}" if default else "" for default in given]
-    direct = [f"{name}: {type_}{default}" for name, type_, default in zip(params, types, typed, strict=True)]
-    lazy = [f"{name}: OrOp[{type_}]{default}" for name, type_, default in zip(params, results, typed, strict=True)]
+    direct = [
+        f"{name}: {type_}{default}"
+        for name, type_, default in zip(params, types, typed, strict=True)
+    ]
+    lazy = [
+        f"{name}: OrOp[{type_}]{default}"
+        for name, type_, default in zip(params, results, typed, strict=True)
+    ]
     lazy += ["*", *chosen] if chosen else []
     return KernelView(
         name=name,
         summary=summary(kernel),
         op=op,
         values=_values(params, axes, all_open=all(opened)),
-        params=", ".join(f"{name}={default}" if default else name for name, default in zip(params, given, strict=True)),
+        params=", ".join(
+            f"{name}={default}" if default else name
+            for name, default in zip(params, given, strict=True)
+        ),
         opened=bool(kernel.launch.open),
         axes=(", config" if kernel.launch.open else "")
-        + "".join(f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)),
+        + "".join(
+            f", {axis}{'=None' if left else ''}" for axis, left in zip(axes, opened, strict=True)
+        ),
         base=f"LazyLaunch[tuple[{', '.join(results) or '()'}]]",
         method=bracketed(f"def {name}", ["self", *direct, *stream], " -> None:"),
         function=bracketed(f"def {name}", lazy, f" -> {result}:"),
@@ -138,16 +177,24 @@ def _kernel_view(kernel: KernelInfo, op: str) -> KernelView:
 
 
 def _values(params: tuple[str, ...], axes: tuple[str, ...], *, all_open: bool) -> str:
-    """The arguments of a launch, and its axes where the caller chooses any: if all may be open, one test tells that all are."""
+    """The arguments of a launch, and its axes where the caller chooses any: if all may be open, one
+    test tells that all are.
+    """
     text = f"({', '.join(params)}{',' if len(params) == 1 else ''})"
     if not axes:
         return text
     chosen = f"({', '.join(axes)}{',' if len(axes) == 1 else ''})"
-    return f"{text}, () if {' and '.join(f'{axis} is None' for axis in axes)} else {chosen}" if all_open else f"{text}, {chosen}"
+    return (
+        f"{text}, () if {' and '.join(f'{axis} is None' for axis in axes)} else {chosen}"
+        if all_open
+        else f"{text}, {chosen}"
+    )
 
 
 def _hints(kernel: KernelInfo) -> list[tuple[str, tuple[AxisValue, ...]]]:
-    """What ops can restrict variants by: the hints that they were built with, and the divisors that they assume."""
+    """What ops can restrict variants by: the hints that they were built with, and the divisors that
+    they assume.
+    """
     hints: dict[str, set[int]] = {}
     for variant in kernel.variants:
         for _, given in variant.hints:

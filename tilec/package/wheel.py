@@ -35,7 +35,8 @@ def write_wheel(
     Args:
         directory: where to.
         package: name, version, description and licence for the metadata.
-        files: what is installed, by path in site-packages; a Path is read when its turn comes, and its bytes are not deflated again.
+        files: what is installed, by path in site-packages; a Path is read when its turn comes, and
+            its bytes are not deflated again.
         license_files: licence texts by name.
         requires: requirements, such as `tilec-runtime>=0.1,<0.2`.
         stage: puts the wheel in place later, with other files.
@@ -44,15 +45,20 @@ def write_wheel(
         The wheel's path.
 
     Raises:
-        OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot be written.
+        OutputError: the version or a file's name is none that a wheel can have, or the wheel cannot
+            be written.
     """
     path = directory / wheel_name(package)
     info = f"{path.name.removesuffix('-py3-none-any.whl')}.dist-info"
-    licences = {f"{info}/licenses/{file}": data for file, data in sorted((license_files or {}).items())}
+    licences = {
+        f"{info}/licenses/{file}": data for file, data in sorted((license_files or {}).items())
+    }
     members: dict[str, bytes | Path] = {
         **{file: files[file] for file in sorted(files)},
         **licences,
-        f"{info}/METADATA": _metadata(package, normalise_version(package.version), sorted(license_files or {}), requires),
+        f"{info}/METADATA": _metadata(
+            package, normalise_version(package.version), sorted(license_files or {}), requires
+        ),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tilec\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     for member in members:
@@ -86,7 +92,9 @@ def normalise_version(version: str) -> str:
         ) from exc
 
 
-def _metadata(package: PackageInfo, version: str, licences: list[str], requires: tuple[str, ...]) -> bytes:
+def _metadata(
+    package: PackageInfo, version: str, licences: list[str], requires: tuple[str, ...]
+) -> bytes:
     lines = ["Metadata-Version: 2.4", f"Name: {package.name}", f"Version: {version}"]
     paragraphs = package.description.strip().splitlines()
     if paragraphs:
@@ -104,7 +112,9 @@ def _metadata(package: PackageInfo, version: str, licences: list[str], requires:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _write_members(path: Path, file: BinaryIO, members: Mapping[str, bytes | Path], record: str) -> None:
+def _write_members(
+    path: Path, file: BinaryIO, members: Mapping[str, bytes | Path], record: str
+) -> None:
     archive = ArchiveWriter(file)
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
@@ -117,7 +127,8 @@ def _write_members(path: Path, file: BinaryIO, members: Mapping[str, bytes | Pat
         archive.add(record, table.getvalue().encode())
     except OverflowError as exc:
         raise OutputError(
-            f"cannot write {path}: it is too large for a wheel: {exc}", fix="split the package, or build for fewer targets"
+            f"cannot write {path}: it is too large for a wheel: {exc}",
+            fix="split the package, or build for fewer targets",
         ) from exc
     archive.close()
 
@@ -126,12 +137,22 @@ def _read(path: Path, source: Path) -> bytes:
     try:
         return source.read_bytes()
     except OSError as exc:
-        raise OutputError(f"cannot write {path}: {source} cannot be read: {exc.strerror or exc}", fix="run the build again") from exc
+        raise OutputError(
+            f"cannot write {path}: {source} cannot be read: {exc.strerror or exc}",
+            fix="run the build again",
+        ) from exc
 
 
 def _check_name(path: Path, name: str) -> None:
     parts = name.split("/")
-    if "" in parts or "." in parts or ".." in parts or "\\" in name or not name.isprintable() or len(name.encode()) > 4096:
+    if (
+        "" in parts
+        or "." in parts
+        or ".." in parts
+        or "\\" in name
+        or not name.isprintable()
+        or len(name.encode()) > 4096
+    ):
         raise OutputError(
             f"cannot write {path}: {name!r} cannot be the name of a file in a wheel",
             fix="name files relative to the project, without `..`",

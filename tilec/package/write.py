@@ -1,4 +1,6 @@
-"""Writing a bundle: sorted members, fixed times, one image in memory at a time, and in place only when whole."""
+"""Writing a bundle: sorted members, fixed times, one image in memory at a time, and in place only
+when whole.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,28 @@ from pathlib import Path
 
 from tilec.model.atomic import Stage, atomic_write
 from tilec_runtime.bundle.archive import ArchiveWriter
-from tilec_runtime.bundle.format import INDEX_NAME, from_members, image_name, images_of, index_members
+from tilec_runtime.bundle.format import (
+    INDEX_NAME,
+    from_members,
+    image_name,
+    images_of,
+    index_members,
+)
 from tilec_runtime.errors import BundleError, OutputError
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.kernel import BundleInfo
 
 
-def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes], *, max_size: int = 0, stage: Stage | None = None) -> str:
-    """Write a bundle; equal arguments give equal bytes (with one zlib). What was at `path` stays until the new file is whole.
+def write_bundle(
+    path: Path,
+    info: BundleInfo,
+    read_image: Callable[[str], bytes],
+    *,
+    max_size: int = 0,
+    stage: Stage | None = None,
+) -> str:
+    """Write a bundle; equal arguments give equal bytes (with one zlib). What was at `path` stays
+    until the new file is whole.
 
     Args:
         path: the file, by custom `name-version.tilec`.
@@ -27,7 +43,8 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
         SHA-256 of the file (hex).
 
     Raises:
-        OutputError: the file cannot be written, or is over `max_size`; the message then lists the largest kernels.
+        OutputError: the file cannot be written, or is over `max_size`; the message then lists the
+            largest kernels.
         BundleError: the index breaks a rule, or an image's bytes are not those of its digest.
     """
     index = index_members(info)
@@ -39,7 +56,9 @@ def write_bundle(path: Path, info: BundleInfo, read_image: Callable[[str], bytes
         try:
             archive.add(INDEX_NAME, index.pop(INDEX_NAME))
             for digest in sorted(sizes):
-                packed[digest] = archive.add(image_name(digest), _read(read_image, digest, sizes[digest], info))
+                packed[digest] = archive.add(
+                    image_name(digest), _read(read_image, digest, sizes[digest], info)
+                )
             for name in sorted(index):
                 archive.add(name, index[name])
             archive.close()
@@ -58,7 +77,9 @@ def _read(read_image: Callable[[str], bytes], digest: str, size: int, info: Bund
         data = read_image(digest)
     except OSError as exc:
         owner = _owner(digest, info)
-        raise OutputError(f"cannot read the image of {owner}: {exc}", fix="run the build again", kernel=owner) from exc
+        raise OutputError(
+            f"cannot read the image of {owner}: {exc}", fix="run the build again", kernel=owner
+        ) from exc
     if len(data) != size or sha256(data) != digest:
         owner = _owner(digest, info)
         raise BundleError(
@@ -71,17 +92,35 @@ def _read(read_image: Callable[[str], bytes], digest: str, size: int, info: Bund
 
 
 def _owner(digest: str, info: BundleInfo) -> str:
-    return next(v.id for k in info.kernels for v in k.variants if any(i.digest == digest for i in v.images))
+    return next(
+        v.id for k in info.kernels for v in k.variants if any(i.digest == digest for i in v.images)
+    )
 
 
-def _too_large(path: Path, size: int, most: int, info: BundleInfo, packed: dict[str, int]) -> OutputError:
+def _too_large(
+    path: Path, size: int, most: int, info: BundleInfo, packed: dict[str, int]
+) -> OutputError:
     shares = []
     for kernel in info.kernels:
         digests = {image.digest for variant in kernel.variants for image in variant.images}
-        shares.append((-sum(packed[digest] for digest in digests), kernel.name, len(kernel.variants), len(digests)))
-    lines = [f"{path.name} would have {_mib(size)}, more than max-size = {_mib(most)}; the largest kernels:"]
-    lines += [f"  {name}: {_mib(-share)} ({variants} variants, {images} images)" for share, name, variants, images in sorted(shares)[:5]]
-    return OutputError("\n".join(lines), fix="build fewer variants or targets, or raise [output] max-size")
+        shares.append(
+            (
+                -sum(packed[digest] for digest in digests),
+                kernel.name,
+                len(kernel.variants),
+                len(digests),
+            )
+        )
+    lines = [
+        f"{path.name} would have {_mib(size)}, more than max-size = {_mib(most)}; the largest kernels:"
+    ]
+    lines += [
+        f"  {name}: {_mib(-share)} ({variants} variants, {images} images)"
+        for share, name, variants, images in sorted(shares)[:5]
+    ]
+    return OutputError(
+        "\n".join(lines), fix="build fewer variants or targets, or raise [output] max-size"
+    )
 
 
 def _mib(size: int) -> str:

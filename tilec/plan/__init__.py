@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.tuning import table_of
-from tilec.plan.checks import check_clusters, check_entry, check_hints, check_kernel, check_names, check_shared
+from tilec.plan.checks import (
+    check_clusters,
+    check_entry,
+    check_hints,
+    check_kernel,
+    check_names,
+    check_shared,
+)
 from tilec.plan.groups import Groups
 from tilec.plan.matrix import expand
 from tilec.plan.params import Resolver, abi_of_args
@@ -29,7 +36,8 @@ from tilec_runtime.model.table import DispatchRule, TuningTable
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedKernel:
-    """A kernel with everything but its images: the index row to be, and its jobs in variant, then target order.
+    """A kernel with everything but its images: the index row to be, and its jobs in variant, then
+    target order.
 
     Attributes:
         space: digest of what there is to choose from, for tuning records.
@@ -78,34 +86,57 @@ def make_plan(
         select: globs over job ids (or variant or kernel ids); empty takes everything.
         profile: name of the profile.
         tuned: tuning files that are taken up, by kernel name.
-        shipped: what is not shipped has every variant, and passes over tuning files that do not hold.
+        shipped: what is not shipped has every variant, and passes over tuning files that do not
+            hold.
 
     Raises:
         ManifestError: with every problem of every kernel.
     """
     selection = Selection(manifest.overrides, select)
-    planner = _Planner(manifest, parse_targets(manifest, targets), _profile(manifest, profile), selection, shipped=shipped)
+    planner = _Planner(
+        manifest,
+        parse_targets(manifest, targets),
+        _profile(manifest, profile),
+        selection,
+        shipped=shipped,
+    )
     planned = [
-        planner.kernel(kernel, declarations[kernel.name], sources[kernel.name], languages[kernel.language], (tuned or {}).get(kernel.name))
+        planner.kernel(
+            kernel,
+            declarations[kernel.name],
+            sources[kernel.name],
+            languages[kernel.language],
+            (tuned or {}).get(kernel.name),
+        )
         for kernel in manifest.kernels
     ]
     for index, reached in selection.hinted.items():
         for name in reached:
             given = [hint for hint, _ in manifest.overrides[index].hints]
-            check_hints(given, ("override", index, "hints"), name, languages[name].hints, planner.report)
+            check_hints(
+                given, ("override", index, "hints"), name, languages[name].hints, planner.report
+            )
     if planner.problems:
         raise ManifestError(tuple(planner.problems))
     selection.require_match()
     made = {kind for kernel in manifest.kernels for kind in languages[kernel.language].kinds}
-    notes = [f"{target} concerns none of the kernels" for target in planner.wanted if target.kind not in made]
+    notes = [
+        f"{target} concerns none of the kernels"
+        for target in planner.wanted
+        if target.kind not in made
+    ]
     if not targets:  # a build for some targets leaves out what is meant for others
         notes.extend(_idle_overrides(manifest, selection))
     notes.extend(planner.remarks)
     groups = Groups(planner.offered)
-    kernels = tuple(dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs)
+    kernels = tuple(
+        dataclasses.replace(k, jobs=tuple(map(groups.of, k.jobs))) for k in planned if k.jobs
+    )
     count = sum(len(kernel.jobs) for kernel in kernels)
     if select and count < selection.offered:
-        notes.append(f"--select takes {count} of {selection.offered} jobs: bundle and package hold these alone")
+        notes.append(
+            f"--select takes {count} of {selection.offered} jobs: bundle and package hold these alone"
+        )
     return Plan(manifest=manifest, kernels=kernels, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -122,7 +153,10 @@ def _profile(manifest: Manifest, name: str) -> Profile:
         if profile.name == name:
             return profile
     known = [profile.name for profile in manifest.profiles]
-    raise UsageError(f"unknown profile {name!r}{did_you_mean(name, known)}", fix=f"profiles of this project: {', '.join(known)}")
+    raise UsageError(
+        f"unknown profile {name!r}{did_you_mean(name, known)}",
+        fix=f"profiles of this project: {', '.join(known)}",
+    )
 
 
 class _Planner:
@@ -133,17 +167,40 @@ class _Planner:
         offered: jobs that there would be without `--select`. remarks: notes on tuning files.
     """
 
-    def __init__(self, manifest: Manifest, wanted: Sequence[Target], profile: Profile, selection: Selection, *, shipped: bool) -> None:
-        self.manifest, self.wanted, self.profile, self.selection, self.shipped = manifest, wanted, profile, selection, shipped
+    def __init__(
+        self,
+        manifest: Manifest,
+        wanted: Sequence[Target],
+        profile: Profile,
+        selection: Selection,
+        *,
+        shipped: bool,
+    ) -> None:
+        self.manifest, self.wanted, self.profile, self.selection, self.shipped = (
+            manifest,
+            wanted,
+            profile,
+            selection,
+            shipped,
+        )
         self.problems: dict[Diagnostic, None] = {}
         self.offered: list[Job] = []
         self.remarks: list[str] = []
 
     def report(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
         """Collect a problem."""
-        self.problems[self.manifest.locate.problem(path, what, index=column - 1 if column else None)] = None
+        self.problems[
+            self.manifest.locate.problem(path, what, index=column - 1 if column else None)
+        ] = None
 
-    def kernel(self, kernel: Kernel, decl: KernelDecl, source: Source, language: LanguageFacts, tuned: Tuned | None) -> PlannedKernel:
+    def kernel(
+        self,
+        kernel: Kernel,
+        decl: KernelDecl,
+        source: Source,
+        language: LanguageFacts,
+        tuned: Tuned | None,
+    ) -> PlannedKernel:
         """Plan a kernel; its jobs mean nothing where problems were reported."""
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
@@ -162,50 +219,96 @@ class _Planner:
         refused = {target: reason for target in targets if (reason := language.refuse(target))}
         targets = [target for target in targets if target not in refused]
         variants, table = self._taken_up(kernel, params, everything, targets, tuned)
-        for variant in set(everything).difference(variants):  # overrides may well speak of what a table leaves out
+        for variant in set(everything).difference(
+            variants
+        ):  # overrides may well speak of what a table leaves out
             for target in targets:
                 selection.hints(kernel, variant.id, target)
         spec = self._spec(kernel, decl, source, params)
-        jobs = [job for variant in variants for job in self._jobs(spec, kernel, variant, targets, language)]
+        jobs = [
+            job
+            for variant in variants
+            for job in self._jobs(spec, kernel, variant, targets, language)
+        ]
         for variant, (target, reason) in itertools.product(variants, refused.items()):
-            # An override or `--select` may keep a kernel from a target that its language cannot make.
-            if selection.allows(variant.id, target) and selection.takes(kernel.name, variant.id, target):
+            # An override or `--select` may keep a kernel from a target that its language cannot
+            # make.
+            if selection.allows(variant.id, target) and selection.takes(
+                kernel.name, variant.id, target
+            ):
                 report(f"target {target}: {reason}", ("kernel", kernel.name))
-        if not targets and not refused and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted):
+        if (
+            not targets
+            and not refused
+            and selection.asks_for(kernel.name, [v.id for v in variants], self.wanted)
+        ):
             report(no_target(kernel, language, self.wanted), ("kernel", kernel.name))
         check_clusters(kernel, decl, [job.target for job in jobs], report)
         check_shared(kernel, jobs, report)
         check_names(kernel, jobs, report)
         info = dataclasses.replace(_info(kernel, decl, params, variants), table=table)
-        return PlannedKernel(info=info, jobs=tuple(jobs), manifest=kernel, space=space_digest(self.manifest, kernel, everything))
+        return PlannedKernel(
+            info=info,
+            jobs=tuple(jobs),
+            manifest=kernel,
+            space=space_digest(self.manifest, kernel, everything),
+        )
 
     def _jobs(
-        self, spec: KernelSpec, kernel: Kernel, variant: Variant, targets: Sequence[Target], language: LanguageFacts
+        self,
+        spec: KernelSpec,
+        kernel: Kernel,
+        variant: Variant,
+        targets: Sequence[Target],
+        language: LanguageFacts,
     ) -> Iterator[Job]:
         """The jobs of a variant that are selected."""
-        if kernel.args is not None:  # variants differ in what `args` packs where it packs dtype axes
-            spec = dataclasses.replace(spec, abi=abi_of_args(kernel, spec.decl, spec.params, dict(variant.axes), self.report))
+        if (
+            kernel.args is not None
+        ):  # variants differ in what `args` packs where it packs dtype axes
+            spec = dataclasses.replace(
+                spec,
+                abi=abi_of_args(kernel, spec.decl, spec.params, dict(variant.axes), self.report),
+            )
         # Hints that are axes of the matrix are the variant's identity, so nothing overrides them.
-        axes = {name: value for name, value in variant.axes if name in language.hints and isinstance(value, int)}
+        axes = {
+            name: value
+            for name, value in variant.axes
+            if name in language.hints and isinstance(value, int)
+        }
         for target in targets:
             hints = self.selection.hints(kernel, variant.id, target)
             if self.selection.allows(variant.id, target):
-                job = Job(spec=spec, variant=variant, target=target, hints=tuple(sorted({**dict(hints), **axes}.items())))
+                job = Job(
+                    spec=spec,
+                    variant=variant,
+                    target=target,
+                    hints=tuple(sorted({**dict(hints), **axes}.items())),
+                )
                 self.offered.append(job)
                 if self.selection.takes(kernel.name, variant.id, target):
                     yield job
 
     def _taken_up(
-        self, kernel: Kernel, params: tuple[Param, ...], variants: tuple[Variant, ...], targets: Sequence[Target], tuned: Tuned | None
+        self,
+        kernel: Kernel,
+        params: tuple[Param, ...],
+        variants: tuple[Variant, ...],
+        targets: Sequence[Target],
+        tuned: Tuned | None,
     ) -> tuple[tuple[Variant, ...], TuningTable | None]:
-        """The variants that are built, and the table that is shipped, by the kernel's tuning file if it has one.
+        """The variants that are built, and the table that is shipped, by the kernel's tuning file
+        if it has one.
 
-        A kernel that names a file has a table in any case: launches then look for what fits, whether or not the default does.
+        A kernel that names a file has a table in any case: launches then look for what fits,
+        whether or not the default does.
         """
         empty = TuningTable(source=kernel.table, sizes=(), devices=()) if kernel.table else None
         if tuned is None:
             if kernel.table and not self.shipped:
-                self.remarks.append(f"{kernel.table} {PASSED_OVER}: it is not there, or cannot be read; `tilec check` says more")
+                self.remarks.append(
+                    f"{kernel.table} {PASSED_OVER}: it is not there, or cannot be read; `tilec check` says more"
+                )
             return variants, empty
         found = list(check_record(tuned, self.manifest, kernel, params, variants))
         if found and self.shipped:
@@ -215,11 +318,21 @@ class _Planner:
         if found:
             return variants, empty
         self.remarks.extend(newer_tools(tuned))
-        kept = winners(kernel, params, variants, tuned.record) if kernel.keep == "winners" and self.shipped else variants
+        kept = (
+            winners(kernel, params, variants, tuned.record)
+            if kernel.keep == "winners" and self.shipped
+            else variants
+        )
         return kept, table_of(tuned.record, tuned.path, targets)
 
-    def _spec(self, kernel: Kernel, decl: KernelDecl, source: Source, params: tuple[Param, ...]) -> KernelSpec:
-        cuda = cuda_of_branch(self.manifest.targets.min_driver) if self.manifest.targets.min_driver else None
+    def _spec(
+        self, kernel: Kernel, decl: KernelDecl, source: Source, params: tuple[Param, ...]
+    ) -> KernelSpec:
+        cuda = (
+            cuda_of_branch(self.manifest.targets.min_driver)
+            if self.manifest.targets.min_driver
+            else None
+        )
         return KernelSpec(
             name=kernel.name,
             language=kernel.language,
@@ -239,14 +352,20 @@ class _Planner:
         )
 
 
-def _info(kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]) -> KernelInfo:
+def _info(
+    kernel: Kernel, decl: KernelDecl, params: tuple[Param, ...], variants: Sequence[Variant]
+) -> KernelInfo:
     built: dict[str, dict[AxisValue, None]] = {name: {} for name, _ in kernel.matrix.axes}
     for variant in variants:
         for name, value in variant.axes:
             built[name][value] = None
-    # Points that are left out change which value is met first, and those that are added bring values of their own.
+    # Points that are left out change which value is met first, and those that are added bring
+    # values of their own.
     ordered = {name: dict.fromkeys((*values, *built[name])) for name, values in kernel.matrix.axes}
-    axes = tuple((name, tuple(value for value in values if value in built[name])) for name, values in ordered.items())
+    axes = tuple(
+        (name, tuple(value for value in values if value in built[name]))
+        for name, values in ordered.items()
+    )
     bound = {p.dtype for p in params}
     default = dict(kernel.default)
     for name, values in axes:
@@ -280,7 +399,9 @@ def near_job(job_id: str, plan: Plan) -> str:
     """Jobs of the variant, where it is a variant's or kernel's id; else the nearest job."""
     begun = [job.id for job in plan.jobs if job_id in (job.variant.id, job.spec.name)]
     if begun:
-        return f"; jobs end in their target: {', '.join(begun[:4])}{', …' if len(begun) > 4 else ''}"
+        return (
+            f"; jobs end in their target: {', '.join(begun[:4])}{', …' if len(begun) > 4 else ''}"
+        )
     return did_you_mean(job_id, [job.id for job in plan.jobs[:2000]])
 
 

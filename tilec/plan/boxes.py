@@ -1,4 +1,6 @@
-"""Boxes of tensor descriptors, `descriptor(x, BM, BK)`, held against the manifest: what a compiler would find out only for each image."""
+"""Boxes of tensor descriptors, `descriptor(x, BM, BK)`, held against the manifest: what a compiler
+would find out only for each image.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tilec_runtime.model.tensormap import GRANULE, MOST_RANK
 
 
 def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object]) -> str:
-    """What is wrong with a box at one point of the matrix, with what would do; empty where nothing is."""
+    """What is wrong with a box at one point of the matrix, with what would do; empty where nothing
+    is.
+    """
     name, box = expr.parse_box(text)
     param = params.get(name)
     if param is None or param.kind is not ParamKind.TENSOR:
@@ -26,7 +30,9 @@ def fault_of(text: str, params: Mapping[str, Param], axes: Mapping[str, object])
         extents: list[Any] = [part.evaluate(dict(axes)) for part in box]
     except ExpressionError as error:
         return f"{text}: {error.what}: the extents of a box are numbers and axes of the matrix"
-    if not all(type(extent) is int and extent > 0 and not extent & (extent - 1) for extent in extents):
+    if not all(
+        type(extent) is int and extent > 0 and not extent & (extent - 1) for extent in extents
+    ):
         return f"{text}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
     dtype = DTYPES.get(str(axes.get(param.dtype, param.dtype)))
     if dtype is not None and extents[-1] * dtype.bytes < GRANULE:

@@ -1,4 +1,6 @@
-"""What can only be checked once the manifest and the source are known together: axes, names in expressions, launch, defaults."""
+"""What can only be checked once the manifest and the source are known together: axes, names in
+expressions, launch, defaults.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def check_kernel(
     *,
     unresolved: Collection[str] = (),
 ) -> None:
-    """Report everything about a kernel that does not fit together; `unresolved` names parameters that were reported already."""
+    """Report everything about a kernel that does not fit together; `unresolved` names parameters
+    that were reported already.
+    """
     _check_axes(kernel, decl, params, language, unresolved, report)
     _check_launch(kernel, decl, language, report)
     _check_expressions(kernel, params, unresolved, report)
@@ -47,13 +51,20 @@ def check_kernel(
             report(why, ("kernel", kernel.name, "dispatch", "sizes", number))
     _check_rules(kernel, params, unresolved, variants, report)
     for target, hints in kernel.hints:
-        path = ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
+        path = (
+            ("kernel", kernel.name, "hints", target) if target else ("kernel", kernel.name, "hints")
+        )
         check_hints([name for name, _ in hints], path, kernel.language, language.hints, report)
     _check_cases(kernel, params, unresolved, variants, report)
 
 
 def _check_axes(
-    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], language: LanguageFacts, unresolved: Collection[str], report: Report
+    kernel: Kernel,
+    decl: KernelDecl,
+    params: Sequence[Param],
+    language: LanguageFacts,
+    unresolved: Collection[str],
+    report: Report,
 ) -> None:
     axes = [name for name, _ in kernel.matrix.axes]
     constants = [p for p in decl.params if p.kind == "constant"]
@@ -61,46 +72,74 @@ def _check_axes(
         if constant.name not in axes and constant.default is None:
             what = f"constant {constant.name!r} of the kernel is bound by no axis of the matrix"
             report(f"{what}: matrix.{constant.name} = [128]", ("kernel", kernel.name, "matrix"))
-    used = {p.name for p in decl.params} | {p.dtype for p in params} | set(symbol_places(kernel.symbol)) | set(language.hints)
+    used = (
+        {p.name for p in decl.params}
+        | {p.dtype for p in params}
+        | set(symbol_places(kernel.symbol))
+        | set(language.hints)
+    )
     used |= {use.name for use in decl.axes}
     for name, values in kernel.matrix.axes:
         if name in language.hints and name not in {p.name for p in decl.params}:
             strange = [value for value in values if type(value) is not int]
             if strange:
-                report(f"{name} is a hint of the compiler, and {strange[0]!r} is no integer", ("kernel", kernel.name, "matrix", name))
+                report(
+                    f"{name} is a hint of the compiler, and {strange[0]!r} is no integer",
+                    ("kernel", kernel.name, "matrix", name),
+                )
     for name in axes:
         if name not in used and not unresolved and not _in_expressions(kernel, name):
-            known = [p.name for p in constants] or [use.name for use in decl.axes] or [name.removesuffix("...") for name in decl.template]
+            known = (
+                [p.name for p in constants]
+                or [use.name for use in decl.axes]
+                or [name.removesuffix("...") for name in decl.template]
+            )
             what = f"axis {name!r} is neither a constant of the kernel nor used by its symbol, dtypes or launch"
             report(what + suggest(name, known), ("kernel", kernel.name, "matrix", name))
     for param in params:
-        included = [value for point in kernel.matrix.include for name, value in point if name == param.dtype]
+        included = [
+            value for point in kernel.matrix.include for name, value in point if name == param.dtype
+        ]
         for value in (*dict(kernel.matrix.axes).get(param.dtype, ()), *included):
             if value not in DTYPES:
                 path = ("kernel", kernel.name, "matrix", param.dtype)
                 report(
-                    f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype{suggest(str(value), list(DTYPES))}", path
+                    f"axis {param.dtype} is the dtype of {param.name}, and {value!r} is no dtype{suggest(str(value), list(DTYPES))}",
+                    path,
                 )
 
 
 def _in_expressions(kernel: Kernel, name: str) -> bool:
     launch = kernel.launch
     texts = (*launch.grid, *launch.block, launch.shared, *launch.requires)
-    return any(name in expr.parse(text).names for text in texts) or any(name in expr.parse_abi(text)[1].names for text in kernel.args or ())
+    return any(name in expr.parse(text).names for text in texts) or any(
+        name in expr.parse_abi(text)[1].names for text in kernel.args or ()
+    )
 
 
 def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Whether `symbol` and `args` fit the source; where they do not, that is reported, and nothing else about the kernel means anything."""
+    """Whether `symbol` and `args` fit the source; where they do not, that is reported, and nothing
+    else about the kernel means anything.
+    """
     path = ("kernel", kernel.name, "symbol")
     axes = [name for name, _ in kernel.matrix.axes]
     arguments = cut(kernel.symbol)[1]
     for name in (argument for argument in arguments or () if argument in axes):
-        report(f"the template argument {name} is the name of an axis, whose value is {{{name}}}", path)
+        report(
+            f"the template argument {name} is the name of an axis, whose value is {{{name}}}", path
+        )
     if decl.template and arguments is None:
-        report(f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{decl.places}>"', path)
+        report(
+            f'{decl.name} is a template: say which instance, for example symbol = "{decl.name}<{decl.places}>"',
+            path,
+        )
         return False
     if arguments is not None and len(arguments) > len(decl.template) and not decl.variadic:
-        shown = f"template parameters {', '.join(decl.template)}" if decl.template else "no template parameters"
+        shown = (
+            f"template parameters {', '.join(decl.template)}"
+            if decl.template
+            else "no template parameters"
+        )
         report(f"{len(arguments)} template arguments, but {decl.name} has {shown}", path)
         return False
     declared = [p for p in decl.params if p.kind != "constant"]
@@ -110,25 +149,43 @@ def check_entry(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
         report(what, ("kernel", kernel.name, "args"))
         return False
     if kernel.args and not kernel.params and declared:
-        example = ", ".join(f"{p.name} = {{}}" for p in declared if p.kind == "tensor") or f"{declared[0].name} = {{}}"
+        example = (
+            ", ".join(f"{p.name} = {{}}" for p in declared if p.kind == "tensor")
+            or f"{declared[0].name} = {{}}"
+        )
         what = f"args without params: say what the launcher takes, in its order, for example params = {{ {example} }}"
         report(what, ("kernel", kernel.name, "args"))
         return False
     return True
 
 
-def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report) -> None:
+def _check_launch(
+    kernel: Kernel, decl: KernelDecl, language: LanguageFacts, report: Report
+) -> None:
     launch, path = kernel.launch, ("kernel", kernel.name, "launch")
     _check_open(kernel, language, report)
     if not launch.grid and "grid" not in launch.open:
-        report('no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]', path)
+        report(
+            'no grid: say how many blocks are launched, for example grid = ["cdiv(x.shape[0], 256)"]',
+            path,
+        )
     if not language.simt:
         if launch.block not in ((), ("1",), ("1", "1"), ("1", "1", "1")):
-            report(f"the block of a {kernel.language} kernel is chosen by its compiler: leave launch.block out", (*path, "block"))
+            report(
+                f"the block of a {kernel.language} kernel is chosen by its compiler: leave launch.block out",
+                (*path, "block"),
+            )
         if launch.shared != "0":
-            report(f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out", (*path, "shared"))
+            report(
+                f"the shared memory of a {kernel.language} kernel is chosen by its compiler: leave launch.shared out",
+                (*path, "shared"),
+            )
         if math.prod(launch.cluster) > 1:
-            hint = "; hints = { num_ctas = 2 } lets two blocks work as one" if "num_ctas" in language.hints else ""
+            hint = (
+                "; hints = { num_ctas = 2 } lets two blocks work as one"
+                if "num_ctas" in language.hints
+                else ""
+            )
             what = f"the cluster of a {kernel.language} kernel is chosen by its compiler: leave launch.cluster out{hint}"
             report(what, (*path, "cluster"))
     elif not launch.block and "block" not in launch.open:
@@ -137,11 +194,20 @@ def _check_launch(kernel: Kernel, decl: KernelDecl, language: LanguageFacts, rep
         given = (*map(int, launch.block), 1, 1)[:3]
         threads = math.prod(given)
         if decl.block and given != decl.block:
-            report(f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}", (*path, "block"))
+            report(
+                f"a block of {list(given)}, but {decl.name} was compiled for exactly {list(decl.block)}",
+                (*path, "block"),
+            )
         if decl.max_threads and threads > decl.max_threads:
-            report(f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)", (*path, "block"))
+            report(
+                f"a block of {threads} threads, but {decl.name} is bounded to {decl.max_threads} (__launch_bounds__)",
+                (*path, "block"),
+            )
     if launch.cluster and decl.cluster and (*launch.cluster, 1, 1)[:3] != (*decl.cluster, 1, 1)[:3]:
-        report(f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)", (*path, "cluster"))
+        report(
+            f"cluster {list(launch.cluster)}, but the source fixes {list(decl.cluster)} (__cluster_dims__)",
+            (*path, "cluster"),
+        )
 
 
 def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None:
@@ -150,24 +216,49 @@ def _check_open(kernel: Kernel, language: LanguageFacts, report: Report) -> None
     if not launch.open:
         return
     if not language.simt:
-        report(f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out", path)
-    for key, given in (("grid", launch.grid), ("block", launch.block), ("shared", launch.shared != "0")):
+        report(
+            f"callers configure kernels of threads alone, and {kernel.language} is none: leave launch.open out",
+            path,
+        )
+    for key, given in (
+        ("grid", launch.grid),
+        ("block", launch.block),
+        ("shared", launch.shared != "0"),
+    ):
         if given and key in launch.open:
-            report(f"{key} is given, and left to the caller too: leave one of the two out", (*path[:-1], key))
+            report(
+                f"{key} is given, and left to the caller too: leave one of the two out",
+                (*path[:-1], key),
+            )
     if kernel.cases:
-        report("cases launch without a config: say grid, block and shared here, and leave launch.open out", path)
-    if any(param.name == "config" for param in kernel.params) or "config" in dict(kernel.matrix.axes):
-        report("config is how callers configure the launch: give the parameter or axis another name", path)
+        report(
+            "cases launch without a config: say grid, block and shared here, and leave launch.open out",
+            path,
+        )
+    if any(param.name == "config" for param in kernel.params) or "config" in dict(
+        kernel.matrix.axes
+    ):
+        report(
+            "config is how callers configure the launch: give the parameter or axis another name",
+            path,
+        )
 
 
-def check_clusters(kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report) -> None:
+def check_clusters(
+    kernel: Kernel, decl: KernelDecl, targets: Sequence[Target], report: Report
+) -> None:
     """Report targets of GPUs that have no clusters, where launches have some."""
     size = math.prod(kernel.launch.cluster or decl.cluster)
-    older = dict.fromkeys(str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS)
+    older = dict.fromkeys(
+        str(t) for t in targets if t.kind is not TargetKind.TILEIR and t.cc < _CLUSTERS
+    )
     if size > 1 and older:
         path = ("launch", "cluster") if kernel.launch.cluster else ()
         what = f"clusters of {size} blocks need compute capability 9.0, and {', '.join(older)} {'is' if len(older) == 1 else 'are'} older"
-        report(f"{what}: limit the kernel to newer targets in [[override]]", ("kernel", kernel.name, *path))
+        report(
+            f"{what}: limit the kernel to newer targets in [[override]]",
+            ("kernel", kernel.name, *path),
+        )
 
 
 def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
@@ -179,22 +270,42 @@ def check_names(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
 
 
 def check_shared(kernel: Kernel, jobs: Sequence[Job], report: Report) -> None:
-    """Report machine code that no launch could use: a block of it takes more shared memory than one of its architecture may have."""
+    """Report machine code that no launch could use: a block of it takes more shared memory than one
+    of its architecture may have.
+    """
     beyond: dict[str, str] = {}
     for job in jobs:
         arch = ARCHS.get(job.target.cc)
-        with contextlib.suppress(ExpressionError):  # one that reads arguments is checked at the launch
+        with contextlib.suppress(
+            ExpressionError
+        ):  # one that reads arguments is checked at the launch
             wanted = expr.parse(kernel.launch.shared).evaluate(dict(job.variant.axes))
-            if job.target.kind is TargetKind.CUBIN and arch is not None and isinstance(wanted, int) and wanted > arch.shared_block:
-                beyond.setdefault(str(job.target), f"{wanted} bytes for {job.id}, and a block has {arch.shared_block} at most")
+            if (
+                job.target.kind is TargetKind.CUBIN
+                and arch is not None
+                and isinstance(wanted, int)
+                and wanted > arch.shared_block
+            ):
+                beyond.setdefault(
+                    str(job.target),
+                    f"{wanted} bytes for {job.id}, and a block has {arch.shared_block} at most",
+                )
     if beyond:
         names = f"{', '.join(beyond)} {'has' if len(beyond) == 1 else 'have'}"
         hint = "limit what needs it to other targets in [[override]], or take less"
-        what = f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
+        what = (
+            f"{names} less shared memory than launches take: {next(iter(beyond.values()))}: {hint}"
+        )
         report(what, ("kernel", kernel.name, "launch", "shared"))
 
 
-def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str, known: Sequence[str], report: Report) -> None:
+def check_hints(
+    given: Sequence[str],
+    path: tuple[str | int, ...],
+    language: str,
+    known: Sequence[str],
+    report: Report,
+) -> None:
     """Report hints that a language's compiler does not take."""
     for name in given:
         if name not in known:
@@ -206,16 +317,27 @@ def check_hints(given: Sequence[str], path: tuple[str | int, ...], language: str
             report(what, (*path, name))
 
 
-def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], report: Report) -> None:
+def _check_expressions(
+    kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], report: Report
+) -> None:
     launch, base = kernel.launch, ("kernel", kernel.name, "launch")
-    for key, texts in (("grid", launch.grid), ("block", launch.block), ("requires", launch.requires), ("shared", (launch.shared,))):
+    for key, texts in (
+        ("grid", launch.grid),
+        ("block", launch.block),
+        ("requires", launch.requires),
+        ("shared", (launch.shared,)),
+    ):
         for index, text in enumerate(texts):
             path = (*base, key) if key == "shared" else (*base, key, index)
-            _check_expression(text, kernel, params, unresolved, path, report, truth=key == "requires")
+            _check_expression(
+                text, kernel, params, unresolved, path, report, truth=key == "requires"
+            )
             if key != "requires":
                 _check_given(text, params, path, report)
     for index, text in enumerate(kernel.args or ()):
-        _check_extents(expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report)
+        _check_extents(
+            expr.parse_abi(text)[1], params, ("kernel", kernel.name, "args", index), report
+        )
     for case in kernel.cases:
         if case.bench is not None:
             for key, text in (("flops", case.bench.flops), ("bytes", case.bench.bytes)):
@@ -223,14 +345,21 @@ def _check_expressions(kernel: Kernel, params: Sequence[Param], unresolved: Coll
                     at = ("kernel", kernel.name, "case", case.name, "bench", key)
                     _check_expression(text, kernel, params, unresolved, at, report)
                     given = {item.name for item in case.inputs}
-                    _check_given(text, [param for param in params if param.name not in given], at, report)
+                    _check_given(
+                        text, [param for param in params if param.name not in given], at, report
+                    )
 
 
-def _check_given(text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+def _check_given(
+    text: str, params: Sequence[Param], path: tuple[str | int, ...], report: Report
+) -> None:
     names = expr.parse(text).names
     for param in params:
         if param.optional and param.name in names:
-            report(f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives", path)
+            report(
+                f"{text!r} reads {param.name}, which may be None: read a tensor that every call gives",
+                path,
+            )
 
 
 def _check_bound(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
@@ -255,7 +384,9 @@ def _check_expression(
     *,
     truth: bool = False,
 ) -> None:
-    """Report names, attributes and extents that there are not, and a value of the wrong kind (`truth`: a condition is due)."""
+    """Report names, attributes and extents that there are not, and a value of the wrong kind
+    (`truth`: a condition is due).
+    """
     axes = [name for name, _ in kernel.matrix.axes]
     by_name = {p.name: p for p in params}
     try:
@@ -269,7 +400,10 @@ def _check_expression(
         param = by_name.get(name)
         tensor = param is not None and param.kind is ParamKind.TENSOR
         if attribute and not tensor:
-            report(f"{name}.{attribute}: {name} is {'an axis' if param is None else f'a {param.kind.value}'}, not a tensor", path)
+            report(
+                f"{name}.{attribute}: {name} is {'an axis' if param is None else f'a {param.kind.value}'}, not a tensor",
+                path,
+            )
         elif not attribute and tensor:
             report(f"{name} is a tensor: say {name}.shape[0], {name}.size or {name}.dtype", path)
             return
@@ -277,11 +411,16 @@ def _check_expression(
     if truth and parsed.kind not in ("truth", "any"):
         report(f"{text!r} is no condition: compare it, as in x.size == y.size", path)
     elif not truth and parsed.kind not in ("number", "any"):
-        report(f"{text!r} is {'a condition' if parsed.kind == 'truth' else 'text'}, where a number is due", path)
+        report(
+            f"{text!r} is {'a condition' if parsed.kind == 'truth' else 'text'}, where a number is due",
+            path,
+        )
 
 
 def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None:
-    """With `args`, a parameter that nothing reads is a slip: the launcher would ask for it and drop it."""
+    """With `args`, a parameter that nothing reads is a slip: the launcher would ask for it and drop
+    it.
+    """
     if kernel.args is None:
         return
     for param in params:
@@ -290,14 +429,18 @@ def _check_used(kernel: Kernel, params: Sequence[Param], report: Report) -> None
             report(what, ("kernel", kernel.name, "params", param.name))
 
 
-def _check_extents(parsed: expr.Expr, params: Sequence[Param], path: tuple[str | int, ...], report: Report) -> None:
+def _check_extents(
+    parsed: expr.Expr, params: Sequence[Param], path: tuple[str | int, ...], report: Report
+) -> None:
     ranks = {p.name: p.rank for p in params if p.rank >= 0}
     for name, attribute, index in sorted(parsed.extents):
         if name in ranks and not -ranks[name] <= index < ranks[name]:
             report(f"{name} has rank {ranks[name]}: there is no {name}.{attribute}[{index}]", path)
 
 
-def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report) -> None:
+def _check_default(
+    kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], report: Report
+) -> None:
     path = ("kernel", kernel.name, "dispatch", "default")
     axes = dict(kernel.matrix.axes)
     built = {name: {dict(v.axes)[name] for v in variants} for name in axes} if variants else {}
@@ -306,30 +449,57 @@ def _check_default(kernel: Kernel, params: Sequence[Param], variants: Sequence[V
             shown = ", ".join(map(str, sorted(built[name], key=str)))
             report(f"no variant has {name} = {value!r}: built are {shown}", (*path, name))
         elif any(p.dtype == name for p in params):
-            report(f"{name} is bound by the dtype of the arguments: a default would never be used", (*path, name))
-    if variants and kernel.default and not any(set(kernel.default) <= set(v.axes) for v in variants):
+            report(
+                f"{name} is bound by the dtype of the arguments: a default would never be used",
+                (*path, name),
+            )
+    if (
+        variants
+        and kernel.default
+        and not any(set(kernel.default) <= set(v.axes) for v in variants)
+    ):
         shown = ", ".join(f"{name} = {value}" for name, value in kernel.default)
         report(f"the matrix excludes {shown}", path)
 
 
-def _check_rules(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
+def _check_rules(
+    kernel: Kernel,
+    params: Sequence[Param],
+    unresolved: Collection[str],
+    variants: Sequence[Variant],
+    report: Report,
+) -> None:
     axes = {name for name, _ in kernel.matrix.axes}
     for index, rule in enumerate(kernel.rules):
         path = ("kernel", kernel.name, "dispatch", "rules", index)
         if rule.when:
-            _check_expression(rule.when, kernel, params, unresolved, (*path, "when"), report, truth=True)
+            _check_expression(
+                rule.when, kernel, params, unresolved, (*path, "when"), report, truth=True
+            )
             named = sorted(expr.parse(rule.when).names & axes)
             if named:
-                report(f"{named[0]} is an axis, which the rule is there to choose: conditions are on the arguments", (*path, "when"))
+                report(
+                    f"{named[0]} is an axis, which the rule is there to choose: conditions are on the arguments",
+                    (*path, "when"),
+                )
         for name, _ in rule.take:
             if any(param.dtype == name for param in params):
-                report(f"{name} is bound by the dtype of the arguments: no rule can choose it", (*path, "take", name))
+                report(
+                    f"{name} is bound by the dtype of the arguments: no rule can choose it",
+                    (*path, "take", name),
+                )
         if variants and not any(same_point(variant.axes, dict(rule.take)) for variant in variants):
             shown = ", ".join(f"{name} = {value}" for name, value in rule.take)
             report(f"no variant has {shown}: the matrix does not make it", (*path, "take"))
 
 
-def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection[str], variants: Sequence[Variant], report: Report) -> None:
+def _check_cases(
+    kernel: Kernel,
+    params: Sequence[Param],
+    unresolved: Collection[str],
+    variants: Sequence[Variant],
+    report: Report,
+) -> None:
     names = [*(p.name for p in params), *unresolved]
     by_name = {param.name: param for param in params}
     for case in kernel.cases:
@@ -337,27 +507,52 @@ def _check_cases(kernel: Kernel, params: Sequence[Param], unresolved: Collection
         given = {item.name for item in case.inputs}
         for item in case.inputs:
             if item.name not in names:
-                report(f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}", (*base, "inputs", item.name))
+                report(
+                    f"{item.name!r} is no parameter of the launcher{suggest(item.name, names)}",
+                    (*base, "inputs", item.name),
+                )
             elif item.name in by_name:
-                _check_input(item, by_name[item.name], variants, (*base, "inputs", item.name), report)
-        missing = [p.name for p in params if p.name not in given and p.default is None and not p.optional]
+                _check_input(
+                    item, by_name[item.name], variants, (*base, "inputs", item.name), report
+                )
+        missing = [
+            p.name for p in params if p.name not in given and p.default is None and not p.optional
+        ]
         if missing:
             report(f"no input for {', '.join(missing)}", (*base, "inputs"))
-        if variants and case.axes and not any(set(case.axes) <= set(variant.axes) for variant in variants):
+        if (
+            variants
+            and case.axes
+            and not any(set(case.axes) <= set(variant.axes) for variant in variants)
+        ):
             shown = ", ".join(f"{name} = {value!r}" for name, value in case.axes)
             report(f"no variant has {shown}", (*base, "axes"))
 
 
-def _check_input(item: Input, param: Param, variants: Sequence[Variant], path: tuple[str | int, ...], report: Report) -> None:
-    """Report an input that no launch would take: a run says it too, and for most languages on another machine."""
+def _check_input(
+    item: Input,
+    param: Param,
+    variants: Sequence[Variant],
+    path: tuple[str | int, ...],
+    report: Report,
+) -> None:
+    """Report an input that no launch would take: a run says it too, and for most languages on
+    another machine.
+    """
     if param.kind is ParamKind.SCALAR and item.shape is not None:
         report(f"{item.name} is a number, and a tensor is given: inputs.{item.name} = 2", path)
     if param.kind is not ParamKind.TENSOR:
         return
     if item.value is not None:
-        report(f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}", path)
+        report(
+            f"{item.name} is a tensor, and a number is given: inputs.{item.name} = {{ shape = [1024] }}",
+            path,
+        )
     elif item.shape is not None and param.rank >= 0 and len(item.shape) != param.rank:
-        report(f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}", (*path, "shape"))
+        report(
+            f"{len(item.shape)} extents, and the kernel takes {param.rank} for {item.name}",
+            (*path, "shape"),
+        )
     taken = {dict(variant.axes).get(param.dtype, param.dtype) for variant in variants}
     if item.dtype in DTYPES and taken and item.dtype not in taken:
         shown = ", ".join(sorted(map(str, taken)))

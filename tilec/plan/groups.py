@@ -1,4 +1,6 @@
-"""Which variants are compiled in one go: those of one source with equal options, for one target, in sorted chunks."""
+"""Which variants are compiled in one go: those of one source with equal options, for one target, in
+sorted chunks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _Where = tuple[str, Source, tuple[tuple[str, int], ...], Target]
 
 
 class Groups:
-    """The groups of a manifest's jobs: made from all of them, so that what an image holds does not depend on what is selected."""
+    """The groups of a manifest's jobs: made from all of them, so that what an image holds does not
+    depend on what is selected.
+    """
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         """Divide jobs into groups of at most as many members as the frontend compiles in one go."""
@@ -28,8 +32,15 @@ class Groups:
                 found[member] = found.get(member, 0) + 1
                 most[where] = job.spec.decl.together
         for where, found in counts.items():
-            # By what they are, not by their place in the manifest: moving a kernel rebuilds nothing.
-            ordered = sorted(found, key=lambda member: (member.symbol, *((name, type(v).__name__, v) for name, v in member.axes)))
+            # By what they are, not by their place in the manifest: moving a kernel rebuilds
+            # nothing.
+            ordered = sorted(
+                found,
+                key=lambda member: (
+                    member.symbol,
+                    *((name, type(v).__name__, v) for name, v in member.axes),
+                ),
+            )
             for start in range(0, len(ordered), most[where]):
                 chunk = tuple(ordered[start : start + most[where]])
                 if sum(found[member] for member in chunk) > 1:
@@ -48,6 +59,11 @@ def _where(job: Job) -> _Where:
 
 
 def _member(job: Job) -> Member:
-    """What names the job's entry point: axes that the symbol does not mention say nothing to a compiler."""
+    """What names the job's entry point: axes that the symbol does not mention say nothing to a
+    compiler.
+    """
     named = set(_PLACE.findall(job.spec.symbol))
-    return Member(symbol=job.spec.symbol, axes=tuple((name, value) for name, value in job.variant.axes if name in named))
+    return Member(
+        symbol=job.spec.symbol,
+        axes=tuple((name, value) for name, value in job.variant.axes if name in named),
+    )

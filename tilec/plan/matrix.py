@@ -25,19 +25,24 @@ class Report(Protocol):
     """Takes a problem."""
 
     def __call__(self, what: str, path: tuple[str | int, ...], column: int = 0) -> None:
-        """What is wrong, the key path it concerns, and the column (from 1) inside its value where that is known."""
+        """What is wrong, the key path it concerns, and the column (from 1) inside its value where
+        that is known.
+        """
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
-def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()) -> tuple[Variant, ...]:
+def expand(
+    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = ()
+) -> tuple[Variant, ...]:
     """Every variant of a kernel in launch order: by point of the matrix, then by assumption set.
 
     Args:
         kernel: the manifest's table.
         params: the resolved parameters (ranks are needed for the facts).
-        report: takes a problem's text and key path; variants are still returned where they make sense.
+        report: takes a problem's text and key path; variants are still returned where they make
+            sense.
         unresolved: names of parameters that were reported already.
     """
     points = tuple(_points(kernel, report))
@@ -45,24 +50,44 @@ def expand(kernel: Kernel, params: Sequence[Param], report: Report, *, unresolve
     count = len(points) * len(kernel.assume) * 2 ** len(optional)
     if count > kernel.matrix.max_variants:
         path = ("kernel", kernel.name, "matrix", "max-variants")
-        report(f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}", path)
+        report(
+            f"the matrix gives {count} variants, more than max-variants = {kernel.matrix.max_variants}",
+            path,
+        )
         return ()
     if not points:
-        report("the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix"))
-    named = any(isinstance(divisor, str) for assume in kernel.assume for _, divisors in assume.divisible for divisor in divisors)
-    first = assumption_sets(kernel, params, report, unresolved=unresolved, point=points[0] if points else ())
+        report(
+            "the matrix excludes every point: no variant is left", ("kernel", kernel.name, "matrix")
+        )
+    named = any(
+        isinstance(divisor, str)
+        for assume in kernel.assume
+        for _, divisors in assume.divisible
+        for divisor in divisors
+    )
+    first = assumption_sets(
+        kernel, params, report, unresolved=unresolved, point=points[0] if points else ()
+    )
     variants = tuple(
-        Variant(kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts)
+        Variant(
+            kernel=kernel.name, id=_variant_id(kernel.name, point, label), axes=point, assume=facts
+        )
         for point in points
         for label, facts in with_absent(
-            assumption_sets(kernel, params, report, unresolved=unresolved, point=point) if named else first, optional
+            assumption_sets(kernel, params, report, unresolved=unresolved, point=point)
+            if named
+            else first,
+            optional,
         )
     )
     seen: dict[str, Variant] = {}
     for variant in variants:
         other = seen.setdefault(variant.id, variant)
         if other is not variant:
-            report(f"two variants get the id {variant.id!r}: give the axis values distinct names", ("kernel", kernel.name, "matrix"))
+            report(
+                f"two variants get the id {variant.id!r}: give the axis values distinct names",
+                ("kernel", kernel.name, "matrix"),
+            )
             return ()
     return variants
 
@@ -72,7 +97,10 @@ def _points(kernel: Kernel, report: Report) -> Iterator[Point]:
     names = [name for name, _ in matrix.axes]
     total = math.prod(len(values) for _, values in matrix.axes)
     if total > 1_000_000:
-        report(f"the matrix is a product of {total} points: that is no build", ("kernel", kernel.name, "matrix"))
+        report(
+            f"the matrix is a product of {total} points: that is no build",
+            ("kernel", kernel.name, "matrix"),
+        )
         return
     excluded = _excluder(kernel, names, report)
     seen = set()
@@ -109,7 +137,11 @@ def _excluder(kernel: Kernel, names: Sequence[str], report: Report) -> Callable[
             except ExpressionError as error:
                 if index not in broken:
                     broken.add(index)
-                    report(error.what, ("kernel", kernel.name, "matrix", "exclude", index, "when"), error.column)
+                    report(
+                        error.what,
+                        ("kernel", kernel.name, "matrix", "exclude", index, "when"),
+                        error.column,
+                    )
         return False
 
     return excluded
@@ -130,9 +162,16 @@ def _variant_id(kernel: str, point: Point, label: str) -> str:
 
 
 def assumption_sets(
-    kernel: Kernel, params: Sequence[Param], report: Report, *, unresolved: Collection[str] = (), point: Point = ()
+    kernel: Kernel,
+    params: Sequence[Param],
+    report: Report,
+    *,
+    unresolved: Collection[str] = (),
+    point: Point = (),
 ) -> tuple[Labelled, ...]:
-    """Each set of `assume.sets` at a point as (label for the id, facts per tensor parameter), in manifest order."""
+    """Each set of `assume.sets` at a point as (label for the id, facts per tensor parameter), in
+    manifest order.
+    """
     result: list[Labelled] = []
     labels: dict[str, int] = {}
     for index, assume in enumerate(kernel.assume):
@@ -141,14 +180,31 @@ def assumption_sets(
             label = f"{label or 'facts'}{index}"
         labels[label] = index
         result.append(
-            (label, _facts(kernel, index, assume, _divisible(kernel.name, index, assume, point, report), params, unresolved, report))
+            (
+                label,
+                _facts(
+                    kernel,
+                    index,
+                    assume,
+                    _divisible(kernel.name, index, assume, point, report),
+                    params,
+                    unresolved,
+                    report,
+                ),
+            )
         )
     return tuple(result)
 
 
 def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[Labelled]:
-    """Each set once with every choice of optional tensors that are None: what is known of those is that alone. All given come first."""
-    for missing in (chosen for number in range(len(optional) + 1) for chosen in itertools.combinations(optional, number)):
+    """Each set once with every choice of optional tensors that are None: what is known of those is
+    that alone. All given come first.
+    """
+    for missing in (
+        chosen
+        for number in range(len(optional) + 1)
+        for chosen in itertools.combinations(optional, number)
+    ):
         seen = set()
         for label, facts in sets:
             left = tuple(fact for fact in facts if fact.param not in missing)
@@ -156,7 +212,10 @@ def with_absent(sets: Sequence[Labelled], optional: Sequence[str]) -> Iterator[L
                 continue
             seen.add(left)
             names = [label, *(f"no_{name}" for name in missing)]
-            yield "-".join(filter(None, names)), (*left, *(Assumption(param=name, absent=True) for name in missing))
+            yield (
+                "-".join(filter(None, names)),
+                (*left, *(Assumption(param=name, absent=True) for name in missing)),
+            )
 
 
 def _label(assume: AssumeSet) -> str:
@@ -169,7 +228,9 @@ def _label(assume: AssumeSet) -> str:
     return f"al{max(bases)}" if bases else "contiguous" if assume.contiguous else ""
 
 
-def _divisible(kernel: str, index: int, assume: AssumeSet, point: Point, report: Report) -> dict[str, tuple[int, ...]]:
+def _divisible(
+    kernel: str, index: int, assume: AssumeSet, point: Point, report: Report
+) -> dict[str, tuple[int, ...]]:
     """Divisors at a point: axes have their values there."""
     axes = dict(point)
     found: dict[str, tuple[int, ...]] = {}
@@ -207,20 +268,32 @@ def _facts(
         *((("stride", name), name, len(values)) for name, values in assume.stride),
         *((("extent", name), name, len(values)) for name, values in assume.extent),
         *((("aligned", name), name, None) for name, _ in assume.aligned if name),
-        *((("contiguous", place), name, None) for place, name in enumerate(assume.contiguous) if name),
+        *(
+            (("contiguous", place), name, None)
+            for place, name in enumerate(assume.contiguous)
+            if name
+        ),
     ]
     for place, name, length in named:
         if name not in tensors and name not in unresolved:
-            report(f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}", (*base, *place))
+            report(
+                f"{name!r} is no tensor parameter of the kernel: it has {', '.join(tensors) or 'none'}",
+                (*base, *place),
+            )
         elif name in tensors and length is not None and length != tensors[name].rank:
             rank = tensors[name].rank
             noun = "extents" if place[0] == "extent" else "divisors"
-            report(f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}", (*base, *place))
+            report(
+                f"{length} {noun} for {name}, which has rank {rank if rank >= 0 else 'any'}",
+                (*base, *place),
+            )
     strides, aligned, extents = dict(assume.stride), dict(assume.aligned), dict(assume.extent)
     facts = []
     for name, param in tensors.items():
         shape = divisible.get(name, ())
-        stride = strides.get(name) or _implied_strides(shape, param, contiguous=bool({name, ""}.intersection(assume.contiguous)))
+        stride = strides.get(name) or _implied_strides(
+            shape, param, contiguous=bool({name, ""}.intersection(assume.contiguous))
+        )
         align = aligned.get(name, aligned.get("", 1))
         # A parameter that has to be contiguous in any case is no news.
         contiguous = bool({name, ""}.intersection(assume.contiguous)) and param.stride is not None
@@ -229,26 +302,57 @@ def _facts(
         if why:
             report(f"{name}: {why}", base)
         if shape or stride or align > 1 or extent or contiguous:
-            facts.append(Assumption(param=name, shape=shape, stride=stride, align=align, extent=extent, contiguous=contiguous))
+            facts.append(
+                Assumption(
+                    param=name,
+                    shape=shape,
+                    stride=stride,
+                    align=align,
+                    extent=extent,
+                    contiguous=contiguous,
+                )
+            )
     return tuple(facts)
 
 
 def _contradiction(
-    param: Param, shape: tuple[int, ...], stride: tuple[int, ...], extent: tuple[int | None, ...], *, contiguous: bool
+    param: Param,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    extent: tuple[int | None, ...],
+    *,
+    contiguous: bool,
 ) -> str:
     """Why no tensor has all these facts, or an empty text."""
     dense = Assumption(param=param.name, extent=extent, contiguous=True)
     given = param.stride or ()
     follows = dense.strides((None,) * len(given)) if contiguous else ()
     for dim, (known, wanted) in enumerate(zip(follows, given, strict=False)):
-        if wanted is not None and known is not None and known != wanted and extent[dim : dim + 1] != (1,):
+        if (
+            wanted is not None
+            and known is not None
+            and known != wanted
+            and extent[dim : dim + 1] != (1,)
+        ):
             return f"a contiguous tensor has stride {known} in dimension {dim}, and the parameter takes {wanted}"
     taken = dense.strides((None,) * len(stride)) if param.stride is None else param.stride
     for numbers, divisors, what in (
         (extent, shape, "extent {0} is {1}, which is not divisible by {2}"),
-        (extent, param.shape_divisible, "extent {0} is {1}, and every launch's is divisible by {2}"),
-        (taken, stride, "the parameter takes stride {1} in dimension {0}, which is not divisible by {2}"),
-        (follows, stride, "a contiguous tensor has stride {1} in dimension {0}, which is not divisible by {2}"),
+        (
+            extent,
+            param.shape_divisible,
+            "extent {0} is {1}, and every launch's is divisible by {2}",
+        ),
+        (
+            taken,
+            stride,
+            "the parameter takes stride {1} in dimension {0}, which is not divisible by {2}",
+        ),
+        (
+            follows,
+            stride,
+            "a contiguous tensor has stride {1} in dimension {0}, which is not divisible by {2}",
+        ),
     ):
         for dim, (number, divisor) in enumerate(zip(numbers, divisors, strict=False)):
             if number is not None and number % divisor:
@@ -257,7 +361,9 @@ def _contradiction(
 
 
 def _implied_strides(shape: tuple[int, ...], param: Param, *, contiguous: bool) -> tuple[int, ...]:
-    """The innermost extent's divisor for every stride that is not fixed: what a contiguous tensor gives."""
+    """The innermost extent's divisor for every stride that is not fixed: what a contiguous tensor
+    gives.
+    """
     if not shape or len(shape) < 2:
         return ()
     fixed = param.stride or (*(None,) * (len(shape) - 1), 1)

@@ -1,4 +1,6 @@
-"""What the manifest and the source say of a kernel's parameters, brought together into one signature."""
+"""What the manifest and the source say of a kernel's parameters, brought together into one
+signature.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.tensormap import ALIGN, SIZE
 
-DESCRIBED = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
+DESCRIBED = (
+    'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes'
+)
 _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
@@ -54,7 +58,9 @@ class Resolver:
                 self.report(what, ("kernel", self.kernel.name, "params", name))
         if self.kernel.language == "triton":
             for decl in (decl for decl in runtime if decl.rank >= 0):
-                self.report(f"the source takes {_offsets(decl)}: {DESCRIBED}", ("kernel", self.kernel.name))
+                self.report(
+                    f"the source takes {_offsets(decl)}: {DESCRIBED}", ("kernel", self.kernel.name)
+                )
         return self._resolved({decl.name: decl for decl in runtime})
 
     def _params_of_args(self, args: Sequence[str]) -> tuple[Param, ...]:
@@ -68,13 +74,14 @@ class Resolver:
                     continue
                 self.unresolved.add(name)
                 if name in [p.name for p in declared]:
-                    what = (
-                        f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
-                    )
+                    what = f"{name!r} is a parameter of the source, not of the launcher: add {name} = {{}} to params, in the launcher's order"
                 else:
                     what = f"unknown name {name!r}{suggest(name, [*self.tables, *self.axes])}"
                 self.report(what, (*path, index))
-            if parsed.text.strip() in (f"{n}.ptr" for n in parsed.names) or parsed.text.strip() in parsed.names:
+            if (
+                parsed.text.strip() in (f"{n}.ptr" for n in parsed.names)
+                or parsed.text.strip() in parsed.names
+            ):
                 source.setdefault(parsed.text.strip().removesuffix(".ptr"), decl)
         return self._resolved({name: source.get(name) for name in self.tables})
 
@@ -92,7 +99,8 @@ class Resolver:
         if kind is not ParamKind.TENSOR:
             if table.optional:
                 self.report(
-                    f"{name!r} is a {kind.value}, and only tensors may be None", ("kernel", self.kernel.name, "params", name, "optional")
+                    f"{name!r} is a {kind.value}, and only tensors may be None",
+                    ("kernel", self.kernel.name, "params", name, "optional"),
                 )
             size = table.size or (decl.size if decl else 0)
             default = table.default
@@ -105,12 +113,22 @@ class Resolver:
             self.report(what, ("kernel", self.kernel.name, "params", name, "optional"))
         rank = self._rank(name, table, decl)
         if rank < 0 and not (decl and decl.type):
-            self.report(f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …", ("kernel", self.kernel.name, "params", name))
+            self.report(
+                f"a tensor parameter needs a rank: params.{name}.rank = 1, 2, …",
+                ("kernel", self.kernel.name, "params", name),
+            )
             return None
         argument = self.template.get(decl.dtype, "") if decl else ""
         if not dtype and (argument or not (decl and self.decl.typed)):
-            what = f"{argument!r} of the symbol is no dtype that tilec knows" if argument else "the source does not say the dtype"
-            self.report(f"{what}: write it as params.{name}.dtype", ("kernel", self.kernel.name, "params", name))
+            what = (
+                f"{argument!r} of the symbol is no dtype that tilec knows"
+                if argument
+                else "the source does not say the dtype"
+            )
+            self.report(
+                f"{what}: write it as params.{name}.dtype",
+                ("kernel", self.kernel.name, "params", name),
+            )
             return None
         return Param(
             name=name,
@@ -131,11 +149,18 @@ class Resolver:
         if table.dtype is None:
             return said
         if said and said != table.dtype and decl and decl.type:
-            self.report(f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({said})", (*path, "dtype"))
+            self.report(
+                f"the manifest says dtype {table.dtype!r}, the source says {decl.type!r} ({said})",
+                (*path, "dtype"),
+            )
         return table.dtype
 
     def _declared_dtype(self, decl: ParamDecl) -> str:
-        if not decl.dtype or decl.dtype in DTYPES or decl.dtype in [use.name for use in self.decl.axes]:
+        if (
+            not decl.dtype
+            or decl.dtype in DTYPES
+            or decl.dtype in [use.name for use in self.decl.axes]
+        ):
             return decl.dtype
         argument = self.template.get(decl.dtype, "")
         places = symbol_places(argument)
@@ -143,7 +168,9 @@ class Resolver:
             return places[0]
         return dtype_of(argument)
 
-    def _kind(self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str | None) -> ParamKind | None:
+    def _kind(
+        self, name: str, table: ParamTable, decl: ParamDecl | None, dtype: str | None
+    ) -> ParamKind | None:
         path = ("kernel", self.kernel.name, "params", name)
         if table.kind is not None:
             return ParamKind(table.kind)
@@ -164,7 +191,8 @@ class Resolver:
             return bool(said)
         if table.out and said is False and decl:
             self.report(
-                f"out = true, but the source only reads it ({decl.type} {decl.name})", ("kernel", self.kernel.name, "params", name, "out")
+                f"out = true, but the source only reads it ({decl.type} {decl.name})",
+                ("kernel", self.kernel.name, "params", name, "out"),
             )
         return table.out
 
@@ -174,7 +202,10 @@ class Resolver:
             return said
         if said >= 0 and table.rank != said and decl:
             source = f"says {decl.type} (rank {said})" if decl.type else f"takes {_offsets(decl)}"
-            self.report(f"rank {table.rank}, but the source {source}", ("kernel", self.kernel.name, "params", name, "rank"))
+            self.report(
+                f"rank {table.rank}, but the source {source}",
+                ("kernel", self.kernel.name, "params", name, "rank"),
+            )
         return table.rank
 
     def _stride(self, name: str, table: ParamTable, rank: int) -> tuple[int | None, ...] | None:
@@ -193,7 +224,9 @@ class Resolver:
 
     def _uses_stride(self, name: str) -> bool:
         """Kernels that are given strides take any; all others read a tensor as C-contiguous."""
-        return any((name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ())
+        return any(
+            (name, "stride") in expr.parse_abi(text)[1].uses for text in self.kernel.args or ()
+        )
 
 
 def _offsets(decl: ParamDecl) -> str:
@@ -202,9 +235,15 @@ def _offsets(decl: ParamDecl) -> str:
 
 
 def abi_of_args(
-    kernel: Kernel, decl: KernelDecl, params: Sequence[Param], axes: Mapping[str, object], report: Report
+    kernel: Kernel,
+    decl: KernelDecl,
+    params: Sequence[Param],
+    axes: Mapping[str, object],
+    report: Report,
 ) -> tuple[AbiSlot, ...]:
-    """The ABI that `args` describes at one point of the matrix (dtype axes differ from point to point)."""
+    """The ABI that `args` describes at one point of the matrix (dtype axes differ from point to
+    point).
+    """
     by_name = {p.name: p for p in params}
     declared = [p for p in decl.params if p.kind != "constant"]
     slots = []
@@ -223,15 +262,32 @@ def abi_of_args(
             slots.append(AbiSlot(type=kind, expr=text, size=SIZE, align=ALIGN))
         elif kind in ("ptr", "tensor"):
             if kernel.language == "triton" and param_decl.rank >= 0:
-                report(f"{text!r} is an address, and the source takes {_offsets(param_decl)}: {DESCRIBED}", path)
+                report(
+                    f"{text!r} is an address, and the source takes {_offsets(param_decl)}: {DESCRIBED}",
+                    path,
+                )
             if param_decl.type and param_decl.kind != "tensor":
-                report(f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}", path)
-            slots.append(AbiSlot(type="ptr", expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr", size=8, align=8))
+                report(
+                    f"{text!r} is an address, but the source takes {param_decl.type} {param_decl.name}",
+                    path,
+                )
+            slots.append(
+                AbiSlot(
+                    type="ptr",
+                    expr=text if kind == "ptr" else f"{parsed.text.strip()}.ptr",
+                    size=8,
+                    align=8,
+                )
+            )
         elif kind == "struct" and param is not None:
             size = param.size or param_decl.size
             if not size:
                 report(f"{text!r} is a struct of unknown size: say params.{param.name}.size", path)
-            slots.append(AbiSlot(type="struct", expr=text, size=size, align=min(8, size & -size) if size else 1))
+            slots.append(
+                AbiSlot(
+                    type="struct", expr=text, size=size, align=min(8, size & -size) if size else 1
+                )
+            )
         elif kind in DTYPES:
             said = str(axes.get(param_decl.dtype, param_decl.dtype))
             if param_decl.type and said in DTYPES and said != kind:

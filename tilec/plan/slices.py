@@ -1,4 +1,6 @@
-"""Slices: an array that a kernel takes as two parameters, its address and then its number of elements."""
+"""Slices: an array that a kernel takes as two parameters, its address and then its number of
+elements.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,14 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
         return kernel
     written = tuple(_as_tensor(table) if table.kind == KIND else table for table in kernel.params)
     kernel = dataclasses.replace(kernel, params=written)
-    if kernel.language == "simt" or kernel.args is not None:  # SIMT Python has slices itself; `args` say what is passed
+    if (
+        kernel.language == "simt" or kernel.args is not None
+    ):  # SIMT Python has slices itself; `args` say what is passed
         return kernel
     axes = dict(kernel.matrix.axes)
-    declared = [param for param in decl.params if param.kind != "constant" and param.name not in axes]
+    declared = [
+        param for param in decl.params if param.kind != "constant" and param.name not in axes
+    ]
     tables = {table.name: table for table in kernel.params}
     args: list[str] = []
     taken: list[ParamTable] = []
@@ -38,7 +44,10 @@ def with_slices(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
             what = f"a slice is an address and an integer behind it, and what follows {param.type} {param.name} in the source {found}"
             report(what, ("kernel", kernel.name, "params", param.name, "kind"))
             return kernel
-        args += [f"{param.name}.ptr", f"{DTYPES[length.dtype].name if length.dtype in DTYPES else 'u64'}({param.name}.size)"]
+        args += [
+            f"{param.name}.ptr",
+            f"{DTYPES[length.dtype].name if length.dtype in DTYPES else 'u64'}({param.name}.size)",
+        ]
     return dataclasses.replace(kernel, args=tuple(args), params=(*taken, *tables.values()))
 
 
@@ -47,6 +56,12 @@ def _as_tensor(table: ParamTable) -> ParamTable:
 
 
 def _counts(param: ParamDecl) -> bool:
-    """Whether a parameter can be a number of elements; one of compiled code may say no more than its size."""
+    """Whether a parameter can be a number of elements; one of compiled code may say no more than
+    its size.
+    """
     row = DTYPES.get(param.dtype)
-    return row.kind in ("int", "uint") if row is not None else param.kind != "tensor" and param.size == 8
+    return (
+        row.kind in ("int", "uint")
+        if row is not None
+        else param.kind != "tensor" and param.size == 8
+    )

@@ -19,23 +19,42 @@ _NAME = re.compile(r"[^\W\d]\w*")
 
 
 def with_source(kernel: Kernel, decl: KernelDecl, report: Report) -> Kernel:
-    """The kernel with the grid that its source says, and the conditions that its source demands after its own."""
+    """The kernel with the grid that its source says, and the conditions that its source demands
+    after its own.
+    """
     launch = kernel.launch
     path = ("kernel", kernel.name, "launch", "grid")
     if decl.grid and launch.grid and not decl.grid_free:
-        report(f"the grid follows from the outputs, {' x '.join(decl.grid)}: leave launch.grid out", path)
+        report(
+            f"the grid follows from the outputs, {' x '.join(decl.grid)}: leave launch.grid out",
+            path,
+        )
     if decl.grid_free and len(launch.grid) > 1:
-        report("the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one", path)
+        report(
+            "the blocks of a kernel with a tl.MappedMut are numbered along one dimension: give a grid of one",
+            path,
+        )
     axes = dict(kernel.matrix.axes)
-    constants = {p.name: p.default for p in decl.params if p.kind == "constant" and p.name not in axes and p.default is not None}
+    constants = {
+        p.name: p.default
+        for p in decl.params
+        if p.kind == "constant" and p.name not in axes and p.default is not None
+    }
     source = (_filled(text, constants) for text in (*_equal_extents(kernel, decl), *decl.requires))
     requires = tuple(dict.fromkeys((*launch.requires, *source)))
     block = launch.block or tuple(map(str, decl.block))
-    return dataclasses.replace(kernel, launch=dataclasses.replace(launch, grid=launch.grid or decl.grid, block=block, requires=requires))
+    return dataclasses.replace(
+        kernel,
+        launch=dataclasses.replace(
+            launch, grid=launch.grid or decl.grid, block=block, requires=requires
+        ),
+    )
 
 
 def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
-    """The conditions of the source that extents are equal, without those of which the manifest requires something else."""
+    """The conditions of the source that extents are equal, without those of which the manifest
+    requires something else.
+    """
     ranks = {param.name: param.rank for param in decl.params}
     alike: Sequence[Alike] = decl.alike
     with contextlib.suppress(ExpressionError):  # the checks of the manifest report it
@@ -44,22 +63,43 @@ def _equal_extents(kernel: Kernel, decl: KernelDecl) -> tuple[str, ...]:
 
 
 def with_names(kernel: Kernel, decl: KernelDecl, report: Report) -> KernelDecl:
-    """The declaration with the names that `params` gives, in order, where the code has none of its own."""
+    """The declaration with the names that `params` gives, in order, where the code has none of its
+    own.
+    """
     names = [table.name for table in kernel.params]
-    if decl.named or kernel.args is not None or not names or set(names) <= {p.name for p in decl.params}:
+    if (
+        decl.named
+        or kernel.args is not None
+        or not names
+        or set(names) <= {p.name for p in decl.params}
+    ):
         return decl
     if len(names) != len(decl.params):
         sizes = ", ".join(p.type or p.dtype or f"{p.size} bytes" for p in decl.params)
         what = f"{len(names)} params, but {decl.name} takes {len(decl.params)} parameters, which have no names of their own ({sizes})"
-        report(f"{what}: name each, in order, or say with args what each of them gets", ("kernel", kernel.name, "params"))
+        report(
+            f"{what}: name each, in order, or say with args what each of them gets",
+            ("kernel", kernel.name, "params"),
+        )
         return decl
-    return dataclasses.replace(decl, params=tuple(dataclasses.replace(p, name=name) for p, name in zip(decl.params, names, strict=True)))
+    return dataclasses.replace(
+        decl,
+        params=tuple(
+            dataclasses.replace(p, name=name) for p, name in zip(decl.params, names, strict=True)
+        ),
+    )
 
 
 def check_source_axes(kernel: Kernel, decl: KernelDecl, report: Report) -> bool:
-    """Whether every axis that the source names is one of the matrix, with values that it can have there; reported where not."""
+    """Whether every axis that the source names is one of the matrix, with values that it can have
+    there; reported where not.
+    """
     axes = dict(kernel.matrix.axes)
-    tiles = {extent for region in decl.safety.regions for extent in region.tile} if decl.safety else set()
+    tiles = (
+        {extent for region in decl.safety.regions for extent in region.tile}
+        if decl.safety
+        else set()
+    )
     uses: dict[str, list[AxisUse]] = {}
     for use in decl.axes:
         uses.setdefault(use.name, []).append(use)
@@ -93,8 +133,13 @@ def check_checks(kernel: Kernel, decl: KernelDecl, report: Report) -> tuple[Diag
         report(what, ("kernel", kernel.name, "checks"))
     if kernel.checks != Checks.DENY.value:
         return ()
-    said = {"error": f'kernel {kernel.name!r} has checks = "deny": '}  # notes say where a function was called
-    return tuple(dataclasses.replace(found, message=said.get(found.severity, "") + found.message) for found in decl.unproven)
+    said = {
+        "error": f'kernel {kernel.name!r} has checks = "deny": '
+    }  # notes say where a function was called
+    return tuple(
+        dataclasses.replace(found, message=said.get(found.severity, "") + found.message)
+        for found in decl.unproven
+    )
 
 
 def safety_of(kernel: Kernel, decl: KernelDecl) -> Safety | None:

@@ -1,4 +1,6 @@
-"""What the syntax tree of a Python source says against the manifest; nothing is imported or executed."""
+"""What the syntax tree of a Python source says against the manifest; nothing is imported or
+executed.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +20,51 @@ _Path = tuple[str | int, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Looked:
-    """What can be said of a kernel: its problems, and why its function was not looked at (empty where it was)."""
+    """What can be said of a kernel: its problems, and why its function was not looked at (empty
+    where it was).
+    """
 
     problems: tuple[Diagnostic, ...] = ()
     passed_over: str = ""
 
 
 def look_at_function(manifest: Manifest, kernel: Kernel) -> Looked:
-    """Compare a kernel's table with the function that its source defines: that it is there, is decorated, and has these parameters."""
+    """Compare a kernel's table with the function that its source defines: that it is there, is
+    decorated, and has these parameters.
+    """
     try:
         tree = ast.parse(Path(manifest.root, kernel.source).read_bytes())
     except SyntaxError as exc:
         place = Location(file=kernel.source, line=exc.lineno or 1, column=max(exc.offset or 0, 0))
-        return Looked(problems=(Diagnostic(message=exc.msg, location=place, excerpt=(exc.text or "").rstrip("\n")),))
+        return Looked(
+            problems=(
+                Diagnostic(message=exc.msg, location=place, excerpt=(exc.text or "").rstrip("\n")),
+            )
+        )
     except (OSError, ValueError, RecursionError) as exc:
         return Looked(passed_over=f"{kernel.source} cannot be parsed: {exc}")
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     bound = set(_bound(tree, functions))
     here = [function for function in functions if function.name == kernel.function]
     if kernel.function in bound or "*" in bound:
-        return Looked(passed_over=f"{kernel.source} binds {kernel.function!r} otherwise than by one def")
+        return Looked(
+            passed_over=f"{kernel.source} binds {kernel.function!r} otherwise than by one def"
+        )
     if not here:
         what = f"{kernel.source} has no kernel {kernel.function!r}{did_you_mean(kernel.function, [f.name for f in functions])}"
         return Looked(problems=(manifest.locate.problem(("kernel", kernel.name, "source"), what),))
-    return Looked(problems=tuple(manifest.locate.problem(path, what) for path, what in _misfits(kernel, here[-1])))
+    return Looked(
+        problems=tuple(
+            manifest.locate.problem(path, what) for path, what in _misfits(kernel, here[-1])
+        )
+    )
 
 
-def _bound(tree: ast.Module, functions: list[ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[str]:
+def _bound(
+    tree: ast.Module, functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+) -> Iterator[str]:
     """Names that a module may bind otherwise than by a def at its top level; `*` for any."""
     inner = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
@@ -58,27 +78,46 @@ def _bound(tree: ast.Module, functions: list[ast.FunctionDef | ast.AsyncFunction
             yield (node.asname or node.name).partition(".")[0]
 
 
-def _misfits(kernel: Kernel, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[_Path, str]]:
+def _misfits(
+    kernel: Kernel, function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Iterator[tuple[_Path, str]]:
     """(place in the manifest, what does not fit)."""
     base = ("kernel", kernel.name)
     if not function.decorator_list:
         decorator = _DECORATORS.get(kernel.language, "a decorator")
-        yield (*base, "source"), f"{function.name!r} in {kernel.source} is a plain function: {decorator} makes a kernel of it"
+        yield (
+            (*base, "source"),
+            f"{function.name!r} in {kernel.source} is a plain function: {decorator} makes a kernel of it",
+        )
         return
     arguments = function.args
     if arguments.vararg or arguments.kwarg:
         return
-    own = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    own = [
+        argument.arg
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    ]
     if kernel.args is None:
         for param in kernel.params:
             if param.name not in own:
                 what = f"{param.name!r} is no parameter of {function.name}{did_you_mean(param.name, own)}"
                 yield (*base, "params", param.name), what
-    known = {*own, *(param.name for param in kernel.params), *(axis for axis, _ in kernel.matrix.axes)}
+    known = {
+        *own,
+        *(param.name for param in kernel.params),
+        *(axis for axis, _ in kernel.matrix.axes),
+    }
     launch = kernel.launch
     rows: list[tuple[_Path, str]] = [((*base, "launch", "shared"), launch.shared)]
-    for key, texts in (("requires", launch.requires), ("grid", launch.grid), ("block", launch.block)):
+    for key, texts in (
+        ("requires", launch.requires),
+        ("grid", launch.grid),
+        ("block", launch.block),
+    ):
         rows += [((*base, "launch", key, index), text) for index, text in enumerate(texts)]
     for path, text in rows:
         for name in sorted(expr.parse(text).names - known):
-            yield path, f"{name!r} is no parameter of {function.name} and no axis{did_you_mean(name, known)}"
+            yield (
+                path,
+                f"{name!r} is no parameter of {function.name} and no axis{did_you_mean(name, known)}",
+            )

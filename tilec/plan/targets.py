@@ -1,4 +1,6 @@
-"""Targets of a build: which are wanted, which a kernel can be made for, which jobs are selected, and with what hints."""
+"""Targets of a build: which are wanted, which a kernel can be made for, which jobs are selected,
+and with what hints.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,14 @@ class LanguageFacts:
     def of(self, decl: KernelDecl) -> LanguageFacts:
         """The same for one kernel, of which less may be made."""
         kinds = tuple(kind for kind in self.kinds if not decl.kinds or kind.value in decl.kinds)
-        return dataclasses.replace(self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt)
+        return dataclasses.replace(
+            self, kinds=kinds, simt=self.simt if decl.simt is None else decl.simt
+        )
 
 
 def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...]:
-    """Targets of the command line (names of targets or groups), or the manifest's default; sorted, each once.
+    """Targets of the command line (names of targets or groups), or the manifest's default; sorted,
+    each once.
 
     Raises:
         UsageError: a name is neither.
@@ -57,14 +62,21 @@ def parse_targets(manifest: Manifest, names: Sequence[str]) -> tuple[Target, ...
                 chosen.add(Target.parse(name))
             except ValueError as error:
                 near = nearest(name, groups)
-                fix = f"did you mean the group {near!r}?" if near else f"groups of this project: {', '.join(groups) or 'none'}"
+                fix = (
+                    f"did you mean the group {near!r}?"
+                    if near
+                    else f"groups of this project: {', '.join(groups) or 'none'}"
+                )
                 raise UsageError(str(error), fix=fix) from error
     return tuple(sorted(chosen))
 
 
 def no_target(kernel: Kernel, language: LanguageFacts, wanted: Sequence[Target]) -> str:
     """What to say of a kernel that no wanted target concerns."""
-    kinds = " or ".join({"cubin": "sm_*", "ptx": "compute_*", "ltoir": "lto_*", "tileir": "tileir"}[kind.value] for kind in language.kinds)
+    kinds = " or ".join(
+        {"cubin": "sm_*", "ptx": "compute_*", "ltoir": "lto_*", "tileir": "tileir"}[kind.value]
+        for kind in language.kinds
+    )
     shown = ", ".join(map(str, wanted))
     return f"none of the targets {shown} concerns {kernel.language} kernels, which are made for {kinds}"
 
@@ -79,12 +91,20 @@ class Selection:
         self._seen: dict[str, None] = {}
         self.offered = 0  # jobs there would be without `--select`
         self.reached: set[int] = set()  # overrides that match a job
-        self.hinted: dict[int, dict[str, None]] = {}  # languages of the jobs that each override's hints reached
+        self.hinted: dict[
+            int, dict[str, None]
+        ] = {}  # languages of the jobs that each override's hints reached
 
     def hints(self, kernel: Kernel, variant: str, target: Target) -> tuple[tuple[str, int], ...]:
-        """Hints of the manifest for this target, then of every override that matches; the last one counts."""
+        """Hints of the manifest for this target, then of every override that matches; the last one
+        counts.
+        """
         merged: dict[str, int] = {}
-        plain = f"sm_{target.number}" if target.kind in (TargetKind.PTX, TargetKind.LTOIR) else str(target)
+        plain = (
+            f"sm_{target.number}"
+            if target.kind in (TargetKind.PTX, TargetKind.LTOIR)
+            else str(target)
+        )
         for name, values in kernel.hints:
             if name in ("", str(target), plain):
                 merged.update(values)
@@ -120,11 +140,17 @@ class Selection:
 
     def asks_for(self, kernel: str, variants: Iterable[str], targets: Iterable[Target]) -> bool:
         """Whether `--select` means a kernel at all, whatever it can be made for."""
-        return not self._select or any(self._globs(kernel, v, t) for v, t in itertools.product(variants, targets))
+        return not self._select or any(
+            self._globs(kernel, v, t) for v, t in itertools.product(variants, targets)
+        )
 
     def _globs(self, kernel: str, variant: str, target: Target) -> list[str]:
         job = f"{variant}-{target}"
-        return [glob for glob, pattern in self._select if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel]
+        return [
+            glob
+            for glob, pattern in self._select
+            if pattern.fullmatch(job) or pattern.fullmatch(variant) or glob == kernel
+        ]
 
     def require_match(self) -> None:
         """Refuse `--select` globs that match nothing.
@@ -136,7 +162,10 @@ class Selection:
             if glob not in self._matched:
                 near = nearest(glob, self._seen)
                 fix = f"did you mean {near!r}? " if near else ""
-                raise UsageError(f"--select {glob!r} matches no job", fix=f"{fix}`tilec build --list` prints the ids")
+                raise UsageError(
+                    f"--select {glob!r} matches no job",
+                    fix=f"{fix}`tilec build --list` prints the ids",
+                )
 
 
 def _pattern(glob: str) -> re.Pattern[str]:

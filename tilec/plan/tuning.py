@@ -1,4 +1,6 @@
-"""Tuning records and the build: what a record was made of, whether it still holds, and which variants are shipped by it."""
+"""Tuning records and the build: what a record was made of, whether it still holds, and which
+variants are shipped by it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import Point, same_point
 
-# Of a tuning file, where a build of what is not shipped goes on without it: what a command that runs kernels shows of its notes.
+# Of a tuning file, where a build of what is not shipped goes on without it: what a command that
+# runs kernels shows of its notes.
 PASSED_OVER = "is passed over, a build would refuse it"
 
 
@@ -48,9 +51,14 @@ class Tuned:
 
 
 def check_record(
-    tuned: Tuned, manifest: Manifest, kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant]
+    tuned: Tuned,
+    manifest: Manifest,
+    kernel: Kernel,
+    params: Sequence[Param],
+    variants: Sequence[Variant],
 ) -> Iterator[Diagnostic]:
-    """What keeps a record from being taken up; nothing is said of points where the space is another one.
+    """What keeps a record from being taken up; nothing is said of points where the space is another
+    one.
 
     Args:
         tuned: the record.
@@ -59,19 +67,31 @@ def check_record(
         params: the launcher's parameters.
         variants: all that the matrix gives.
     """
-    record, again = tuned.record, f"run `tilec tune {kernel.name}`, or take dispatch.table out of kernel.{kernel.name}"
+    record, again = (
+        tuned.record,
+        f"run `tilec tune {kernel.name}`, or take dispatch.table out of kernel.{kernel.name}",
+    )
     if record.kernel != kernel.name:
-        yield tuned.problem("kernel", f"the file was written for kernel {record.kernel!r}, and kernel.{kernel.name} names it: {again}")
+        yield tuned.problem(
+            "kernel",
+            f"the file was written for kernel {record.kernel!r}, and kernel.{kernel.name} names it: {again}",
+        )
         return
     if record.kernel_digest != tuned.kernel_digest:
         what = "the kernel has changed since it was tuned: its source, a file that it includes or imports, or its table in the manifest"
-        look = f"run `tilec tune --confirm {kernel.name}` if its code should be the same; else {again}"
+        look = (
+            f"run `tilec tune --confirm {kernel.name}` if its code should be the same; else {again}"
+        )
         yield tuned.problem("kernel_digest", f"{what}: {look}")
     if record.space_digest != space_digest(manifest, kernel, variants):
         what = "what there is to choose from has changed since it was tuned: the matrix, assume.sets, or hints"
         yield tuned.problem("space_digest", f"{what}: {again}")
         return
-    known = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
+    known = {
+        target
+        for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups))
+        for target in targets
+    }
     for number, device in enumerate(record.devices):
         if device.target not in known:
             what = f"{device.name} was tuned with {device.target}, which is no target of this project: {again}"
@@ -87,15 +107,27 @@ def check_record(
         yield from _check_entries(tuned, number, device, points, _dtype_axes(params))
 
 
-def _check_entries(tuned: Tuned, number: int, device: TunedDevice, points: set[Point], dtypes: set[str]) -> Iterator[Diagnostic]:
+def _check_entries(
+    tuned: Tuned, number: int, device: TunedDevice, points: set[Point], dtypes: set[str]
+) -> Iterator[Diagnostic]:
     for place, entry in enumerate(device.entries):
         here = f"devices[{number}].entries[{place}]"
-        if not any(same_point(point, dict(entry.point)) and len(point) == len(entry.point) for point in points):
+        if not any(
+            same_point(point, dict(entry.point)) and len(point) == len(entry.point)
+            for point in points
+        ):
             shown = ", ".join(f"{name} = {value!r}" for name, value in entry.point)
-            yield tuned.problem(f"{here}.point", f"{shown or 'no axes'} is no point of the kernel's matrix")
+            yield tuned.problem(
+                f"{here}.point", f"{shown or 'no axes'} is no point of the kernel's matrix"
+            )
         for before, other in enumerate(device.entries[:place]):
-            same = all(dict(entry.point).get(name) == dict(other.point).get(name) for name in dtypes)
-            if same and all(low <= top and bottom <= high for (low, high), (bottom, top) in zip(entry.ranges, other.ranges, strict=True)):
+            same = all(
+                dict(entry.point).get(name) == dict(other.point).get(name) for name in dtypes
+            )
+            if same and all(
+                low <= top and bottom <= high
+                for (low, high), (bottom, top) in zip(entry.ranges, other.ranges, strict=True)
+            ):
                 what = f"speaks of sizes of which devices[{number}].entries[{before}] speaks too"
                 yield tuned.problem(f"{here}.ranges", what)
 
@@ -103,28 +135,49 @@ def _check_entries(tuned: Tuned, number: int, device: TunedDevice, points: set[P
 def newer_tools(tuned: Tuned) -> Iterator[str]:
     """What is said of a record that was measured with other versions than those of this build."""
     then = {tool.name: tool.version for tool in tuned.record.toolchain}
-    changed = [f"{tool.name} {then[tool.name]}" for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version]
+    changed = [
+        f"{tool.name} {then[tool.name]}"
+        for tool in tuned.tools
+        if then.get(tool.name, tool.version) != tool.version
+    ]
     if changed:
-        now = ", ".join(f"{tool.name} {tool.version}" for tool in tuned.tools if then.get(tool.name, tool.version) != tool.version)
+        now = ", ".join(
+            f"{tool.name} {tool.version}"
+            for tool in tuned.tools
+            if then.get(tool.name, tool.version) != tool.version
+        )
         yield f"{tuned.path} was measured with {', '.join(changed)}, this build has {now}: `tilec tune` says whether its choices still hold"
 
 
-def winners(kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], record: TuningRecord) -> tuple[Variant, ...]:
-    """The variants at points that win somewhere, and at one point for each combination of dtypes that all other launches fall back to.
+def winners(
+    kernel: Kernel, params: Sequence[Param], variants: Sequence[Variant], record: TuningRecord
+) -> tuple[Variant, ...]:
+    """The variants at points that win somewhere, and at one point for each combination of dtypes
+    that all other launches fall back to.
 
-    That is the default's, or where there is none the first of the matrix. All assumption sets of a point stay.
+    That is the default's, or where there is none the first of the matrix. All assumption sets of a
+    point stay.
     """
-    won = {entry.point for device in record.devices for entry in device.entries}  # also of targets that are not built: sizes are the same
+    won = {
+        entry.point for device in record.devices for entry in device.entries
+    }  # also of targets that are not built: sizes are the same
     dtypes, default = _dtype_axes(params), dict(kernel.default)
     kept = {point for variant in variants if _same(point := variant.axes, won)}
     fallback: dict[Point, Point] = {}
     for variant in variants:
         if same_point(variant.axes, default):
-            fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
+            fallback.setdefault(
+                tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes
+            )
     for variant in variants:
         fallback.setdefault(tuple(pair for pair in variant.axes if pair[0] in dtypes), variant.axes)
     kept.update(fallback.values())
-    kept.update(variant.axes for rule in kernel.rules for variant in variants if same_point(variant.axes, dict(rule.take)))
+    kept.update(
+        variant.axes
+        for rule in kernel.rules
+        for variant in variants
+        if same_point(variant.axes, dict(rule.take))
+    )
     return tuple(variant for variant in variants if variant.axes in kept)
 
 
@@ -154,7 +207,8 @@ def misread(text: str, params: Sequence[Param]) -> str:
 
 
 def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -> str:
-    """What a kernel is compiled from: its files of the project, and what the manifest says of it besides the matrix.
+    """What a kernel is compiled from: its files of the project, and what the manifest says of it
+    besides the matrix.
 
     Args:
         kernel: the manifest's table.
@@ -162,12 +216,22 @@ def kernel_digest(kernel: Kernel, source: Source, inputs: Iterable[InputFile]) -
         inputs: files that its compiles read; those of toolkits count as the toolchain's.
     """
     files = sorted((file.name, file.digest) for file in inputs if not file.name.startswith("<"))
-    said = (kernel.source, kernel.function, kernel.symbol, kernel.language, kernel.params, kernel.args, kernel.launch, kernel.checks)
+    said = (
+        kernel.source,
+        kernel.function,
+        kernel.symbol,
+        kernel.language,
+        kernel.params,
+        kernel.args,
+        kernel.launch,
+        kernel.checks,
+    )
     return sha256(canonical_json(_plain(("kernel", files, source.options, said))))
 
 
 def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]) -> str:
-    """What there is to choose from: points and assumption sets, and the hints that they are compiled with.
+    """What there is to choose from: points and assumption sets, and the hints that they are
+    compiled with.
 
     Args:
         manifest: whose overrides may change hints.
@@ -176,24 +240,38 @@ def space_digest(manifest: Manifest, kernel: Kernel, variants: Sequence[Variant]
     """
     points = sorted(((v.id, v.axes, v.assume) for v in variants), key=lambda point: point[0])
     ids = [kernel.name, *(variant.id for variant in variants)]
-    rules = [(rule.select, rule.hints) for rule in manifest.overrides if rule.hints and any(_may_match(rule.select, name) for name in ids)]
+    rules = [
+        (rule.select, rule.hints)
+        for rule in manifest.overrides
+        if rule.hints and any(_may_match(rule.select, name) for name in ids)
+    ]
     return sha256(canonical_json(_plain(("space", points, kernel.hints, rules))))
 
 
 def cases_digest(kernel: Kernel) -> str:
-    """What candidates are measured with and held against: times of a case are none of another one that has its name."""
-    said = [(case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases]
-    return sha256(json.dumps(_plain(("cases", said)), sort_keys=True).encode())  # inputs may be infinite, or NaN
+    """What candidates are measured with and held against: times of a case are none of another one
+    that has its name.
+    """
+    said = [
+        (case.name, case.inputs, case.axes, case.reference, case.tolerance) for case in kernel.cases
+    ]
+    return sha256(
+        json.dumps(_plain(("cases", said)), sort_keys=True).encode()
+    )  # inputs may be infinite, or NaN
 
 
 def _may_match(glob: str, name: str) -> bool:
     """Whether a glob can match a job of the variant: ids of jobs are its id, `-` and a target."""
     begins = f"{name}-"
-    return fnmatch.fnmatchcase(name, glob) or any(fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1))
+    return fnmatch.fnmatchcase(name, glob) or any(
+        fnmatch.fnmatchcase(begins, glob[:end]) for end in range(1, len(glob) + 1)
+    )
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; fields at their defaults are left out, so that a field more, in a later tilec, changes no digest."""
+    """A value as JSON has it; fields at their defaults are left out, so that a field more, in a
+    later tilec, changes no digest.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {field.name: _plain(item) for field, item in held if item != field.default}

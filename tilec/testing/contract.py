@@ -1,4 +1,6 @@
-"""What every frontend promises, as functions that its own tests call with a sample; each raises AssertionError saying what is off."""
+"""What every frontend promises, as functions that its own tests call with a sample; each raises
+AssertionError saying what is off.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,12 @@ class Sample:
         make: the frontend's class.
         files: text (or bytes) of each file, by its path in the project.
         path: the file that has the kernels.
-        pulled_in: another of `files` that `path` pulls in (a header, a module), empty where the language has none.
+        pulled_in: another of `files` that `path` pulls in (a header, a module), empty where the
+            language has none.
         kernel: name of a kernel in it.
         job: a job for that kernel, from the source and the declaration.
-        broken: text (or bytes) for `path` that cannot be read or compiled, and the line with the fault; 0 where the language cannot tell.
+        broken: text (or bytes) for `path` that cannot be read or compiled, and the line with the
+            fault; 0 where the language cannot tell.
         options: the language's options.
         search: where the frontend looks for its tools.
         said: the manifest says the language of `path`, whose suffix means another.
@@ -57,21 +61,36 @@ def check_all(sample: Sample, folder: Path) -> None:
 
 
 def check_attributes(sample: Sample) -> None:
-    """Name, suffixes and kinds are of the right shape, tools have versions and digests, and refusing is a text, never an exception."""
+    """Name, suffixes and kinds are of the right shape, tools have versions and digests, and
+    refusing is a text, never an exception.
+    """
     frontend = sample.make(sample.search)
-    _require(re.fullmatch(r"[a-z][a-z0-9_-]*", frontend.name), f"name {frontend.name!r} is not lower case letters, digits, _ and -")
-    _require(all(suffix.startswith(".") for suffix in frontend.suffixes), f"suffixes {frontend.suffixes} do not all start with a dot")
+    _require(
+        re.fullmatch(r"[a-z][a-z0-9_-]*", frontend.name),
+        f"name {frontend.name!r} is not lower case letters, digits, _ and -",
+    )
+    _require(
+        all(suffix.startswith(".") for suffix in frontend.suffixes),
+        f"suffixes {frontend.suffixes} do not all start with a dot",
+    )
     fits = sample.said or not frontend.suffixes or sample.path.endswith(frontend.suffixes)
     _require(fits, f"{sample.path} has none of the suffixes {frontend.suffixes}")
     _require(
-        frontend.kinds and all(isinstance(kind, TargetKind) for kind in frontend.kinds), f"kinds {frontend.kinds} are not target kinds"
+        frontend.kinds and all(isinstance(kind, TargetKind) for kind in frontend.kinds),
+        f"kinds {frontend.kinds} are not target kinds",
     )
     _require(isinstance(frontend.simt, bool), "simt is not a bool")
     _require(all(isinstance(name, str) for name in frontend.hints), "hints are not names")
     for tool in frontend.toolchain():
         _require(tool.name and tool.version, f"a tool without name or version: {tool}")
-        _require(re.fullmatch(r"[0-9a-f]{64}", tool.digest), f"the digest of {tool.name} is no SHA-256: {tool.digest!r}")
-    _require(tuple(frontend.toolchain()) == tuple(sample.make(sample.search).toolchain()), "two instances find different tools")
+        _require(
+            re.fullmatch(r"[0-9a-f]{64}", tool.digest),
+            f"the digest of {tool.name} is no SHA-256: {tool.digest!r}",
+        )
+    _require(
+        tuple(frontend.toolchain()) == tuple(sample.make(sample.search).toolchain()),
+        "two instances find different tools",
+    )
     for name in ("sm_75", "sm_80", "sm_90a", "sm_100f", "sm_121", "compute_80", "lto_80", "tileir"):
         target = Target.parse(name)
         if target.kind in frontend.kinds:
@@ -79,50 +98,91 @@ def check_attributes(sample: Sample) -> None:
 
 
 def check_inputs(sample: Sample, folder: Path) -> None:
-    """The files of a compile are named relative to the project, sorted, with their digests, and follow what they hold."""
+    """The files of a compile are named relative to the project, sorted, with their digests, and
+    follow what they hold.
+    """
     source = _lay_out(sample, folder / "project")
     frontend = sample.make(sample.search)
     before = tuple(frontend.inputs(source))
     names = [file.name for file in before]
     _require(names == sorted(set(names)), f"inputs are not sorted by name, or not unique: {names}")
     _require(sample.path in names, f"{sample.path} is not among its own inputs {names}")
-    _require(not any(name.startswith("/") or str(folder) in name for name in names), f"inputs have absolute names: {names}")
+    _require(
+        not any(name.startswith("/") or str(folder) in name for name in names),
+        f"inputs have absolute names: {names}",
+    )
     digests = {file.name: file.digest for file in before}
     for name in {sample.path, sample.pulled_in} - {""}:
-        _require(digests.get(name) == hashlib.sha256((folder / "project" / name).read_bytes()).hexdigest(), f"{name} has another digest")
+        _require(
+            digests.get(name)
+            == hashlib.sha256((folder / "project" / name).read_bytes()).hexdigest(),
+            f"{name} has another digest",
+        )
     if sample.pulled_in:
         with (folder / "project" / sample.pulled_in).open("a", encoding="utf-8") as file:
             file.write("\n")
         after = {file.name: file.digest for file in frontend.inputs(source)}
         changed = sorted(name for name in after if after[name] != digests.get(name))
-        _require(changed == [sample.pulled_in], f"an edit of {sample.pulled_in} changed the digests of {changed}")
+        _require(
+            changed == [sample.pulled_in],
+            f"an edit of {sample.pulled_in} changed the digests of {changed}",
+        )
 
 
 def check_declare(sample: Sample, folder: Path) -> None:
-    """Declarations are equal each time and in each directory, can be pickled, and have places inside the source."""
+    """Declarations are equal each time and in each directory, can be pickled, and have places
+    inside the source.
+    """
     source, other = _lay_out(sample, folder / "one"), _lay_out(sample, folder / "two" / "deeper")
     frontend = sample.make(sample.search)
     found = tuple(frontend.declare(source))
-    _require(found == tuple(frontend.declare(source)), "declaring twice gives different declarations")
-    _require(found == tuple(sample.make(sample.search).declare(other)), "declarations depend on the project's directory")
+    _require(
+        found == tuple(frontend.declare(source)), "declaring twice gives different declarations"
+    )
+    _require(
+        found == tuple(sample.make(sample.search).declare(other)),
+        "declarations depend on the project's directory",
+    )
     _require(pickle.loads(pickle.dumps(found)) == found, "declarations do not survive pickling")  # noqa: S301  (pickled one line above)
-    _require(sample.kernel in [decl.name for decl in found], f"no kernel {sample.kernel!r} among {[decl.name for decl in found]}")
+    _require(
+        sample.kernel in [decl.name for decl in found],
+        f"no kernel {sample.kernel!r} among {[decl.name for decl in found]}",
+    )
     lines = _bytes(sample.files[sample.path]).count(b"\n") + 1
     for decl in found:
-        _require(decl.location.file == sample.path, f"{decl.name} is placed in {decl.location.file}, not in {sample.path}")
-        _require(1 <= decl.location.line <= lines, f"{decl.name} is placed in line {decl.location.line} of {lines}")
+        _require(
+            decl.location.file == sample.path,
+            f"{decl.name} is placed in {decl.location.file}, not in {sample.path}",
+        )
+        _require(
+            1 <= decl.location.line <= lines,
+            f"{decl.name} is placed in line {decl.location.line} of {lines}",
+        )
 
 
 def check_compile(sample: Sample, folder: Path) -> None:
-    """A job gives an image whose row tells the truth about its bytes, and the same bytes each time, also from a pickled job."""
+    """A job gives an image whose row tells the truth about its bytes, and the same bytes each time,
+    also from a pickled job.
+    """
     job = _job(sample, _lay_out(sample, folder / "project"))
     image = sample.make(sample.search).compile(job)
     _require(isinstance(image, Image), f"compile gives a {type(image).__name__}")
-    _require(image.info.target == job.target, f"compiled for {image.info.target}, asked for {job.target}")
-    _require(image.info.size == len(image.data) > 0, f"the row says {image.info.size} bytes, the image has {len(image.data)}")
-    _require(image.info.digest == hashlib.sha256(image.data).hexdigest(), "the row has another digest than the image")
+    _require(
+        image.info.target == job.target, f"compiled for {image.info.target}, asked for {job.target}"
+    )
+    _require(
+        image.info.size == len(image.data) > 0,
+        f"the row says {image.info.size} bytes, the image has {len(image.data)}",
+    )
+    _require(
+        image.info.digest == hashlib.sha256(image.data).hexdigest(),
+        "the row has another digest than the image",
+    )
     _require(bool(image.info.symbol), "the row names no entry point")
-    _require(all(slot.size > 0 and slot.align > 0 for slot in image.abi), f"an ABI slot without size or alignment: {image.abi}")
+    _require(
+        all(slot.size > 0 and slot.align > 0 for slot in image.abi),
+        f"an ABI slot without size or alignment: {image.abi}",
+    )
     _require(pickle.loads(pickle.dumps(image)) == image, "the image does not survive pickling")  # noqa: S301
     again = sample.make(sample.search).compile(pickle.loads(pickle.dumps(job)))  # noqa: S301
     _require(again == image, "compiling twice gives different images")
@@ -139,7 +199,9 @@ def check_directories(sample: Sample, folder: Path) -> None:
 
 
 def check_errors(sample: Sample, folder: Path) -> None:
-    """A source with a fault gives a CompileError that says where; a missing one gives an error of tilec."""
+    """A source with a fault gives a CompileError that says where; a missing one gives an error of
+    tilec.
+    """
     text, line = sample.broken
     source = _lay_out(sample, folder / "good")
     job = _job(sample, source)
@@ -151,9 +213,14 @@ def check_errors(sample: Sample, folder: Path) -> None:
         frontend.compile(job)
     except CompileError as exc:
         error = exc
-    _require(error is not None, "a source with a fault is neither refused by declare nor by compile")
+    _require(
+        error is not None, "a source with a fault is neither refused by declare nor by compile"
+    )
     assert error is not None
-    _require(pickle.loads(pickle.dumps(error)).diagnostics == error.diagnostics, "the error does not survive pickling")  # noqa: S301
+    _require(
+        pickle.loads(pickle.dumps(error)).diagnostics == error.diagnostics,  # noqa: S301 - its own
+        "the error does not survive pickling",
+    )
     places = [diagnostic.location for diagnostic in error.diagnostics if diagnostic.location]
     if line:
         _require(

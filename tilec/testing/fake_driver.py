@@ -1,4 +1,6 @@
-"""A CUDA driver without a GPU: device memory is host memory, launches are decoded and recorded, and may run a Python function."""
+"""A CUDA driver without a GPU: device memory is host memory, launches are decoded and recorded, and
+may run a Python function.
+"""
 
 # ruff: noqa: ARG002 - a double takes what the driver takes
 from __future__ import annotations
@@ -50,7 +52,9 @@ _PLAIN = FunctionFacts(max_threads=1024, static_shared=0, registers=32)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FakeKernel:
-    """What a fake image's entry point is: its ABI, its resources, and (optionally) a function of the unpacked arguments to run."""
+    """What a fake image's entry point is: its ABI, its resources, and (optionally) a function of
+    the unpacked arguments to run.
+    """
 
     abi: Sequence[AbiSlot] = ()
     facts: FunctionFacts = _PLAIN
@@ -73,7 +77,9 @@ class FakeLaunch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FakeStep:
-    """One call that a stream orders: `stream` is None for what is done at once, `what` an address or an event."""
+    """One call that a stream orders: `stream` is None for what is done at once, `what` an address
+    or an event.
+    """
 
     call: str
     stream: int | None
@@ -89,15 +95,23 @@ class FakeDriver(GraphDouble):
         calls: names of the calls that change something, in order.
         steps: what streams order, in order: allocations, frees, copies, fills, events, launches.
         pending: events that are not reached, although they were recorded.
-        errors: launches that came from a thread without a context, as a tool that watches the driver reports them.
-        fail: results to give instead of success, by call name: `{"load_module": "CUDA_ERROR_NO_BINARY_FOR_GPU"}`. After one that loses
-            the context, every call on the device fails, as on a GPU.
+        errors: launches that came from a thread without a context, as a tool that watches the
+            driver reports them.
+        fail: results to give instead of success, by call name: `{"load_module":
+            "CUDA_ERROR_NO_BINARY_FOR_GPU"}`. After one that loses the context, every call on the
+            device fails, as on a GPU.
     """
 
     holds_arguments = False
 
-    def __init__(self, devices: Sequence[DeviceInfo] = (H200,), kernels: Mapping[str, FakeKernel] | None = None) -> None:
-        """Make a driver that serves these devices and knows these kernels by symbol; others take no arguments."""
+    def __init__(
+        self,
+        devices: Sequence[DeviceInfo] = (H200,),
+        kernels: Mapping[str, FakeKernel] | None = None,
+    ) -> None:
+        """Make a driver that serves these devices and knows these kernels by symbol; others take no
+        arguments.
+        """
         super().__init__()
         self.devices = tuple(devices)
         self.kernels = dict(kernels or {})
@@ -133,7 +147,9 @@ class FakeDriver(GraphDouble):
     def device(self, ordinal: int) -> DeviceInfo:
         """Facts about one device."""
         if not 0 <= ordinal < len(self.devices):
-            raise NoDeviceError(f"there is no device {ordinal}: this process sees {len(self.devices)}, numbered from 0")
+            raise NoDeviceError(
+                f"there is no device {ordinal}: this process sees {len(self.devices)}, numbered from 0"
+            )
         return self.devices[ordinal]
 
     @contextlib.contextmanager
@@ -184,11 +200,25 @@ class FakeDriver(GraphDouble):
         """Let launches of the function use clusters of more than 8 blocks."""
         self._note("allow_wide_clusters")
 
-    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
-        """What it was asked for, readable: element, swizzle, address, then box, shape and strides of each dimension."""
+    def tensor_map(
+        self,
+        ordinal: int,
+        wanted: TensorMap,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> bytes:
+        """What it was asked for, readable: element, swizzle, address, then box, shape and strides
+        of each dimension.
+        """
         with self.current(ordinal):
             self._note("tensor_map", ordinal)
-        numbers = (wanted.element, wanted.swizzle, address, *(n for row in zip(wanted.box, shape, strides, strict=True) for n in row))
+        numbers = (
+            wanted.element,
+            wanted.swizzle,
+            address,
+            *(n for row in zip(wanted.box, shape, strides, strict=True) for n in row),
+        )
         return struct.pack("16Q", *numbers, *(0,) * (16 - len(numbers)))
 
     def active_blocks(self, ordinal: int, function: str, threads: int, shared: int) -> int:
@@ -203,14 +233,19 @@ class FakeDriver(GraphDouble):
         """The most blocks that a cluster of such a launch can have."""
         return self._kernel(function).widest_cluster
 
-    def bind_launch(self, ordinal: int, function: str, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
+    def bind_launch(
+        self, ordinal: int, function: str, shape: LaunchShape, stream: int, parts: LaunchParts
+    ) -> LaunchCall:
         """A call that decodes its arguments, records itself, and runs the kernel's function.
 
-        Where there are several devices it makes its own current, as the real one does; else the thread has to have it.
+        Where there are several devices it makes its own current, as the real one does; else the
+        thread has to have it.
         """
         kernel = self._kernel(function)
         lost = self._losses.errors
-        self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
+        self._losses.suspects(ordinal).add(
+            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
+        )
 
         def call(parameters: int, extra: int) -> tuple[str]:
             assert extra == 0
@@ -220,12 +255,22 @@ class FakeDriver(GraphDouble):
                 return (_NO_CONTEXT,)
             if ordinal in lost:
                 return (lost[ordinal].result,)
-            arguments = tuple(_unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi))
+            arguments = tuple(
+                _unpack(parameters, index, slot) for index, slot in enumerate(kernel.abi)
+            )
 
             def work(where: int) -> None:
                 self._step("launch", where, 0)
                 with self._lock:
-                    self.launches.append(FakeLaunch(device=ordinal, symbol=function, shape=shape, stream=where, arguments=arguments))
+                    self.launches.append(
+                        FakeLaunch(
+                            device=ordinal,
+                            symbol=function,
+                            shape=shape,
+                            stream=where,
+                            arguments=arguments,
+                        )
+                    )
                 if "launch" not in self.fail and kernel.run is not None:
                     kernel.run(*arguments)
 
@@ -240,17 +285,29 @@ class FakeDriver(GraphDouble):
     def launch_target(self, ordinal: int) -> Callable[..., str]:
         """A launch as the launch core asks for it: decoded and recorded as one that was bound."""
 
-        def launch(plan: Any, grid: Dim3, block: Dim3, shared: int, stream: int, parameters: int) -> str:
-            attributes = {"cluster": plan.cluster, "cooperative": plan.cooperative, "programmatic": plan.programmatic}
+        def launch(
+            plan: Any, grid: Dim3, block: Dim3, shared: int, stream: int, parameters: int
+        ) -> str:
+            attributes = {
+                "cluster": plan.cluster,
+                "cooperative": plan.cooperative,
+                "programmatic": plan.programmatic,
+            }
             shape = LaunchShape(grid=grid, block=block, shared=shared, **attributes)
             parts = LaunchParts(kernel=plan.variant, sizes=(), addresses=(), tensors=())
-            result: str = self.bind_launch(ordinal, plan.function, shape, stream, parts)(parameters, 0)[0]
+            result: str = self.bind_launch(ordinal, plan.function, shape, stream, parts)(
+                parameters, 0
+            )[0]
             return result
 
         return launch
 
-    def launch_failed(self, ordinal: int, result: str, stream: int, retry: Callable[[], Any], kernel: str) -> None:
-        """Try again in the device's context where the thread had none; raise for a launch that failed otherwise."""
+    def launch_failed(
+        self, ordinal: int, result: str, stream: int, retry: Callable[[], Any], kernel: str
+    ) -> None:
+        """Try again in the device's context where the thread had none; raise for a launch that
+        failed otherwise.
+        """
         if result == _NO_CONTEXT:
             self.adopt(ordinal)
             result = retry()
@@ -265,7 +322,9 @@ class FakeDriver(GraphDouble):
     def allocation(self, address: int) -> tuple[int, int] | None:
         """Of memory that was allocated here."""
         held = ((start, len(buffer) - 256) for start, (_, buffer) in self._memory.items())
-        return next(((start, size) for start, size in held if start <= address < start + size), None)
+        return next(
+            ((start, size) for start, size in held if start <= address < start + size), None
+        )
 
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         """Host memory, aligned to 256 bytes."""
@@ -284,7 +343,11 @@ class FakeDriver(GraphDouble):
         self._note("free", ordinal)
         self._captures.refuse(stream, "cuMemFreeAsync")
         if self._memory.pop(address, None) is None:
-            raise DriverError(f"cuMemFree failed: CUDA_ERROR_INVALID_VALUE ({address:#x})", result="CUDA_ERROR_INVALID_VALUE", code=1)
+            raise DriverError(
+                f"cuMemFree failed: CUDA_ERROR_INVALID_VALUE ({address:#x})",
+                result="CUDA_ERROR_INVALID_VALUE",
+                code=1,
+            )
         self._step("free", stream, address)
         for pool in self._pools.values():
             pool.sizes.pop(address, None)
@@ -315,7 +378,9 @@ class FakeDriver(GraphDouble):
         self._captures.refuse(stream, "cuStreamSynchronize")
         ctypes.memmove(target, address, size)
 
-    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+    def copy_async(
+        self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
+    ) -> None:
         """Copy at once."""
         self._note("copy_async", ordinal)
 
@@ -325,14 +390,19 @@ class FakeDriver(GraphDouble):
 
         self._work(stream, f"copy {kind.value}", copy)
 
-    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
+    def copy_box(
+        self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
+    ) -> None:
         """Copy at once."""
         self._note("copy_box", ordinal)
 
         def copy(where: int) -> None:
             self._step("copy", where, target)
             for place, row in itertools.product(range(box.slices), range(box.rows)):
-                to, of = place * box.target_slice + row * box.target_pitch, place * box.source_slice + row * box.source_pitch
+                to, of = (
+                    place * box.target_slice + row * box.target_pitch,
+                    place * box.source_slice + row * box.source_pitch,
+                )
                 ctypes.memmove(target + to, source + of, box.width)
 
         self._work(stream, f"copy of rows {kind.value}", copy)
@@ -372,7 +442,13 @@ class FakeDriver(GraphDouble):
         """What is allocated; nothing is kept for later."""
         found = self._pools[pool]
         used = sum(found.sizes.values())
-        return PoolStats(used=used, reserved=used, used_high=found.high, reserved_high=found.high, release_threshold=found.threshold)
+        return PoolStats(
+            used=used,
+            reserved=used,
+            used_high=found.high,
+            reserved_high=found.high,
+            release_threshold=found.threshold,
+        )
 
     def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
         """There is nothing to give back."""
@@ -503,7 +579,9 @@ class _FakePool:
 
 def _unpack(parameters: int, index: int, slot: AbiSlot) -> Any:
     """One argument, read as the driver does: through the array of addresses."""
-    address = ctypes.c_void_p.from_address(parameters + index * ctypes.sizeof(ctypes.c_void_p)).value or 0
+    address = (
+        ctypes.c_void_p.from_address(parameters + index * ctypes.sizeof(ctypes.c_void_p)).value or 0
+    )
     data = ctypes.string_at(address, slot.size)
     if slot.type.startswith("scratch:"):
         return int.from_bytes(data, "little")

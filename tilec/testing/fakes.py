@@ -1,4 +1,6 @@
-"""Doubles of the build half: a frontend that needs no compiler and misbehaves on demand, and an observer that remembers."""
+"""Doubles of the build half: a frontend that needs no compiler and misbehaves on demand, and an
+observer that remembers.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,23 @@ _INCLUDE = re.compile(r'include\s+"([^"]+)"')
 
 
 class FakeFrontend:
-    """Compiles `.fake` sources: lines `kernel NAME(param: kind, …)`, `include "FILE"` and `error MESSAGE`; anything else is free text.
+    """Compiles `.fake` sources: lines `kernel NAME(param: kind, …)`, `include "FILE"` and `error
+    MESSAGE`; anything else is free text.
 
-    Image bytes are a digest of the job and of every file it includes, repeated. Options of the source make it misbehave, when compiling
-    or, with the option `in = "declare"`, when reading the source:
+    Image bytes are a digest of the job and of every file it includes, repeated. Options of the
+    source make it misbehave, when compiling or, with the option `in = "declare"`, when reading the
+    source:
 
     * `sleep` seconds; `hang` until killed, with a child process that sleeps too
-    * `overtime` a file: run a tool to its time limit whose child goes on, and write the child's process id there
+    * `overtime` a file: run a tool to its time limit whose child goes on, and write the child's
+      process id there
     * `raise` the name of a built-in exception; `fail` a message, raised as a CompileError
     * `crash` the name of a signal that the process sends itself; `exit` a status for `os._exit`
     * `print` text for standard output, written by Python and by a child process
     * `pickle` gives a result that cannot be pickled
     * `size` bytes of the image; `count` a file that gets a line for each compile
-    * `only` does all this only for jobs whose id contains it, `grouped` only for jobs that come with their group
+    * `only` does all this only for jobs whose id contains it, `grouped` only for jobs that come
+      with their group
     """
 
     name = "fake"
@@ -59,11 +65,16 @@ class FakeFrontend:
 
     def toolchain(self) -> Sequence[ToolInfo]:
         """One tool, always the same."""
-        return (ToolInfo(name="fakec", version="1.0", digest=hashlib.sha256(b"fakec 1.0").hexdigest()),)
+        return (
+            ToolInfo(name="fakec", version="1.0", digest=hashlib.sha256(b"fakec 1.0").hexdigest()),
+        )
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source and what it includes, directly and indirectly."""
-        return tuple(InputFile(name=name, digest=hashlib.sha256(data).hexdigest()) for name, data in sorted(_closure(source).items()))
+        return tuple(
+            InputFile(name=name, digest=hashlib.sha256(data).hexdigest())
+            for name, data in sorted(_closure(source).items())
+        )
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
         """A kernel for each `kernel` line."""
@@ -76,7 +87,14 @@ class FakeFrontend:
                 raise _error(source, number, line, line.removeprefix("error "))
             if match := _KERNEL.match(line):
                 place = Location(file=source.path, line=number, column=match.start(1) + 1)
-                found.append(KernelDecl(name=match[1], qualified=match[1], location=place, params=_params(match[2] or "", place)))
+                found.append(
+                    KernelDecl(
+                        name=match[1],
+                        qualified=match[1],
+                        location=place,
+                        params=_params(match[2] or "", place),
+                    )
+                )
         return tuple(found)
 
     def compile(self, job: Job) -> Image:
@@ -86,13 +104,17 @@ class FakeFrontend:
         if "count" in options:
             with Path(options["count"]).open("a", encoding="utf-8") as file:
                 file.write(f"{job.id}\n")
-        meant = options.get("only", "") in job.id and (bool(job.group) or not options.get("grouped"))
+        meant = options.get("only", "") in job.id and (
+            bool(job.group) or not options.get("grouped")
+        )
         if options.get("in") != "declare" and meant:
             _misbehave(options, job.id)
             if "pickle" in options:
                 warning: Any = lambda: None  # noqa: E731
                 return _image(job, b"unpicklable", warnings=(warning,))
-        seed = hashlib.sha256(repr((job.variant, job.target, job.hints, sorted(_closure(source).items()))).encode()).digest()
+        seed = hashlib.sha256(
+            repr((job.variant, job.target, job.hints, sorted(_closure(source).items()))).encode()
+        ).digest()
         size = int(options.get("size", 256))
         return _image(job, (seed * (size // len(seed) + 1))[:size])
 
@@ -144,7 +166,9 @@ def _misbehave(options: dict[str, Any], subject: str) -> None:
     if "overtime" in options:
         command = f"sleep 600 & echo $! > {shlex.quote(options['overtime'])}; wait"
         run_tool(["/bin/sh", "-c", command], timeout=1.0)
-        raise CompileError("fakec took more than 1 s, and was stopped", command=command, overtime=True)
+        raise CompileError(
+            "fakec took more than 1 s, and was stopped", command=command, overtime=True
+        )
     if "crash" in options:
         os.kill(os.getpid(), signal.Signals[options["crash"]])
         time.sleep(600)
@@ -153,7 +177,9 @@ def _misbehave(options: dict[str, Any], subject: str) -> None:
     if "raise" in options:
         raise getattr(__import__("builtins"), options["raise"])(f"raised on demand for {subject}")
     if "fail" in options:
-        raise CompileError(options["fail"], command=f"fakec {subject}", log=f"fakec: {options['fail']}")
+        raise CompileError(
+            options["fail"], command=f"fakec {subject}", log=f"fakec: {options['fail']}"
+        )
 
 
 def _image(job: Job, data: bytes, *, warnings: tuple[Diagnostic, ...] = ()) -> Image:
@@ -164,9 +190,19 @@ def _image(job: Job, data: bytes, *, warnings: tuple[Diagnostic, ...] = ()) -> I
         symbol=job.spec.symbol or job.spec.decl.name,
         ptx_isa=(8, 0) if job.target.kind is TargetKind.PTX else None,
         cuda=job.target.arch.toolkit,
-        resources=Resources(registers=16, spill_stores=0, spill_loads=0, stack=0, shared=0, constant=352, code=len(data)),
+        resources=Resources(
+            registers=16,
+            spill_stores=0,
+            spill_loads=0,
+            stack=0,
+            shared=0,
+            constant=352,
+            code=len(data),
+        ),
     )
-    abi = job.spec.abi or tuple(_slot(param) for param in job.spec.decl.params if param.kind != "constant")
+    abi = job.spec.abi or tuple(
+        _slot(param) for param in job.spec.decl.params if param.kind != "constant"
+    )
     return Image(info=info, data=data, abi=abi, warnings=warnings)
 
 
@@ -179,7 +215,12 @@ def _slot(param: ParamDecl) -> AbiSlot:
 def _params(text: str, place: Location) -> tuple[ParamDecl, ...]:
     pairs = [part.split(":") for part in text.split(",") if part.strip()]
     return tuple(
-        ParamDecl(name=name.strip(), kind=kind.strip(), dtype="f32" if kind.strip() == "tensor" else "i32", location=place)
+        ParamDecl(
+            name=name.strip(),
+            kind=kind.strip(),
+            dtype="f32" if kind.strip() == "tensor" else "i32",
+            location=place,
+        )
         for name, kind in pairs
     )
 
@@ -205,5 +246,7 @@ def _read(source: Source, name: str) -> bytes:
 def _error(source: Source, line: int, text: str, message: str) -> CompileError:
     place = Location(file=source.path, line=line, column=1)
     return CompileError(
-        f"{place}: {message}", diagnostics=(Diagnostic(message=message, location=place, excerpt=text),), command=f"fakec {source.path}"
+        f"{place}: {message}",
+        diagnostics=(Diagnostic(message=message, location=place, excerpt=text),),
+        command=f"fakec {source.path}",
     )

@@ -1,4 +1,6 @@
-"""A cpu device that is lost with its first failed launch, as a GPU is: what runs on real queues can be tried against a lost context."""
+"""A cpu device that is lost with its first failed launch, as a GPU is: what runs on real queues can
+be tried against a lost context.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,22 @@ _Work = Callable[[Callable[[], bool]], None]
 class FragileCpuDriver(CpuDriver):
     """`CpuDriver` whose every call fails after a launch failed."""
 
-    def __init__(self, options: CpuOptions | None = None, *, pace: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, options: CpuOptions | None = None, *, pace: Callable[[], None] | None = None
+    ) -> None:
         """Make a device, with the options of a `CpuDriver`."""
         self._losses = Losses()
         super().__init__(options, pace=pace)
 
-    def bind_launch(self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
+    def bind_launch(
+        self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts
+    ) -> LaunchCall:
         """A call that takes the arguments and enqueues the run."""
         call = super().bind_launch(ordinal, function, shape, stream, parts)
         assert isinstance(call, QueuedCall)
-        self._losses.suspects(ON_CPU).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
+        self._losses.suspects(ON_CPU).add(
+            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
+        )
         prepare = call.launching.prepare
 
         def fragile(parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Work:
@@ -37,7 +45,9 @@ class FragileCpuDriver(CpuDriver):
         call.launching = _Fragile(call.launching, fragile)
         return call
 
-    def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
+    def allocate(
+        self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
+    ) -> int:
         """Host memory, unless the device is lost."""
         self._losses.check(ON_CPU)
         return super().allocate(ordinal, size, stream, pool)
@@ -94,7 +104,14 @@ class FragileCpuDriver(CpuDriver):
             try:
                 work(given_up)
             except Exception as error:
-                raise self._losses.failed(ON_CPU, "the launch", "CUDA_ERROR_LAUNCH_FAILED", 719, kernel=kernel, blocking=True) from error
+                raise self._losses.failed(
+                    ON_CPU,
+                    "the launch",
+                    "CUDA_ERROR_LAUNCH_FAILED",
+                    719,
+                    kernel=kernel,
+                    blocking=True,
+                ) from error
 
         return run
 

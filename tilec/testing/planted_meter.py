@@ -1,4 +1,6 @@
-"""A meter whose times are planted: candidates run on their device and are checked there, but how long they take is an expression."""
+"""A meter whose times are planted: candidates run on their device and are checked there, but how
+long they take is an expression.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ class Case(Protocol):
 class PlantedMeter:
     """Times by `name = expression` clauses over the axes, with `;` between them.
 
-    Clauses: `us` gives microseconds of one launch; a candidate for which `hang` holds never ends, one for which `crash` holds ends its
-    process, and so does one for which `lose` holds, after which the device named by `flag` (a file that then exists) is gone.
+    Clauses: `us` gives microseconds of one launch; a candidate for which `hang` holds never ends,
+    one for which `crash` holds ends its process, and so does one for which `lose` holds, after
+    which the device named by `flag` (a file that then exists) is gone.
     """
 
     driver = ""
@@ -56,7 +59,13 @@ class PlantedMeter:
         """Goes by what is launched."""
         return self._now
 
-    def timed(self, module: Module, driver: DeviceDriver, case: Case, make: Callable[[], Mapping[str, Any]]) -> PlantedLaunches:  # noqa: ARG002
+    def timed(
+        self,
+        module: Module,
+        driver: DeviceDriver,  # noqa: ARG002 - of the protocol
+        case: Case,
+        make: Callable[[], Mapping[str, Any]],
+    ) -> PlantedLaunches:
         """Launches that take what is planted."""
         axes = dict(case.axes)
         launcher = module.kernels[case.kernel]
@@ -67,7 +76,9 @@ class PlantedMeter:
             os._exit(3)
         if self._holds("hang", axes):
             threading.Event().wait()
-        return PlantedLaunches(self, 1e-6 * float(expr.parse(self._clauses["us"]).evaluate(axes)), variant)
+        return PlantedLaunches(
+            self, 1e-6 * float(expr.parse(self._clauses["us"]).evaluate(axes)), variant
+        )
 
     def pass_time(self, seconds: float) -> None:
         """Let time go by."""

@@ -1,4 +1,6 @@
-"""Bayesian search: optuna's tree-structured Parzen estimator over the axes; the only module that knows optuna."""
+"""Bayesian search: optuna's tree-structured Parzen estimator over the axes; the only module that
+knows optuna.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ def optuna() -> Any:
             import optuna as package
     except ImportError as error:
         fix = "python -m pip install 'tilec[tune]', or take --search halving, which needs nothing"
-        raise MissingError("--search bayes needs the package optuna, which is not installed", fix=fix) from error
+        raise MissingError(
+            "--search bayes needs the package optuna, which is not installed", fix=fix
+        ) from error
     package.logging.set_verbosity(package.logging.ERROR)
     return package
 
 
 class BayesSearcher:
-    """Proposes where optuna expects low times; points that the matrix excludes, and those tried before, are passed over.
+    """Proposes where optuna expects low times; points that the matrix excludes, and those tried
+    before, are passed over.
 
     Args:
         points: that may be tried, by place.
@@ -42,9 +47,13 @@ class BayesSearcher:
         seed: of the random numbers.
     """
 
-    def __init__(self, points: Mapping[int, Point], order: Sequence[int], *, most: int, seed: int) -> None:
+    def __init__(
+        self, points: Mapping[int, Point], order: Sequence[int], *, most: int, seed: int
+    ) -> None:
         self._api = package = optuna()
-        sampler = package.samplers.TPESampler(seed=seed, n_startup_trials=max(4, min(10, most // 3)))
+        sampler = package.samplers.TPESampler(
+            seed=seed, n_startup_trials=max(4, min(10, most // 3))
+        )
         self._study = package.create_study(direction="minimize", sampler=sampler)
         self._places = {point: place for place, point in points.items()}
         self._points = points
@@ -53,7 +62,10 @@ class BayesSearcher:
         self._open: dict[int, Any] = {}
         self._seen: set[int] = set()
         names = [name for name, _ in next(iter(points.values()), ())]
-        values = {name: list(dict.fromkeys(dict(point)[name] for point in points.values())) for name in names}
+        values = {
+            name: list(dict.fromkeys(dict(point)[name] for point in points.values()))
+            for name in names
+        }
         self._values = {name: _ordered(each) for name, each in values.items()}
         self._space: dict[str, Any] = {
             name: package.distributions.IntDistribution(0, len(each) - 1)
@@ -94,7 +106,9 @@ class BayesSearcher:
     def _proposed(self) -> tuple[int, Any] | None:
         for _ in range(_TRIES):
             trial = self._study.ask(self._space)
-            point = tuple((name, each[trial.params.get(name, 0)]) for name, each in self._values.items())
+            point = tuple(
+                (name, each[trial.params.get(name, 0)]) for name, each in self._values.items()
+            )
             place = self._places.get(point)
             if place is not None and place not in self._seen:
                 return place, trial
@@ -104,7 +118,13 @@ class BayesSearcher:
     def _enqueued(self) -> tuple[int, Any]:
         """The next of the random order, as a trial of optuna's, so that it learns of it too."""
         place = next(place for place in reversed(self._order) if place not in self._seen)
-        self._study.enqueue_trial({name: _place(self._values[name], value) for name, value in self._points[place] if name in self._space})
+        self._study.enqueue_trial(
+            {
+                name: _place(self._values[name], value)
+                for name, value in self._points[place]
+                if name in self._space
+            }
+        )
         return place, self._study.ask(self._space)
 
 
@@ -118,4 +138,6 @@ def _is_number(value: AxisValue) -> bool:
 
 
 def _place(values: list[AxisValue], value: AxisValue) -> int:
-    return next(place for place, each in enumerate(values) if each == value and type(each) is type(value))
+    return next(
+        place for place, each in enumerate(values) if each == value and type(each) is type(value)
+    )

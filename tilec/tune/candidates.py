@@ -1,4 +1,6 @@
-"""Candidates as they are compiled: each point of the matrix with all its assumption sets, in a bundle of its own, or why it is none."""
+"""Candidates as they are compiled: each point of the matrix with all its assumption sets, in a
+bundle of its own, or why it is none.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,8 @@ class Facts:
 
 
 class Foundry:
-    """Compiles candidates of one kernel for one target. Use it as a context manager: leaving it ends its workers.
+    """Compiles candidates of one kernel for one target. Use it as a context manager: leaving it
+    ends its workers.
 
     Args:
         request: the project, its cache and tools, and how many compile at once.
@@ -94,12 +97,16 @@ class Foundry:
     ) -> None:
         observer = observer or SilentObserver()
         self._folder, self._profile = folder, request.profile
-        self._project = _of_kernel(project or open_project(request.manifest_path, request.search), kernel)
+        self._project = _of_kernel(
+            project or open_project(request.manifest_path, request.search), kernel
+        )
         work = WorkDir(Path(self._project.manifest.root))
         self._pool = Pool(
             frontends=self._project.classes,
             search=self._project.search,
-            cache=(cache := Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)),
+            cache=(
+                cache := Cache(request.cache_dir, max_bytes=request.cache_max, note=observer.note)
+            ),
             workers=request.workers,
             observer=observer,
             spool=work.spool,
@@ -132,17 +139,31 @@ class Foundry:
         inputs = inputs_digest(self._declared.inputs[self._planned_kernel.info.name])
         keyed = tuple(KeyedJob(job=job, key=self._keys.key(job), inputs=inputs) for job in jobs)
         outcomes = self._pool.compile(keyed)
-        failures = {job.variant.axes: outcome for job, outcome in zip(jobs, outcomes, strict=True) if isinstance(outcome, Failed)}
-        good = [(k, o) for k, o in zip(keyed, outcomes, strict=True) if isinstance(o, Done) and k.job.variant.axes not in failures]
-        made = {point: Made(failure=_reason(failures[point])) for point in points if point in failures}
+        failures = {
+            job.variant.axes: outcome
+            for job, outcome in zip(jobs, outcomes, strict=True)
+            if isinstance(outcome, Failed)
+        }
+        good = [
+            (k, o)
+            for k, o in zip(keyed, outcomes, strict=True)
+            if isinstance(o, Done) and k.job.variant.axes not in failures
+        ]
+        made = {
+            point: Made(failure=_reason(failures[point])) for point in points if point in failures
+        }
         if good:
             made.update(self._bundled(good))
         return made
 
     def _bundled(self, good: Sequence[tuple[KeyedJob, Done]]) -> Mapping[Point, Made]:
-        kernel = dataclasses.replace(self._planned_kernel, jobs=tuple(keyed.job for keyed, _ in good))
+        kernel = dataclasses.replace(
+            self._planned_kernel, jobs=tuple(keyed.job for keyed, _ in good)
+        )
         plan = dataclasses.replace(self._plan, kernels=(kernel,))
-        info = bundle_info(self._project, self._declared, plan, self._profile, outcomes=[done for _, done in good])
+        info = bundle_info(
+            self._project, self._declared, plan, self._profile, outcomes=[done for _, done in good]
+        )
         images = {done.info.digest: (keyed, done) for keyed, done in good}
         self._count += 1
         path = self._folder / f"candidates-{self._count}.tilec"
@@ -166,7 +187,9 @@ class Foundry:
             profile=self._profile,
         )
         if not plan.kernels or not plan.jobs:
-            raise UsageError(f"kernel {kernel!r} is not made for {target}", fix="name another one with --target")
+            raise UsageError(
+                f"kernel {kernel!r} is not made for {target}", fix="name another one with --target"
+            )
         return plan
 
     def _facts(self, name: str, target: str) -> Facts:
@@ -178,19 +201,25 @@ class Foundry:
             info=dataclasses.replace(planned.info, variants=infos),
             kernel_digest=digest_of(self._project, self._declared, kernel),
             space_digest=planned.space,
-            toolchain=tuple(sorted(self._declared.tools[kernel.language], key=lambda tool: tool.name)),
+            toolchain=tuple(
+                sorted(self._declared.tools[kernel.language], key=lambda tool: tool.name)
+            ),
             target=target,
             sizes=sizes_of(kernel, planned.info),
         )
 
 
 def sizes_of(kernel: Kernel, info: KernelInfo) -> tuple[str, ...]:
-    """What tells launches of a kernel apart: what the manifest says, or else extents of its tensors."""
+    """What tells launches of a kernel apart: what the manifest says, or else extents of its
+    tensors.
+    """
     return kernel.sizes or size_expressions(info)
 
 
 def _of_kernel(project: Project, name: str) -> Project:
-    """A project with the kernels of one language alone: tools of others may be missing, and what is compiled in one go stays together."""
+    """A project with the kernels of one language alone: tools of others may be missing, and what is
+    compiled in one go stays together.
+    """
     language = next(kernel.language for kernel in project.manifest.kernels if kernel.name == name)
     kernels = tuple(kernel for kernel in project.manifest.kernels if kernel.language == language)
     names = {kernel.name for kernel in kernels}

@@ -1,4 +1,6 @@
-"""The cases of a tuning: which there are, what is searched for each, and what their references give, computed once."""
+"""The cases of a tuning: which there are, what is searched for each, and what their references
+give, computed once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Prepared:
     expected: str
 
 
-def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None) -> tuple[Space, ...]:
+def spaces_of(
+    kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate: Locator | None = None
+) -> tuple[Space, ...]:
     """What is searched, for each case of a kernel, or for those whose names fit a glob.
 
     Raises:
@@ -48,17 +52,29 @@ def spaces_of(kernel: Kernel, info: KernelInfo, names: Sequence[str], *, locate:
     known = [case.name for case in kernel.cases]
     if not known:
         what = f"kernel {kernel.name} has no case: tuning needs inputs to run candidates with, and a reference that says who is right"
-        raise UsageError(what, fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference")
+        raise UsageError(
+            what,
+            fix=f"add [kernel.{kernel.name}.case.NAME] to tilec.toml, with inputs and a reference",
+        )
     for name in names:
         if not any(fnmatch.fnmatchcase(case, name) for case in known):
-            raise UsageError(f"kernel {kernel.name} has no case {name!r}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
-    chosen = tuple(case for case in kernel.cases if not names or any(fnmatch.fnmatchcase(case.name, name) for name in names))
+            raise UsageError(
+                f"kernel {kernel.name} has no case {name!r}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}"
+            )
+    chosen = tuple(
+        case
+        for case in kernel.cases
+        if not names or any(fnmatch.fnmatchcase(case.name, name) for name in names)
+    )
     wanted = dataclasses.replace(kernel, cases=chosen)
     return tuple(space_of(info, case) for case in cases_of(wanted, info, locate=locate))
 
 
-def cases_of(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None) -> tuple[BoundCase, ...]:
-    """Every case of a kernel with what it chooses itself: what launches take by default is searched like the rest.
+def cases_of(
+    kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None
+) -> tuple[BoundCase, ...]:
+    """Every case of a kernel with what it chooses itself: what launches take by default is searched
+    like the rest.
 
     Raises:
         CaseError: a case does not fit the kernel.
@@ -67,7 +83,12 @@ def cases_of(kernel: Kernel, info: KernelInfo, *, locate: Locator | None = None)
 
 
 def prepare_case(
-    space: Space, sizes: Sequence[str], references: References, folder: Path, *, on_reference: Callable[[BoundCase], None]
+    space: Space,
+    sizes: Sequence[str],
+    references: References,
+    folder: Path,
+    *,
+    on_reference: Callable[[BoundCase], None],
 ) -> Prepared:
     """Make a case's inputs once, for its sizes and for what its reference gives.
 
@@ -79,7 +100,8 @@ def prepare_case(
         on_reference: hears of a reference before it is called: that may take long.
 
     Raises:
-        CaseError: inputs cannot be made, or are so that nothing is launched, or the reference fails.
+        CaseError: inputs cannot be made, or are so that nothing is launched, or the reference
+            fails.
     """
     case, small = space.case, small_case(space.case)
     require_countable(case)
@@ -88,15 +110,24 @@ def prepare_case(
     empty = [name for name in case.outs if not env[name].size or not np.size(inputs[name])]
     if empty and len(empty) == len(case.outs):
         what = f"{case.name}: {', '.join(empty)} {'has' if len(empty) == 1 else 'have'} no elements: such a launch does nothing"
-        raise CaseError(what, fix="give the case sizes above 0, or leave it out with --case", location=case.location)
+        raise CaseError(
+            what,
+            fix="give the case sizes above 0, or leave it out with --case",
+            location=case.location,
+        )
     at = []
     for text in sizes:
         try:
             value = expr.parse(text).evaluate(env)
         except ExpressionError as error:
-            raise CaseError(f"{case.name}: the size {text} cannot be worked out: {error.what}", location=case.location) from error
+            raise CaseError(
+                f"{case.name}: the size {text} cannot be worked out: {error.what}",
+                location=case.location,
+            ) from error
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise CaseError(f"{case.name}: {text} is {value!r}, which is no size", location=case.location)
+            raise CaseError(
+                f"{case.name}: {text} is {value!r}, which is no size", location=case.location
+            )
         at.append(value)
     expected = ""
     if case.reference:
@@ -109,4 +140,6 @@ def prepare_case(
 
 def file_name(name: str) -> str:
     """`gemm.4k_f16`: a case's name as that of a file."""
-    return "".join(c if c.isalnum() or c in "-_" else "." if c == "/" else "_" for c in name).rstrip("_")
+    return "".join(
+        c if c.isalnum() or c in "-_" else "." if c == "/" else "_" for c in name
+    ).rstrip("_")

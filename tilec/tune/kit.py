@@ -1,4 +1,6 @@
-"""A kit: one file with every candidate of a tuning and what is needed to measure them where there is no compiler and no project."""
+"""A kit: one file with every candidate of a tuning and what is needed to measure them where there
+is no compiler and no project.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,13 @@ class Kit:
         return {point: self.made[point] for point in points}
 
 
-def write_kit(path: Path, facts: Facts, manifest: Path, prepared: Sequence[Prepared], made: Mapping[Point, Made]) -> None:
+def write_kit(
+    path: Path,
+    facts: Facts,
+    manifest: Path,
+    prepared: Sequence[Prepared],
+    made: Mapping[Point, Made],
+) -> None:
     """Write a kit; what was at `path` stays until it is whole.
 
     Args:
@@ -71,16 +79,31 @@ def write_kit(path: Path, facts: Facts, manifest: Path, prepared: Sequence[Prepa
     bundles = {found.bundle for found in made.values() if found.bundle}
     if len(bundles) != 1:
         first = next((found.failure for found in made.values() if found.failure), "")
-        raise UsageError(f"no candidate of {facts.info.name} compiles for {facts.target}: {first}", fix="`tilec build` says more")
+        raise UsageError(
+            f"no candidate of {facts.info.name} compiles for {facts.target}: {first}",
+            fix="`tilec build` says more",
+        )
     index = {
         "kit": VERSION,
         "kernel": facts.info.name,
         "kernel_digest": facts.kernel_digest,
         "space_digest": facts.space_digest,
         "target": facts.target,
-        "toolchain": [{"name": tool.name, "version": tool.version, "digest": tool.digest} for tool in facts.toolchain],
-        "candidates": [{"point": dict(point), "failure": found.failure} for point, found in made.items()],
-        "cases": [{"name": p.space.case.name, "at": list(p.at), "expected": Path(p.expected).name if p.expected else ""} for p in prepared],
+        "toolchain": [
+            {"name": tool.name, "version": tool.version, "digest": tool.digest}
+            for tool in facts.toolchain
+        ],
+        "candidates": [
+            {"point": dict(point), "failure": found.failure} for point, found in made.items()
+        ],
+        "cases": [
+            {
+                "name": p.space.case.name,
+                "at": list(p.at),
+                "expected": Path(p.expected).name if p.expected else "",
+            }
+            for p in prepared
+        ],
     }
     with atomic_write(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_INDEX, json.dumps(index, indent=1))
@@ -119,16 +142,32 @@ def read_kit(path: Path, folder: Path) -> Kit:
             index = json.loads(archive.read(_INDEX))
             if not isinstance(index, dict) or index.get("kit") != VERSION:
                 found = index.get("kit") if isinstance(index, dict) else index
-                raise _refusal(path, f"version {found!r} of kits: this tilec reads version {VERSION}")
+                raise _refusal(
+                    path, f"version {found!r} of kits: this tilec reads version {VERSION}"
+                )
             _unpack(path, archive, folder)
         return _kit(index, folder)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES) and os.access(path, os.R_OK):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES) and os.access(
+            path, os.R_OK
+        ):
             what = f"{path} cannot be unpacked to {folder}: {error.strerror}"
-            raise OutputError(what, fix="make room there, or copy the kit to where there is room") from error
+            raise OutputError(
+                what, fix="make room there, or copy the kit to where there is room"
+            ) from error
         raise _refusal(path, error) from error
-    # RuntimeError and NotImplementedError: flipped bits that say that a member is encrypted, or packed in a way nobody knows.
-    except (zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError, EOFError, AttributeError, RuntimeError) as error:
+    # RuntimeError and NotImplementedError: flipped bits that say that a member is encrypted, or
+    # packed in a way nobody knows.
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        LookupError,
+        TypeError,
+        EOFError,
+        AttributeError,
+        RuntimeError,
+    ) as error:
         raise _refusal(path, error) from error
     except (BundleError, ManifestError) as error:
         raise _refusal(path, error.what) from error
@@ -158,14 +197,21 @@ def _kit(index: Mapping[str, Any], folder: Path) -> Kit:
         info=info,
         kernel_digest=_text(index, "kernel_digest", _DIGEST),
         space_digest=_text(index, "space_digest", _DIGEST),
-        toolchain=tuple(ToolInfo(**{name: _text(tool, name) for name in ("name", "version", "digest")}) for tool in index["toolchain"]),
+        toolchain=tuple(
+            ToolInfo(**{name: _text(tool, name) for name in ("name", "version", "digest")})
+            for tool in index["toolchain"]
+        ),
         target=str(Target.parse(index["target"])),
         sizes=sizes_of(kernel, info),
     )
-    if {str(image.target) for variant in built.variants for image in variant.images} != {facts.target}:
+    if {str(image.target) for variant in built.variants for image in variant.images} != {
+        facts.target
+    }:
         raise ValueError(f"its candidates are not those for {facts.target}")
     prepared = tuple(_prepared(kernel, facts, index["cases"], folder))
-    if not prepared or not set(made).issuperset(point for one in prepared for point in one.space.points):
+    if not prepared or not set(made).issuperset(
+        point for one in prepared for point in one.space.points
+    ):
         raise ValueError("it has no cases, or no candidate for a point of theirs")
     return Kit(facts=facts, kernel=kernel, prepared=prepared, made=made)
 
@@ -178,19 +224,27 @@ def _text(row: Mapping[str, Any], name: str, pattern: str = ".*") -> str:
     return found
 
 
-def _candidates(rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: str) -> dict[Point, Made]:
+def _candidates(
+    rows: Sequence[Mapping[str, Any]], built: KernelInfo, bundle: str
+) -> dict[Point, Made]:
     variants: dict[Point, list[VariantInfo]] = {}
     for variant in built.variants:
         variants.setdefault(variant.axes, []).append(variant)
     made = {}
     for row in rows:
         point = point_of(row["point"])
-        found = Made(failure=_text(row, "failure")) if row["failure"] else Made(variants=tuple(variants[point]), bundle=bundle)
+        found = (
+            Made(failure=_text(row, "failure"))
+            if row["failure"]
+            else Made(variants=tuple(variants[point]), bundle=bundle)
+        )
         made[point] = found
     return made
 
 
-def _prepared(kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Prepared]:
+def _prepared(
+    kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], folder: Path
+) -> list[Prepared]:
     info, sizes = facts.info, len(facts.sizes)
     cases = {case.name: case for case in cases_of(kernel, info)}
     found = []
@@ -199,7 +253,9 @@ def _prepared(kernel: Kernel, facts: Facts, rows: Sequence[Mapping[str, Any]], f
         if row["expected"]:
             file = folder / "expected" / Path(row["expected"]).name
             if not file.is_file():
-                raise ValueError(f"there is no {file.name}, the results of the reference of {row['name']}")
+                raise ValueError(
+                    f"there is no {file.name}, the results of the reference of {row['name']}"
+                )
             expected = str(file)
         at = tuple(row["at"])
         if len(at) != sizes or not all(type(size) is int and size >= 0 for size in at):

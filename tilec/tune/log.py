@@ -1,4 +1,6 @@
-"""The log of a tuning: a header and a line for each trial, appended as it ends, so that whatever ends a tuning loses one trial at most."""
+"""The log of a tuning: a header and a line for each trial, appended as it ends, so that whatever
+ends a tuning loses one trial at most.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ VERSION = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """What a log is of; trials of another kernel, space, target or device, or of other cases, are none of this one."""
+    """What a log is of; trials of another kernel, space, target or device, or of other cases, are
+    none of this one.
+    """
 
     kernel: str
     kernel_digest: str
@@ -67,7 +71,9 @@ class TrialLog:
         whole, torn = lines[:-1], lines[-1]
         found = [self._row(number, line) for number, line in enumerate(whole, 1)]
         if not found:
-            raise UsageError(f"{self.path} is empty{': its first line was torn off' if torn else ''}", fix=_ANEW)
+            raise UsageError(
+                f"{self.path} is empty{': its first line was torn off' if torn else ''}", fix=_ANEW
+            )
         self._require(found[0], header)
         trials = []
         for number, row in enumerate(found[1:], 2):
@@ -78,7 +84,8 @@ class TrialLog:
         return tuple(trials)
 
     def open(self, header: Header, *, keep: bool) -> None:
-        """Begin to write: behind what is there, or anew; a log that was there then goes aside as `.old`.
+        """Begin to write: behind what is there, or anew; a log that was there then goes aside as
+        `.old`.
 
         Raises:
             OutputError: it cannot be written.
@@ -117,7 +124,9 @@ class TrialLog:
         self._file = self._lock = None
 
     def _take(self) -> None:
-        """Keep other tunings from the log; the lock goes with the process that holds it, however that ends."""
+        """Keep other tunings from the log; the lock goes with the process that holds it, however
+        that ends.
+        """
         self._lock = self.path.with_suffix(".lock").open("wb")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,7 +153,10 @@ class TrialLog:
 
     def _require(self, row: dict[str, Any], header: Header) -> None:
         if row.get("log") != VERSION:
-            raise UsageError(f"{self.path}:1: version {row.get('log')!r} of the log: this tilec reads version {VERSION}", fix=_ANEW)
+            raise UsageError(
+                f"{self.path}:1: version {row.get('log')!r} of the log: this tilec reads version {VERSION}",
+                fix=_ANEW,
+            )
         changed = [text for name, text in _NAMES.items() if row.get(name) != getattr(header, name)]
         if changed:
             what = f"{self.path} is of another tuning: {', '.join(changed)} changed since"
@@ -152,10 +164,15 @@ class TrialLog:
 
     def _damaged(self, number: int, what: str) -> UsageError:
         cause = "only a last line can be torn off by a kill: something else wrote to the file"
-        return UsageError(f"{self.path}:{number}: the log is damaged: {what}", cause=cause, fix=_ANEW)
+        return UsageError(
+            f"{self.path}:{number}: the log is damaged: {what}", cause=cause, fix=_ANEW
+        )
 
     def _unwritable(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot write the log {self.path}: {error.strerror or error}", fix="make room, or make the directory writable")
+        return OutputError(
+            f"cannot write the log {self.path}: {error.strerror or error}",
+            fix="make room, or make the directory writable",
+        )
 
 
 def _text(row: dict[str, Any]) -> bytes:
@@ -163,7 +180,9 @@ def _text(row: dict[str, Any]) -> bytes:
 
 
 def _checksum(row: dict[str, Any]) -> str:
-    """Of a line without it: a digit of a time that a disk or an editor changed would look like another measurement."""
+    """Of a line without it: a digit of a time that a disk or an editor changed would look like
+    another measurement.
+    """
     try:
         return f"{zlib.crc32(_text(row)):08x}"
     except ValueError:  # NaN, which no log has

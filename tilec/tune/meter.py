@@ -1,4 +1,6 @@
-"""What measures candidates on their device: the protocol that a test's clock fulfils too, and the one that times real launches."""
+"""What measures candidates on their device: the protocol that a test's clock fulfils too, and the
+one that times real launches.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Timed(Protocol):
 
 
 class Meter(Protocol):
-    """Times candidates on one device. `driver` is its driver's version; `missing` why clocks cannot be read."""
+    """Times candidates on one device. `driver` is its driver's version; `missing` why clocks cannot
+    be read.
+    """
 
     driver: str
     missing: str
@@ -42,7 +46,13 @@ class Meter(Protocol):
     def clock(self) -> float:
         """Seconds, for limits."""
 
-    def timed(self, module: Module, driver: DeviceDriver, case: BoundCase, make: Callable[[], Mapping[str, Any]]) -> Timed:
+    def timed(
+        self,
+        module: Module,
+        driver: DeviceDriver,
+        case: BoundCase,
+        make: Callable[[], Mapping[str, Any]],
+    ) -> Timed:
         """A candidate to time; `make` gives new arguments on the device."""
 
 
@@ -65,9 +75,17 @@ class DeviceMeter:
         """Seconds of the host."""
         return time.perf_counter()
 
-    def timed(self, module: Module, driver: DeviceDriver, case: BoundCase, make: Callable[[], Mapping[str, Any]]) -> Timed:
+    def timed(
+        self,
+        module: Module,
+        driver: DeviceDriver,
+        case: BoundCase,
+        make: Callable[[], Mapping[str, Any]],
+    ) -> Timed:
         """Launches of the variant that the case's arguments take."""
-        return LaunchSubject(module, driver, case.kernel, dict(case.choose), make, clocks=self._clocks)
+        return LaunchSubject(
+            module, driver, case.kernel, dict(case.choose), make, clocks=self._clocks
+        )
 
 
 def device_meter(_text: str, device: DeviceInfo) -> DeviceMeter:

@@ -18,7 +18,9 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """What a candidate takes: of its images the most of each resource, and how many blocks a multiprocessor holds; None for unknown."""
+    """What a candidate takes: of its images the most of each resource, and how many blocks a
+    multiprocessor holds; None for unknown.
+    """
 
     registers: int | None = None
     spills: int | None = None
@@ -43,20 +45,29 @@ def cost_of(images: Sequence[ImageInfo]) -> Cost:
 
 
 def refusal(images: Sequence[ImageInfo], budget: Budget) -> str:
-    """Why a candidate cannot be shipped or launched, as its images say; empty where nothing speaks against it."""
+    """Why a candidate cannot be shipped or launched, as its images say; empty where nothing speaks
+    against it.
+    """
     cost = cost_of(images)
     rows = (
         ("registers", cost.registers, budget.registers),
         ("bytes spilled", cost.spills, budget.spills),
         ("bytes of shared memory", cost.shared, budget.shared),
         ("bytes of stack", max((i.resources.stack or 0 for i in images), default=0), budget.stack),
-        ("bytes of constants", max((i.resources.constant or 0 for i in images), default=0), budget.constant),
+        (
+            "bytes of constants",
+            max((i.resources.constant or 0 for i in images), default=0),
+            budget.constant,
+        ),
     )
     for name, used, limit in rows:
         if used is not None and limit is not None and used > limit:
             return f"{used} {name}, over the budget of {limit}"
     if cost.occupancy is not None and not cost.occupancy.blocks_per_sm:
-        needs = {"registers": f"{cost.registers} registers a thread", "shared": f"{cost.shared} bytes of shared memory"}
+        needs = {
+            "registers": f"{cost.registers} registers a thread",
+            "shared": f"{cost.shared} bytes of shared memory",
+        }
         return f"no block fits a multiprocessor: {needs.get(cost.occupancy.limiter, cost.occupancy.limiter)}"
     return ""
 
@@ -67,9 +78,17 @@ def identity(info: KernelInfo, point: Point, variants: Sequence[VariantInfo]) ->
     The same code is not enough: grid, block and arguments may name axes too.
     """
     launch = info.launch
-    texts = {*launch.grid, *launch.block, launch.shared, *(slot.expr for variant in variants for slot in variant.abi)}
+    texts = {
+        *launch.grid,
+        *launch.block,
+        launch.shared,
+        *(slot.expr for variant in variants for slot in variant.abi),
+    }
     used = {name for text in texts for name in _names(text)} | set(info.dtype_axes)
-    code = tuple((v.assume, v.abi, tuple((image.digest, image.symbol) for image in v.images)) for v in variants)
+    code = tuple(
+        (v.assume, v.abi, tuple((image.digest, image.symbol) for image in v.images))
+        for v in variants
+    )
     return code, tuple((name, value) for name, value in point if name in used)
 
 
@@ -77,7 +96,9 @@ def _names(text: str) -> frozenset[str]:
     try:
         return frozenset(expr.parse(text).names)
     except ExpressionError:
-        return frozenset(name for name in text.replace("(", " ").replace(")", " ").split() if name.isidentifier())
+        return frozenset(
+            name for name in text.replace("(", " ").replace(")", " ").split() if name.isidentifier()
+        )
 
 
 def _spills(used: Resources) -> int | None:
@@ -86,9 +107,18 @@ def _spills(used: Resources) -> int | None:
 
 def _occupancy(image: ImageInfo) -> Occupancy | None:
     """Blocks of an image on a multiprocessor; None where image or architecture do not say enough."""
-    threads = math.prod(image.block or image.required_block) if image.block or image.required_block else 0
-    if image.target.kind is not TargetKind.CUBIN or not threads or image.resources.registers is None:
+    threads = (
+        math.prod(image.block or image.required_block) if image.block or image.required_block else 0
+    )
+    if (
+        image.target.kind is not TargetKind.CUBIN
+        or not threads
+        or image.resources.registers is None
+    ):
         return None
     return occupancy(
-        image.target.arch, threads_per_block=threads, registers=image.resources.registers, shared_static=image.resources.shared or 0
+        image.target.arch,
+        threads_per_block=threads,
+        registers=image.resources.registers,
+        shared_static=image.resources.shared or 0,
     )

@@ -1,4 +1,6 @@
-"""From the results of a tuning to the record that a project commits: entries by device and sizes, beside those that were there."""
+"""From the results of a tuning to the record that a project commits: entries by device and sizes,
+beside those that were there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from pathlib import Path
 
 from tilec.manifest.tuning_file import read_record, record_text
 from tilec.model.atomic import write_if_changed
-from tilec.model.tuning import Candidate, Clocks, Status, TunedDevice, TunedEntry, TuningRecord, bucket_of
+from tilec.model.tuning import (
+    Candidate,
+    Clocks,
+    Status,
+    TunedDevice,
+    TunedEntry,
+    TuningRecord,
+    bucket_of,
+)
 from tilec.tune import wire
 from tilec.tune.candidates import Facts
 from tilec.tune.session import CaseResult
@@ -23,7 +33,11 @@ Range = tuple[int, int]
 
 
 def new_record(
-    facts: Facts, ready: wire.Ready, results: Sequence[CaseResult], sizes: dict[str, tuple[int, ...]], built: Iterable[VariantInfo]
+    facts: Facts,
+    ready: wire.Ready,
+    results: Sequence[CaseResult],
+    sizes: dict[str, tuple[int, ...]],
+    built: Iterable[VariantInfo],
 ) -> tuple[TuningRecord, tuple[str, ...]]:
     """The record of a tuning, and what is to be said of it.
 
@@ -46,16 +60,33 @@ def new_record(
         if result.best is None:
             continue
         best = result.best
-        entry = _entry(result, best, sizes[result.space.case.name], hints, code_of(v for v in built if v.axes == best.point))
-        other = next((e for e in entries if e.ranges == entry.ranges and _dtypes(e, facts.info) == _dtypes(entry, facts.info)), None)
+        entry = _entry(
+            result,
+            best,
+            sizes[result.space.case.name],
+            hints,
+            code_of(v for v in built if v.axes == best.point),
+        )
+        other = next(
+            (
+                e
+                for e in entries
+                if e.ranges == entry.ranges and _dtypes(e, facts.info) == _dtypes(entry, facts.info)
+            ),
+            None,
+        )
         if other is not None:
-            notes.append(f"case {entry.case} has the sizes of case {other.case}, whose entry stands for both")
+            notes.append(
+                f"case {entry.case} has the sizes of case {other.case}, whose entry stands for both"
+            )
             continue
         entries.append(entry)
     if not entries:
         raise ValueError("a record has an entry")
     device, trials = ready.device, [trial for result in results for trial in result.trials]
-    driver = "" if device.interprets else ready.driver or f"CUDA {device.driver[0]}.{device.driver[1]}"
+    driver = (
+        "" if device.interprets else ready.driver or f"CUDA {device.driver[0]}.{device.driver[1]}"
+    )
     tuned = TunedDevice(
         name=device.name,
         cc=device.cc,
@@ -76,10 +107,13 @@ def new_record(
     return record, tuple(notes)
 
 
-def merged(old: TuningRecord | None, new: TuningRecord, info: KernelInfo) -> tuple[TuningRecord, str]:
+def merged(
+    old: TuningRecord | None, new: TuningRecord, info: KernelInfo
+) -> tuple[TuningRecord, str]:
     """The new record with what still holds of the old one, and what does not, as a text.
 
-    Of the same kernel and space, other devices stay, and other sizes of this device if its images were for the same target.
+    Of the same kernel and space, other devices stay, and other sizes of this device if its images
+    were for the same target.
     """
     if old is None:
         return new, ""
@@ -92,15 +126,32 @@ def merged(old: TuningRecord | None, new: TuningRecord, info: KernelInfo) -> tup
         if not same
     ]
     if changed:
-        return new, f"{' and '.join(changed)} changed since the record was written: what it said of other devices and sizes is gone"
+        return (
+            new,
+            f"{' and '.join(changed)} changed since the record was written: what it said of other devices and sizes is gone",
+        )
     tuned = new.devices[0]
-    before = next((device for device in old.devices if device.name == tuned.name and device.target == tuned.target), None)
+    before = next(
+        (
+            device
+            for device in old.devices
+            if device.name == tuned.name and device.target == tuned.target
+        ),
+        None,
+    )
     if before is not None:
         fresh = {(entry.ranges, _dtypes(entry, info)) for entry in tuned.entries}
-        kept = [entry for entry in before.entries if (entry.ranges, _dtypes(entry, info)) not in fresh]
-        entries = sorted((*tuned.entries, *kept), key=lambda entry: (entry.ranges, str(entry.point)))
+        kept = [
+            entry for entry in before.entries if (entry.ranges, _dtypes(entry, info)) not in fresh
+        ]
+        entries = sorted(
+            (*tuned.entries, *kept), key=lambda entry: (entry.ranges, str(entry.point))
+        )
         tuned = dataclasses.replace(tuned, entries=tuple(entries))
-    devices = sorted((tuned, *(device for device in old.devices if device.name != tuned.name)), key=lambda device: device.name)
+    devices = sorted(
+        (tuned, *(device for device in old.devices if device.name != tuned.name)),
+        key=lambda device: device.name,
+    )
     return dataclasses.replace(new, devices=tuple(devices)), ""
 
 
@@ -116,7 +167,10 @@ def read_old(path: Path, shown: str) -> TuningRecord | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UsageError(f"{shown}: the tuning file cannot be read: {error.strerror}", fix="name another one with --record") from error
+        raise UsageError(
+            f"{shown}: the tuning file cannot be read: {error.strerror}",
+            fix="name another one with --record",
+        ) from error
     except ManifestError as error:
         fix = "restore it, or remove it: a new one is then written"
         raise ManifestError(error.problems, fix=fix) from error
@@ -132,12 +186,19 @@ def write_record(path: Path, record: TuningRecord) -> bool:
 
 
 def code_of(variants: Iterable[VariantInfo]) -> str:
-    """A digest of what a candidate is as code: the images of its variants; empty where there is none."""
-    rows = sorted([variant.id, *(text for image in variant.images for text in (image.symbol, image.digest))] for variant in variants)
+    """A digest of what a candidate is as code: the images of its variants; empty where there is
+    none.
+    """
+    rows = sorted(
+        [variant.id, *(text for image in variant.images for text in (image.symbol, image.digest))]
+        for variant in variants
+    )
     return sha256(canonical_json(rows)) if rows else ""
 
 
-def confirmed(old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point], str], shown: str) -> TuningRecord:
+def confirmed(
+    old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point], str], shown: str
+) -> TuningRecord:
     """The record for the kernel as it is now, whose files were changed and whose code was not.
 
     Args:
@@ -147,24 +208,35 @@ def confirmed(old: TuningRecord, facts: Facts, codes: Mapping[tuple[str, Point],
         shown: the record's path, for messages.
 
     Raises:
-        UsageError: the space or the code of an entry changed, or the record does not say what its code was.
+        UsageError: the space or the code of an entry changed, or the record does not say what its
+            code was.
     """
     fix = f"`tilec tune {facts.info.name}` measures what there is now"
     if old.space_digest != facts.space_digest or old.sizes != facts.sizes:
         raise UsageError(
-            f"{shown}: what there is to choose from has changed since it was tuned: the matrix, assume.sets, hints or sizes", fix=fix
+            f"{shown}: what there is to choose from has changed since it was tuned: the matrix, assume.sets, hints or sizes",
+            fix=fix,
         )
     for device in old.devices:
         for entry in device.entries:
             if not entry.code:
-                raise UsageError(f"{shown} does not say what the code of case {entry.case} was: it was written by an older tilec", fix=fix)
+                raise UsageError(
+                    f"{shown} does not say what the code of case {entry.case} was: it was written by an older tilec",
+                    fix=fix,
+                )
             if entry.code != codes[str(device.target), entry.point]:
                 what = f"{shown}: the code of {point_text(entry.point)} for {device.target} is not what was measured (case {entry.case})"
                 raise UsageError(what, fix=fix)
     return dataclasses.replace(old, kernel_digest=facts.kernel_digest, toolchain=facts.toolchain)
 
 
-def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str, tuple[tuple[str, int], ...]], code: str) -> TunedEntry:
+def _entry(
+    result: CaseResult,
+    best: Trial,
+    at: tuple[int, ...],
+    hints: dict[str, tuple[tuple[str, int], ...]],
+    code: str,
+) -> TunedEntry:
     effort = best.effort
     ranked = sorted(
         (trial for trial in result.trials if trial.point != best.point),
@@ -182,7 +254,10 @@ def _entry(result: CaseResult, best: Trial, at: tuple[int, ...], hints: dict[str
         median_us=median,
         interval_us=interval,
         samples=len(best.samples),
-        candidates=(_candidate(best, effort, Status.BEST), *(_candidate(trial, effort, trial.status) for trial in ranked)),
+        candidates=(
+            _candidate(best, effort, Status.BEST),
+            *(_candidate(trial, effort, trial.status) for trial in ranked),
+        ),
     )
 
 
@@ -193,13 +268,23 @@ def _candidate(trial: Trial, effort: float, status: Status) -> Candidate:
     reason = ""
     if trial.effort < effort:
         status, reason = Status.PRUNED, f"behind after {trial.effort:.0%} of a measurement"
-    return Candidate(point=trial.point, status=status, reason=reason, median_us=median, interval_us=interval, samples=len(trial.samples))
+    return Candidate(
+        point=trial.point,
+        status=status,
+        reason=reason,
+        median_us=median,
+        interval_us=interval,
+        samples=len(trial.samples),
+    )
 
 
 def _times(trial: Trial) -> tuple[float, tuple[float, float]]:
     """Median and interval in microseconds, as the record rounds them."""
     found = trial.summary
-    low, middle, high = (max(round(1e6 * value, 4), 1e-4) for value in (found.interval.low, found.median, found.interval.high))
+    low, middle, high = (
+        max(round(1e6 * value, 4), 1e-4)
+        for value in (found.interval.low, found.median, found.interval.high)
+    )
     return middle, (low, high)
 
 
@@ -210,4 +295,6 @@ def _dtypes(entry: TunedEntry, info: KernelInfo) -> tuple[object, ...]:
 def _clocks(trials: Sequence[Trial]) -> Clocks | None:
     sm = [clock for trial in trials if trial.sm for clock in trial.sm]
     memory = [clock for trial in trials if trial.memory for clock in trial.memory]
-    return Clocks(sm=(min(sm), max(sm)), memory=(min(memory), max(memory))) if sm and memory else None
+    return (
+        Clocks(sm=(min(sm), max(sm)), memory=(min(memory), max(memory))) if sm and memory else None
+    )

@@ -1,4 +1,6 @@
-"""Folders for what a tuning unpacks and computes: each goes with its process, or, where that was killed, when the next one begins."""
+"""Folders for what a tuning unpacks and computes: each goes with its process, or, where that was
+killed, when the next one begins.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from tilec_runtime.errors import OutputError
 
 @contextlib.contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A folder of this process's own in `folder`, which goes when it was used; what killed processes left there goes first.
+    """A folder of this process's own in `folder`, which goes when it was used; what killed
+    processes left there goes first.
 
-    A lock says whose process is there still: it goes with the process, however that ends, and no number of a process comes again with it.
+    A lock says whose process is there still: it goes with the process, however that ends, and no
+    number of a process comes again with it.
 
     Raises:
         OutputError: it cannot be made.
@@ -43,7 +47,9 @@ def scratch(folder: Path) -> Iterator[Path]:
 def _clear(folder: Path) -> None:
     for held in folder.glob("work-*.lock"):
         with contextlib.suppress(OSError), held.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its process is at work
+            fcntl.flock(
+                lock, fcntl.LOCK_EX | fcntl.LOCK_NB
+            )  # BlockingIOError: its process is at work
             _remove(held.with_suffix(""))
 
 

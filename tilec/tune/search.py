@@ -1,4 +1,6 @@
-"""Which candidate is tried next: searchers over places of a list, told of every result; none knows what a candidate is."""
+"""Which candidate is tried next: searchers over places of a list, told of every result; none knows
+what a candidate is.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Ask:
 
 
 class Searcher(Protocol):
-    """Chooses candidates. It may be asked several times before it is told anything: several devices measure at once."""
+    """Chooses candidates. It may be asked several times before it is told anything: several devices
+    measure at once.
+    """
 
     def ask(self) -> Ask | None:
         """What to try next; None where nothing is to be tried now."""
@@ -61,7 +65,9 @@ def require_search(search: Search) -> None:
         optuna()
 
 
-def make_searcher(search: Search, points: Sequence[Point], places: Sequence[int], *, most: int, seed: int) -> Searcher:
+def make_searcher(
+    search: Search, points: Sequence[Point], places: Sequence[int], *, most: int, seed: int
+) -> Searcher:
     """A searcher.
 
     Args:
@@ -87,7 +93,9 @@ def make_searcher(search: Search, points: Sequence[Point], places: Sequence[int]
         case Search.BAYES:
             from tilec.tune.bayes import BayesSearcher
 
-            return BayesSearcher({place: points[place] for place in places}, shuffled, most=most, seed=seed)
+            return BayesSearcher(
+                {place: points[place] for place in places}, shuffled, most=most, seed=seed
+            )
 
 
 class ListSearcher:
@@ -120,7 +128,9 @@ class ListSearcher:
 
 
 class HalvingSearcher:
-    """Successive halving: all get a short measurement, the best third three times as long, until few are left, which get the full one."""
+    """Successive halving: all get a short measurement, the best third three times as long, until
+    few are left, which get the full one.
+    """
 
     def __init__(self, places: Sequence[int]) -> None:
         rounds = 0

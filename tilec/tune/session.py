@@ -1,4 +1,6 @@
-"""A tuning of one kernel: compiles candidates while workers measure others, case after case, and decides between the two best."""
+"""A tuning of one kernel: compiles candidates while workers measure others, case after case, and
+decides between the two best.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from tilec_runtime.model.kernel import KernelInfo, VariantInfo
 _LOOK = 0.2
 # Of samples and warm-up, what even a measurement of the least effort gets.
 _PART = 0.4
-# Of the best's median, and how many: who is measured side by side with it where clocks were held back, since one after the other says less.
+# Of the best's median, and how many: who is measured side by side with it where clocks were held
+# back, since one after the other says less.
 _NEAR, _RIVALS = 1.1, 4
 _MEASURE, _RUN_OFF = MeasureOptions(), MeasureOptions(least=30, seconds=1.0)
 
@@ -62,7 +65,8 @@ class CaseResult:
     Attributes:
         space: what was searched.
         best: the winner; None where no candidate is right.
-        second, runoff: whom it was held against side by side, and how (winner over second); None for a single candidate.
+        second, runoff: whom it was held against side by side, and how (winner over second); None
+            for a single candidate.
         pairs: of samples of the run-off.
         trials: the last of each candidate, in the order of the space.
         untried: candidates that were not tried, and why.
@@ -102,7 +106,8 @@ class Work:
         info: the kernel.
         spaces: of each case.
         candidates: compiles them, or has them; called in the thread of `run` alone.
-        expected: per case the file with the reference's results; cases without a reference have none.
+        expected: per case the file with the reference's results; cases without a reference have
+            none.
         budget: of resources, from the manifest.
     """
 
@@ -163,7 +168,11 @@ class Session:
             for number, space in enumerate(self._work.spaces):
                 # Cases share what is left alike, so that the first does not use it up.
                 left = (end - self._clock()) / (len(self._work.spaces) - number)
-                results.append(self._tune(space, self._clock() + left if self._options.budget else float("inf")))
+                results.append(
+                    self._tune(
+                        space, self._clock() + left if self._options.budget else float("inf")
+                    )
+                )
                 self._progress.case_ended(results[-1])
         finally:
             for place in self._places:
@@ -176,7 +185,9 @@ class Session:
         study = Study(
             space,
             self._work.info,
-            make_searcher(options.search, space.points, places, most=options.most, seed=options.seed),
+            make_searcher(
+                options.search, space.points, places, most=options.most, seed=options.seed
+            ),
             known=self._known.get(space.case.name, {}),
             budget=self._work.budget,
             devices=len(self._places),
@@ -184,7 +195,10 @@ class Session:
             expired=lambda: self._clock() >= deadline,
         )
         study.compiled(self._made)
-        threads = [threading.Thread(target=self._serve, args=(place, study), name=place.name) for place in self._places]
+        threads = [
+            threading.Thread(target=self._serve, args=(place, study), name=place.name)
+            for place in self._places
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -216,7 +230,9 @@ class Session:
                 study.stop()
 
     def _serve(self, place: Workplace, study: Study) -> None:
-        """Measure on one device what the study gives, until it is over or the device is gone; the body of a thread."""
+        """Measure on one device what the study gives, until it is over or the device is gone; the
+        body of a thread.
+        """
         ask: Ask | None = None
         try:
             while (taken := study.take()) is not None:
@@ -249,13 +265,20 @@ class Session:
         full = self._options.measure
         part = max(ask.effort, 0.0)
         options = dataclasses.replace(
-            full, seconds=full.seconds * part, least=max(3, round(full.least * max(part, _PART))), warm_up=full.warm_up * max(part, _PART)
+            full,
+            seconds=full.seconds * part,
+            least=max(3, round(full.least * max(part, _PART))),
+            warm_up=full.warm_up * max(part, _PART),
         )
-        return wire.Measure(subject=self._subject(space, space.points[ask.place], made), options=options)
+        return wire.Measure(
+            subject=self._subject(space, space.points[ask.place], made), options=options
+        )
 
     def _subject(self, space: Space, point: Point, made: Made) -> wire.Subject:
         case = at_point(space.case, self._work.info, point)
-        return wire.Subject(bundle=made.bundle, case=case, expected=self._work.expected.get(case.name, ""))
+        return wire.Subject(
+            bundle=made.bundle, case=case, expected=self._work.expected.get(case.name, "")
+        )
 
     def _note_trial(self, space: Space, trial: Trial, best: Trial | None, fresh: bool) -> None:
         if fresh:
@@ -266,14 +289,28 @@ class Session:
         """The winner: of the two best, the one that is faster side by side."""
         space, ranked, trials = study.space, study.ranked(), study.trials
         untried = len(space.points) - len(trials)
-        why = ("the time was up" if timed_out else f"--max-candidates is {self._options.most}") if untried else ""
-        result = CaseResult(space=space, best=ranked[0] if ranked else None, trials=trials, untried=untried, why_untried=why)
+        why = (
+            ("the time was up" if timed_out else f"--max-candidates is {self._options.most}")
+            if untried
+            else ""
+        )
+        result = CaseResult(
+            space=space,
+            best=ranked[0] if ranked else None,
+            trials=trials,
+            untried=untried,
+            why_untried=why,
+        )
         rivals = _rivals(ranked, trials)
-        self._have(trial.point for trial in (*ranked[:1], *rivals))  # they may be known from the log alone
+        self._have(
+            trial.point for trial in (*ranked[:1], *rivals)
+        )  # they may be known from the log alone
         return self._side_by_side(result, ranked[0], rivals) if rivals else result
 
     def _side_by_side(self, result: CaseResult, best: Trial, rivals: Sequence[Trial]) -> CaseResult:
-        """A result with whom of these is the fastest where both are measured in turn, and by how much over the nearest that it met."""
+        """A result with whom of these is the fastest where both are measured in turn, and by how
+        much over the nearest that it met.
+        """
         met: list[tuple[Trial, Comparison, int]] = []
         for rival in rivals:
             samples = self._run_off(result.space, best, rival)
@@ -294,9 +331,13 @@ class Session:
         if missing:
             self._made.update(self._work.candidates.make(missing))
 
-    def _run_off(self, space: Space, first: Trial, second: Trial) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    def _run_off(
+        self, space: Space, first: Trial, second: Trial
+    ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Samples of both, taken side by side on one device; None where no device does it."""
-        one, other = (self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second))
+        one, other = (
+            self._subject(space, trial.point, self._made[trial.point]) for trial in (first, second)
+        )
         request = wire.MeasurePair(first=one, second=other, options=self._options.runoff)
         for place in list(self._places):
             try:
@@ -306,7 +347,9 @@ class Session:
                 self._progress.note(f"{place.name} went away: {error.what}")
                 continue
             if not isinstance(answer, tuple):
-                self._progress.note(f"{space.case.name}: the two best could not be measured side by side: {answer.reason}")
+                self._progress.note(
+                    f"{space.case.name}: the two best could not be measured side by side: {answer.reason}"
+                )
                 return None
             a, b = (part.measurement.samples for part in answer if part.measurement is not None)
             return a, b
@@ -314,9 +357,15 @@ class Session:
 
 
 def _rivals(ranked: Sequence[Trial], trials: Sequence[Trial]) -> list[Trial]:
-    """Whom the best is held against: the second; where clocks were held back, all who may be faster, given up early or not."""
+    """Whom the best is held against: the second; where clocks were held back, all who may be
+    faster, given up early or not.
+    """
     second = list(ranked[1:2])
     if not ranked or not any(trial.held_back for trial in trials):
         return second
-    near = [trial for trial in trials if trial.measured and trial not in ranked[:2] and trial.seconds < _NEAR * ranked[0].seconds]
+    near = [
+        trial
+        for trial in trials
+        if trial.measured and trial not in ranked[:2] and trial.seconds < _NEAR * ranked[0].seconds
+    ]
     return [*second, *sorted(near, key=lambda trial: trial.seconds)][:_RIVALS]

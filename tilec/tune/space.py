@@ -1,4 +1,6 @@
-"""The space of a case: every point of the kernel's matrix that its inputs leave open, hints that are axes included."""
+"""The space of a case: every point of the kernel's matrix that its inputs leave open, hints that
+are axes included.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,13 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
         CaseError: the matrix has no point for the case, or its inputs depend on what is searched.
     """
     fixed = said_axes(case, info)
-    points = tuple(dict.fromkeys(v.axes for v in info.variants if all(dict(v.axes).get(n) == value for n, value in fixed.items())))
+    points = tuple(
+        dict.fromkeys(
+            v.axes
+            for v in info.variants
+            if all(dict(v.axes).get(n) == value for n, value in fixed.items())
+        )
+    )
     if not points:
         asked = ", ".join(f"{name} = {value!r}" for name, value in fixed.items()) or "it"
         what = f"{case.name}: the matrix of {info.name} has no point for {asked}: there is nothing to tune"
@@ -50,9 +58,7 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
         for text in (*(item.shape or ()), *(item.small or ())):
             bad = sorted(_names(text).intersection(free))
             if bad:
-                what = (
-                    f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
-                )
+                what = f"{case.name}: inputs.{item.name} has the extent {text!r}, which changes with {bad[0]}: candidates would do other work"
                 fix = f"give a number, or choose {bad[0]} in the case: axes = {{ {bad[0]} = … }}"
                 raise CaseError(what, fix=fix, location=case.location)
     axes = tuple((name, value) for name, value in points[0] if name not in free)
@@ -60,13 +66,22 @@ def space_of(info: KernelInfo, case: BoundCase) -> Space:
 
 
 def at_point(case: BoundCase, info: KernelInfo, point: Point) -> BoundCase:
-    """A case as it is run at a point: the launcher is told every axis that the arguments do not decide."""
-    return dataclasses.replace(case, axes=point, choose=tuple((name, value) for name, value in point if name not in info.dtype_axes))
+    """A case as it is run at a point: the launcher is told every axis that the arguments do not
+    decide.
+    """
+    return dataclasses.replace(
+        case,
+        axes=point,
+        choose=tuple((name, value) for name, value in point if name not in info.dtype_axes),
+    )
 
 
 def point_text(point: Point, names: tuple[str, ...] = ()) -> str:
     """`BM=64 BN=128`: a point, or those of its axes that are named."""
-    return " ".join(f"{name}={_value(value)}" for name, value in point if not names or name in names) or "its only point"
+    return (
+        " ".join(f"{name}={_value(value)}" for name, value in point if not names or name in names)
+        or "its only point"
+    )
 
 
 def point_of(axes: Mapping[str, AxisValue]) -> Point:

@@ -1,4 +1,6 @@
-"""The search of one case as several threads share it: who measures what next, what needs no measuring, and which is the best so far."""
+"""The search of one case as several threads share it: who measures what next, what needs no
+measuring, and which is the best so far.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ class Study:
         self._codes: dict[object, int] = {}
 
     def take(self) -> tuple[Ask, Made] | None:
-        """The next candidate to measure, once there is one that is compiled; None when the search is over."""
+        """The next candidate to measure, once there is one that is compiled; None when the search
+        is over.
+        """
         with self._change:
             while not self.over:
                 if self._expired():
@@ -96,13 +100,20 @@ class Study:
             self._tell(ask, dataclasses.replace(trial, device=device))
 
     def given_back(self, ask: Ask) -> None:
-        """The device of a candidate that was taken went away: another one may try it, but not for ever."""
+        """The device of a candidate that was taken went away: another one may try it, but not for
+        ever.
+        """
         with self._change:
             self._busy -= 1
             self._devices -= 1
             self._losses[ask.place] = self._losses.get(ask.place, 0) + 1
             if self._losses[ask.place] >= _CHANCES:
-                self._tell(ask, self._failed(ask, Status.FAILED, f"{_CHANCES} devices went away while they ran it"))
+                self._tell(
+                    ask,
+                    self._failed(
+                        ask, Status.FAILED, f"{_CHANCES} devices went away while they ran it"
+                    ),
+                )
             else:
                 self._open.insert(0, ask)
             if self._devices <= 0:
@@ -117,7 +128,9 @@ class Study:
             self._fill()
             for ask in list(self._open):
                 self._settle(ask)
-            points = [self._point(ask) for ask in self._open]  # who is known well enough is settled, and not among them
+            points = [
+                self._point(ask) for ask in self._open
+            ]  # who is known well enough is settled, and not among them
             ahead = (self.space.points[place] for place in self._searcher.ahead)
             points += [point for point in ahead if self._remembered(point, 0.0) is None]
             return [point for point in dict.fromkeys(points) if point not in self._made][:most]
@@ -140,7 +153,9 @@ class Study:
                 self._change.wait(seconds)
 
     def ranked(self) -> list[Trial]:
-        """Measured candidates, fastest first: of those with the greatest effort alone, since short measurements say less."""
+        """Measured candidates, fastest first: of those with the greatest effort alone, since short
+        measurements say less.
+        """
         with self._change:
             return self._ranked()
 
@@ -171,7 +186,9 @@ class Study:
         failed = None
         if made.failure:
             failed = self._failed(ask, Status.FAILED, made.failure)
-        elif reason := refusal([image for variant in made.variants for image in variant.images], self._budget):
+        elif reason := refusal(
+            [image for variant in made.variants for image in variant.images], self._budget
+        ):
             failed = self._failed(ask, Status.PRUNED, reason)
         else:
             first = self._codes.setdefault(identity(self._info, point, made.variants), ask.place)
@@ -185,7 +202,9 @@ class Study:
 
     def _remembered(self, point: Point, effort: float) -> Trial | None:
         """The trial of an earlier tuning that says as much as is asked for."""
-        return next((t for t in self._known.get(point, ()) if not t.measured or t.effort >= effort), None)
+        return next(
+            (t for t in self._known.get(point, ()) if not t.measured or t.effort >= effort), None
+        )
 
     def _tell(self, ask: Ask, trial: Trial, *, fresh: bool = True) -> None:
         self._trials[ask.place] = trial
@@ -197,10 +216,18 @@ class Study:
     def _ranked(self) -> list[Trial]:
         found = [trial for trial in self._trials.values() if trial.measured]
         effort = max((trial.effort for trial in found), default=1.0)
-        return sorted((trial for trial in found if trial.effort == effort), key=lambda trial: trial.seconds)
+        return sorted(
+            (trial for trial in found if trial.effort == effort), key=lambda trial: trial.seconds
+        )
 
     def _failed(self, ask: Ask, status: Status, reason: str) -> Trial:
-        return Trial(case=self.space.case.name, point=self._point(ask), status=status, reason=reason, effort=ask.effort)
+        return Trial(
+            case=self.space.case.name,
+            point=self._point(ask),
+            status=status,
+            reason=reason,
+            effort=ask.effort,
+        )
 
     def _point(self, ask: Ask) -> Point:
         return self.space.points[ask.place]
@@ -214,7 +241,9 @@ def trial_of(case: str, point: Point, effort: float, answer: wire.Measured) -> T
     """A trial out of a worker's answer."""
     found = answer.measurement
     if found is None:
-        return Trial(case=case, point=point, status=answer.status, reason=answer.reason, effort=effort)
+        return Trial(
+            case=case, point=point, status=answer.status, reason=answer.reason, effort=effort
+        )
     return Trial(
         case=case,
         point=point,

@@ -33,12 +33,24 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
             raise UsageError(f"--target: {error}") from error
         if target not in known:
             what = f"--target {target} is no target of this project, and a build would take up no record of it"
-            raise UsageError(what, fix=f"add it to [targets]; there are {', '.join(map(str, known))}")
-        if device is not None and target.kind is TargetKind.PTX and not _compiles(manifest) and target.runs_on(device.cc):
+            raise UsageError(
+                what, fix=f"add it to [targets]; there are {', '.join(map(str, known))}"
+            )
+        if (
+            device is not None
+            and target.kind is TargetKind.PTX
+            and not _compiles(manifest)
+            and target.runs_on(device.cc)
+        ):
             what = f"--target {target}: {device} would have to compile it at load, and jit-fallback is deny"
-            raise UsageError(what, fix='say jit-fallback = "allow" in [targets], or tune for machine code')
+            raise UsageError(
+                what, fix='say jit-fallback = "allow" in [targets], or tune for machine code'
+            )
         if device is not None and not _runs(target, device, manifest):
-            raise UsageError(f"--target {target} does not run on {device}", fix="leave --target out, or choose another device")
+            raise UsageError(
+                f"--target {target} does not run on {device}",
+                fix="leave --target out, or choose another device",
+            )
         return target
     if device is not None:
         fits = [target for target in known if _runs(target, device, manifest)]
@@ -46,19 +58,37 @@ def target_for(manifest: Manifest, kernel: str, device: DeviceInfo | None, wante
             return fits[0]
         need = "tileir" if device.interprets else f"sm_{device.cc[0]}{device.cc[1]}"
         what = f"kernel {kernel} cannot be tuned on {device}: no target of this project runs there"
-        raise UsageError(what, fix=f"add {need} to [targets]; there are {', '.join(map(str, known))}")
+        raise UsageError(
+            what, fix=f"add {need} to [targets]; there are {', '.join(map(str, known))}"
+        )
     cubins = [target for target in known if target.kind is TargetKind.CUBIN]
     if len(cubins) != 1:
-        what = f"this project has {len(cubins)} targets that are machine code: say which to tune for"
-        raise UsageError(what, fix=f"--target {cubins[0] if cubins else 'NAME'}; there are {', '.join(map(str, known))}")
+        what = (
+            f"this project has {len(cubins)} targets that are machine code: say which to tune for"
+        )
+        raise UsageError(
+            what,
+            fix=f"--target {cubins[0] if cubins else 'NAME'}; there are {', '.join(map(str, known))}",
+        )
     return cubins[0]
 
 
 def _known(manifest: Manifest) -> Sequence[Target]:
     """Targets of the project, what suits a device best first."""
-    found = {target for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups)) for target in targets}
+    found = {
+        target
+        for targets in (manifest.targets.default, *(each for _, each in manifest.targets.groups))
+        for target in targets
+    }
     kinds = list(TargetKind)
-    return sorted(found, key=lambda target: (kinds.index(target.kind), [-part for part in target.cc], ("a", "f", "").index(target.suffix)))
+    return sorted(
+        found,
+        key=lambda target: (
+            kinds.index(target.kind),
+            [-part for part in target.cc],
+            ("a", "f", "").index(target.suffix),
+        ),
+    )
 
 
 def _compiles(manifest: Manifest) -> bool:
@@ -72,6 +102,7 @@ def _runs(target: Target, device: DeviceInfo, manifest: Manifest) -> bool:
         return False  # the compiler of the machine at hand would be measured, not what is shipped
     if target.kind is TargetKind.PTX and not _compiles(manifest):
         return False
-    # Whether a plain cubin is one of a tile kernel, which runs on its own capability alone, shows when it is built: exact is safe.
+    # Whether a plain cubin is one of a tile kernel, which runs on its own capability alone, shows
+    # when it is built: exact is safe.
     exact = target.kind is TargetKind.CUBIN and target.cc in ARCHS
     return target.runs_on(device.cc, exact=exact)

@@ -29,7 +29,9 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Ready:
-    """The device is there: what it is, its driver's version, and why its clocks cannot be read (empty where they can)."""
+    """The device is there: what it is, its driver's version, and why its clocks cannot be read
+    (empty where they can).
+    """
 
     device: DeviceInfo
     driver: str = ""
@@ -50,7 +52,8 @@ class Subject:
     Attributes:
         bundle: path of the bundle that holds it.
         case: the case at its point.
-        expected: path of the file with the results that the reference gave; empty where the case has no reference.
+        expected: path of the file with the results that the reference gave; empty where the case
+            has no reference.
     """
 
     bundle: str

@@ -1,4 +1,6 @@
-"""A worker process of a tuning: has one device to itself, checks and measures the candidates that it is given, one after another."""
+"""A worker process of a tuning: has one device to itself, checks and measures the candidates that
+it is given, one after another.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ from tilec.tune import wire
 from tilec.tune.meter import Timed, make_meter
 from tilec_runtime.bundle.read import Bundle
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.errors import CaseError, DriverError, KernelCacheError, OutOfMemoryError, TilecError
+from tilec_runtime.errors import (
+    CaseError,
+    DriverError,
+    KernelCacheError,
+    OutOfMemoryError,
+    TilecError,
+)
 from tilec_runtime.launch.load import Module, load
 from tilec_runtime.model.dtype import DTYPES
 
@@ -54,7 +62,8 @@ def main() -> None:
 
 
 class Worker:
-    """What lives from candidate to candidate: the device, and the inputs and results of the case that is tuned.
+    """What lives from candidate to candidate: the device, and the inputs and results of the case
+    that is tuned.
 
     Args:
         setup: which device, and what measures there.
@@ -67,24 +76,34 @@ class Worker:
         self._driver = driver_of(setup.device)
         self._device = find_device(setup.device, self._driver)
         self._meter = make_meter(setup.meter, self._device)
-        self.ready = wire.Ready(device=self._device, driver=self._meter.driver, clocks_missing=self._meter.missing)
+        self.ready = wire.Ready(
+            device=self._device, driver=self._meter.driver, clocks_missing=self._meter.missing
+        )
         self._at: tuple[str, str] = ("", "")
         self._inputs: dict[str, Value] = {}
         self._small: dict[str, Value] = {}  # those that are compared, where others are measured
         self._expected: dict[str, Array] = {}
-        self._sets: list[Mapping[str, Any]] = []  # arguments for timing: candidates of a case take turns with them
+        self._sets: list[
+            Mapping[str, Any]
+        ] = []  # arguments for timing: candidates of a case take turns with them
 
     def answer(self, request: wire.Request) -> wire.Answer:
         """What came of a request; nothing that a candidate does is raised."""
         try:
-            return self._pair(request) if isinstance(request, wire.MeasurePair) else self._measure(request)
+            return (
+                self._pair(request)
+                if isinstance(request, wire.MeasurePair)
+                else self._measure(request)
+            )
         except TilecError as error:
             recovers = isinstance(error, KernelCacheError | OutOfMemoryError)
             fatal = isinstance(error, DriverError) and not recovers
             return wire.Measured(status=Status.FAILED, reason=error.what, fatal=fatal)
         except Exception as error:  # noqa: BLE001 - whatever it is, it costs one candidate
             traceback.print_exc()
-            return wire.Measured(status=Status.FAILED, reason=f"{type(error).__name__}: {error}", fatal=True)
+            return wire.Measured(
+                status=Status.FAILED, reason=f"{type(error).__name__}: {error}", fatal=True
+            )
 
     def _measure(self, request: wire.Measure) -> wire.Measured:
         subject = request.subject
@@ -95,7 +114,10 @@ class Worker:
             return wire.Measured(status=Status.WRONG, reason=wrong)
         with contextlib.closing(self._timed(module, subject.case)) as timed:
             if timed.variant.id != checked:
-                return wire.Measured(status=Status.FAILED, reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant.id}")
+                return wire.Measured(
+                    status=Status.FAILED,
+                    reason=f"{_UNALIKE}: {checked}, and with shape {timed.variant.id}",
+                )
             return self._measured(timed, measure(timed, request.options, clock=self._meter.clock))
 
     def _pair(self, request: wire.MeasurePair) -> tuple[wire.Measured, wire.Measured]:
@@ -104,12 +126,21 @@ class Worker:
             both = []
             for subject in (request.first, request.second):
                 module = load(Bundle.open(Path(subject.bundle)), self._device, driver=self._driver)
-                both.append(stack.enter_context(contextlib.closing(self._timed(module, subject.case))))
-            first, second, _ = measure_pair(both[0], both[1], request.options, clock=self._meter.clock)
+                both.append(
+                    stack.enter_context(contextlib.closing(self._timed(module, subject.case)))
+                )
+            first, second, _ = measure_pair(
+                both[0], both[1], request.options, clock=self._meter.clock
+            )
             return self._measured(both[0], first), self._measured(both[1], second)
 
     def _measured(self, timed: Timed, measurement: Any) -> wire.Measured:
-        return wire.Measured(status=Status.MEASURED, measurement=measurement, variant=timed.variant.id, cache=timed.cache)
+        return wire.Measured(
+            status=Status.MEASURED,
+            measurement=measurement,
+            variant=timed.variant.id,
+            cache=timed.cache,
+        )
 
     def _take(self, subject: wire.Subject) -> None:
         """Make the inputs of the subject's case, unless they are those of the last one."""
@@ -120,11 +151,15 @@ class Worker:
         self._inputs = make_inputs(subject.case)
         small = small_case(subject.case)
         self._small = self._inputs if small is subject.case else make_inputs(small)
-        self._expected = read_expected(Path(subject.expected), subject.case) if subject.expected else {}
+        self._expected = (
+            read_expected(Path(subject.expected), subject.case) if subject.expected else {}
+        )
         self._at = at
 
     def _check(self, module: Module, case: BoundCase) -> tuple[str, str]:
-        """Launch once, and hold the outputs against the reference; what is wrong where they differ, and the variant that ran."""
+        """Launch once, and hold the outputs against the reference; what is wrong where they differ,
+        and the variant that ran.
+        """
         device = ModuleDevice(module, self._driver)
         refusal = device.refusal(case.kernel, dict(case.axes))
         if refusal:
@@ -134,7 +169,9 @@ class Worker:
         variant = module.kernels[case.kernel].explain(**arguments, **choice).variant.id
         for name, expected in self._expected.items():
             dtype = next(param.dtype for param in case.params if param.name == name)
-            found = compare(device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype))
+            found = compare(
+                device.from_device(arguments[name]), expected, tolerance_for(case.tolerance, dtype)
+            )
             if not found.ok:
                 index = ", ".join(map(str, found.first_index or ()))
                 where = f"{name}[{index}] is {_short(found.first_actual)}, expected {_short(found.first_expected)}"
@@ -147,7 +184,9 @@ class Worker:
         def make() -> Mapping[str, Any]:
             place = next(turn)
             if place == len(self._sets):
-                self._sets.append(arguments_on(case, ModuleDevice(module, self._driver), self._inputs))
+                self._sets.append(
+                    arguments_on(case, ModuleDevice(module, self._driver), self._inputs)
+                )
             return self._sets[place]
 
         return self._meter.timed(module, self._driver, case, make)
@@ -168,21 +207,40 @@ def read_expected(path: Path, case: BoundCase) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as archive:
             found: dict[str, Array] = {}
             for name in case.outs:
-                raw, shape = archive[f"out.{name}"], tuple(int(extent) for extent in archive[f"shape.{name}"])
+                raw, shape = (
+                    archive[f"out.{name}"],
+                    tuple(int(extent) for extent in archive[f"shape.{name}"]),
+                )
                 found[name] = raw.view(numpy_dtype(DTYPES[params[name]])).reshape(shape)
             return found
-    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        TypeError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         fix = "prepare or start the tuning again"
-        raise CaseError(f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix) from error
+        raise CaseError(
+            f"{case.name}: the reference's results cannot be read from {path}: {error}", fix=fix
+        ) from error
 
 
 def write_expected(path: Path, case: BoundCase, results: Mapping[str, Array]) -> None:
-    """Keep a reference's results, rounded to what the kernel writes: that is what is compared, and they are large."""
+    """Keep a reference's results, rounded to what the kernel writes: that is what is compared, and
+    they are large.
+    """
     params = {param.name: param.dtype for param in case.params}
     rows: dict[str, Array] = {}
     for name, array in results.items():
         rounded = np.ascontiguousarray(array.astype(numpy_dtype(DTYPES[params[name]])))
-        rows[f"out.{name}"], rows[f"shape.{name}"] = rounded.reshape(-1).view(np.uint8), np.asarray(array.shape, np.int64)
+        rows[f"out.{name}"], rows[f"shape.{name}"] = (
+            rounded.reshape(-1).view(np.uint8),
+            np.asarray(array.shape, np.int64),
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         np.savez(file, **rows)  # type: ignore[arg-type]

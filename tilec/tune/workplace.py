@@ -1,4 +1,6 @@
-"""One device with the worker that measures on it: asks it, ends it where it hangs, and starts it anew where it died."""
+"""One device with the worker that measures on it: asks it, ends it where it hangs, and starts it
+anew where it died.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,13 @@ class Workplace:
             return self.ready
         self._log.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._worker = WorkerProcess(self._setup, log=self._log, environ=self._environ, module="tilec.tune.worker")
+            self._worker = WorkerProcess(
+                self._setup, log=self._log, environ=self._environ, module="tilec.tune.worker"
+            )
         except OSError as error:
             raise ToolchainError(
-                f"a worker process cannot be started: {error.strerror or error}", fix="free processes or memory"
+                f"a worker process cannot be started: {error.strerror or error}",
+                fix="free processes or memory",
             ) from error
         message = self._receive(time.monotonic() + _START_LIMIT)
         if isinstance(message, wire.Ready):
@@ -71,10 +76,13 @@ class Workplace:
         death = "did not start in time" if message is None else str(message)
         printed = self._printed()
         self._end()
-        raise NoDeviceError(f"the worker of {self.name} {death}{printed}", fix="`tilec doctor` shows what is found")
+        raise NoDeviceError(
+            f"the worker of {self.name} {death}{printed}", fix="`tilec doctor` shows what is found"
+        )
 
     def ask(self, request: wire.Request, limit: float) -> wire.Answer:
-        """What comes of a request; a worker that hangs longer than `limit` seconds, or dies, is a result too.
+        """What comes of a request; a worker that hangs longer than `limit` seconds, or dies, is a
+        result too.
 
         Raises:
             NoDeviceError: the device is not there (any more): the request was not done.

@@ -1,11 +1,24 @@
-"""Functions that make tensors, each a lazy op that allocates, and fills with what is known, on the stream where it runs."""
+"""Functions that make tensors, each a lazy op that allocates, and fills with what is known, on the
+stream where it runs.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any, overload
 
-from tilec_runtime.api.making import NOT_COUNTED, SUPPORTED, Convert, FillIn, Make, dense, filled, known, real, sized
+from tilec_runtime.api.making import (
+    NOT_COUNTED,
+    SUPPORTED,
+    Convert,
+    FillIn,
+    Make,
+    dense,
+    filled,
+    known,
+    real,
+    sized,
+)
 from tilec_runtime.errors import CallError, TensorError
 from tilec_runtime.kernels import recipes
 from tilec_runtime.launch.scalars import refusal, whole
@@ -75,11 +88,13 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
     """Set all elements of a tensor; the op gives the tensor back.
 
     Args:
-        tensor: a tensor or partition, which moves in if it is owned; a mutable borrow; or an op that gives one of these.
+        tensor: a tensor or partition, which moves in if it is owned; a mutable borrow; or an op
+            that gives one of these.
         value: a number.
 
     Raises:
-        TensorError: it is no tensor, its dtype does not hold the value, or its elements do not lie side by side.
+        TensorError: it is no tensor, its dtype does not hold the value, or its elements do not lie
+            side by side.
         OwnershipError: it cannot be written.
     """
     if isinstance(tensor, DeviceOp):
@@ -91,9 +106,11 @@ def fill(tensor: Any, value: Any) -> DeviceOp[Any]:
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
-    """Numbers from `start` on, `step` apart, up to `stop` and without it. With one argument, from 0 up to that.
+    """Numbers from `start` on, `step` apart, up to `stop` and without it. With one argument, from 0
+    up to that.
 
-    Element i is start + i * step. Integer dtypes take integers and compute exactly; float dtypes compute in f64 and round once.
+    Element i is start + i * step. Integer dtypes take integers and compute exactly; float dtypes
+    compute in f64 and round once.
 
     Args:
         start: the first number.
@@ -102,7 +119,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: the step is 0, or an argument is no finite number. TensorError: the dtype is off, or does not hold a number.
+        CallError: the step is 0, or an argument is no finite number. TensorError: the dtype is off,
+            or does not hold a number.
     """
     name = known("arange", dtype, but=NOT_COUNTED)
     first, end = (0, start) if stop is None else (start, stop)
@@ -113,7 +131,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
     }
     begin, limit, jump = given.values()
     if jump == 0:
-        raise CallError("arange: the step is 0, so that the end is never reached", fix="pass a step that is not 0, or use full()")
+        raise CallError(
+            "arange: the step is 0, so that the end is never reached",
+            fix="pass a step that is not 0, or use full()",
+        )
     floats = [key for key, number in given.items() if isinstance(number, float)]
     if floats and DTYPES[name].kind != "float":
         what = f"arange: {floats[0]} is {given[floats[0]]!r}, and {name} takes integers"
@@ -130,8 +151,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = "f32") -
 def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp[Tensor]:
     """`num` numbers from `start` to `stop`, both of them included and exact, evenly apart.
 
-    Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with each operation rounded, and then rounded to the dtype;
-    integer dtypes take what is not above it.
+    Element i is start + i * ((stop - start) / (num - 1)), computed in f64 with each operation
+    rounded, and then rounded to the dtype; integer dtypes take what is not above it.
 
     Args:
         start: the first number.
@@ -140,7 +161,8 @@ def linspace(start: Any, stop: Any, num: Any, *, dtype: Any = "f32") -> DeviceOp
         dtype: tilec's name, or a dtype of NumPy or torch; not bool.
 
     Raises:
-        CallError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or does not hold an end.
+        CallError: an argument is no finite number. TensorError: `num` is off, the dtype is off, or
+            does not hold an end.
     """
     name = known("linspace", dtype, but=NOT_COUNTED)
     first, last = float(real("linspace", "start", start)), float(real("linspace", "stop", stop))
@@ -179,18 +201,20 @@ def eye_rect(rows: Any, columns: Any, dtype: Any = "f32") -> DeviceOp[Tensor]:
 def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
     """A contiguous copy of a tensor with another dtype.
 
-    Numbers are rounded once, to nearest even. Floats become integers towards zero: what is too large becomes the nearest bound, and NaN 0.
-    Integers become integers by their low bits, and bools by being other than 0. What is too large for a float becomes infinite, or NaN for
-    f8e4m3 and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0. f4e2m1 has neither infinity nor NaN: both become
-    its largest number, 6, and what is too large too.
+    Numbers are rounded once, to nearest even. Floats become integers towards zero: what is too
+    large becomes the nearest bound, and NaN 0. Integers become integers by their low bits, and
+    bools by being other than 0. What is too large for a float becomes infinite, or NaN for f8e4m3
+    and f8e8m0; f8e8m0 has powers of two alone, and NaN for what is not above 0. f4e2m1 has neither
+    infinity nor NaN: both become its largest number, 6, and what is too large too.
 
     Args:
-        source: a tensor, view, shared tensor or borrow, which is claimed for reading until the op has run; a tensor of another library; or
-            an op that gives one of these.
+        source: a tensor, view, shared tensor or borrow, which is claimed for reading until the op
+            has run; a tensor of another library; or an op that gives one of these.
         dtype: tilec's name, or a dtype of NumPy or torch.
 
     Raises:
-        TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes. OwnershipError: it cannot be read.
+        TensorError: it is no tensor, the dtype is none, or its elements would not fill their bytes.
+            OwnershipError: it cannot be read.
     """
     name = known("convert", dtype)
     if isinstance(source, DeviceOp):
@@ -199,7 +223,8 @@ def convert(source: Any, dtype: Any) -> DeviceOp[Tensor]:
 
 
 def meta(shape: Any, dtype: Any = "f32") -> DeviceOp[MetaTensor]:
-    """A tensor's shape, strides and dtype without memory: to see what reshaping, slicing and cutting into tiles would give.
+    """A tensor's shape, strides and dtype without memory: to see what reshaping, slicing and
+    cutting into tiles would give.
 
     Args:
         shape: extents: an int or a tuple.
@@ -220,7 +245,9 @@ def _eye(what: str, rows: Any, columns: Any, dtype: Any) -> DeviceOp[Tensor]:
     name = known(what, dtype, but=(*_NO_ZERO, *_UNKNOWN))
     extents = sized(what, (_index(what, "rows", rows), _index(what, "columns", columns)), name)
     one = filled(what, True if DTYPES[name].kind == "bool" else 1, name)
-    return Make(what, extents, name, recipes.Diagonal(bits=one.bits, rows=extents[0], columns=extents[1]))
+    return Make(
+        what, extents, name, recipes.Diagonal(bits=one.bits, rows=extents[0], columns=extents[1])
+    )
 
 
 def _steps(dtype: str, start: float, step: float, count: int) -> recipes.Recipe:
@@ -237,7 +264,9 @@ def _count(start: float, stop: float, step: float) -> int:
         return max(0, -int((start - stop) // step))
     steps = (stop - start) / step
     if not math.isfinite(steps):
-        raise CallError(f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches")
+        raise CallError(
+            f"arange: from {start!r} to {stop!r} in steps of {step!r} is further than f64 reaches"
+        )
     return max(0, math.ceil(steps))
 
 

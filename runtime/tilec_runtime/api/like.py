@@ -15,11 +15,13 @@ _Make = Callable[[Any, Any], DeviceOp[Tensor]]
 
 
 def empty_like(source: Any, dtype: Any = None) -> DeviceOp[Tensor]:
-    """A contiguous tensor of the shape of another one, on the device where the op runs; its contents are whatever was there.
+    """A contiguous tensor of the shape of another one, on the device where the op runs; its
+    contents are whatever was there.
 
     Args:
-        source: a tensor of tilec of any kind, also one that has moved, or a meta tensor; an array or tensor of another library; or an op
-            that gives one of these, which runs as a part of this one.
+        source: a tensor of tilec of any kind, also one that has moved, or a meta tensor; an array
+            or tensor of another library; or an op that gives one of these, which runs as a part of
+            this one.
         dtype: tilec's name, or a dtype of NumPy or torch; None for the source's.
 
     Raises:
@@ -49,5 +51,8 @@ def _like(what: str, source: Any, dtype: Any, make: _Make) -> DeviceOp[Tensor]:
     shape, own = getattr(source, "shape", None), getattr(source, "dtype", None)
     if shape is None or own is None:
         fix = "pass a tensor, an array, or an op that gives one; of lists take the shape"
-        raise TensorError(f"{what} takes what has a shape and a dtype, and got a {type(source).__qualname__}", fix=fix)
+        raise TensorError(
+            f"{what} takes what has a shape and a dtype, and got a {type(source).__qualname__}",
+            fix=fix,
+        )
     return make(tuple(shape), dtype_name(own if dtype is None else dtype))

@@ -1,4 +1,6 @@
-"""The ops that make, fill and convert tensors, and the checks that they have in common: all of them before anything is enqueued."""
+"""The ops that make, fill and convert tensors, and the checks that they have in common: all of them
+before anything is enqueued.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _BITS = 1023
 class Make(DeviceOp[Tensor]):
     """A new tensor, and what fills it."""
 
-    def __init__(self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None) -> None:
+    def __init__(
+        self, what: str, shape: tuple[int, ...], dtype: str, recipe: recipes.Recipe | None
+    ) -> None:
         """Keep what was checked.
 
         Args:
@@ -52,7 +56,14 @@ class Make(DeviceOp[Tensor]):
         return self._what
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
-        made = Tensor.uninitialized(self._shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
+        made = Tensor.uninitialized(
+            self._shape,
+            self._dtype,
+            driver=ctx.driver,
+            ordinal=ctx.device,
+            stream=ctx.stream,
+            pool=ctx.pool,
+        )
         ctx.writes(made.storage)
         if self._recipe is not None:
             recipes.enqueue(self._recipe, ctx, _place(made))
@@ -61,7 +72,9 @@ class Make(DeviceOp[Tensor]):
 
 @final
 class FillIn(DeviceOp[Any]):
-    """One value for all elements of a tensor that is there. It is held as in a launch, and comes out of the result."""
+    """One value for all elements of a tensor that is there. It is held as in a launch, and comes
+    out of the result.
+    """
 
     _graph_node_: ClassVar[Literal[True]] = True
 
@@ -106,13 +119,14 @@ class Convert(Transfer[Tensor]):
         """Claim the tensor for reading, until the op has run.
 
         Raises:
-            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or the dtype's elements share bytes and
-                would not fill them.
+            OwnershipError: it cannot be read. TensorError: it has strides that cannot be copied, or
+                the dtype's elements share bytes and would not fill them.
         """
         checked_packing(dtype, source.shape)
         self._dtype = dtype
         contiguous = source.is_contiguous and source.dtype != dtype
-        # Elements that lie apart are put together first; and a copy is all that the same dtype takes.
+        # Elements that lie apart are put together first; and a copy is all that the same dtype
+        # takes.
         self._copy: Dup | None = None if contiguous else Dup(source, "convert")
         self._ends = (End(source, holder("convert")).take(),) if contiguous else ()
 
@@ -130,10 +144,17 @@ class Convert(Transfer[Tensor]):
         with source:
             source.begin(ctx)
             made = Tensor.uninitialized(
-                source.facts.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool
+                source.facts.shape,
+                self._dtype,
+                driver=ctx.driver,
+                ordinal=ctx.device,
+                stream=ctx.stream,
+                pool=ctx.pool,
             )
             ctx.writes(made.storage)
-            recipes.convert(ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts))
+            recipes.convert(
+                ctx, _place(made), recipes.Place(storage=source.storage, facts=source.facts)
+            )
         return made
 
     def _discard(self) -> None:
@@ -164,7 +185,10 @@ def known(what: str, dtype: Any, *, but: tuple[str, ...] = ()) -> str:
     """
     name = dtype_name(dtype)
     if name in but:
-        raise TensorError(f"{what} makes no tensors of {name}", fix=f"take one of {', '.join(d for d in DTYPES if d not in but)}")
+        raise TensorError(
+            f"{what} makes no tensors of {name}",
+            fix=f"take one of {', '.join(d for d in DTYPES if d not in but)}",
+        )
     return name
 
 
@@ -191,13 +215,17 @@ def filled(what: str, value: Any, dtype: str) -> recipes.Fill:
     """
     row = DTYPES[dtype]
     if not is_number(value):
-        raise TensorError(f"{what}: the value is a {type(value).__qualname__}, and elements are numbers")
+        raise TensorError(
+            f"{what}: the value is a {type(value).__qualname__}, and elements are numbers"
+        )
     why = refusal(value, dtype)
     if why:
         raise TensorError(f"{what}: the value {why}")
     plain = value.item() if hasattr(value, "item") else value
     encode = encoder_of(dtype)
-    bits = int.from_bytes(struct.pack(f"<{format_of(dtype)}", encode(plain) if encode else plain), "little")
+    bits = int.from_bytes(
+        struct.pack(f"<{format_of(dtype)}", encode(plain) if encode else plain), "little"
+    )
     if row.packed:
         bits = sum(bits << row.bits * place for place in range(row.per_byte))
     return recipes.Fill(bits=bits, width=width_of(dtype))
@@ -213,7 +241,9 @@ def real(what: str, name: str, value: Any) -> float:
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise CallError(f"{what}: {name} is {shown(value)}, and must be a number")
     if isinstance(plain, int) and plain.bit_length() > _BITS:
-        raise CallError(f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold")
+        raise CallError(
+            f"{what}: {name} is an integer of {plain.bit_length()} bits, which f64 cannot hold"
+        )
     if not math.isfinite(plain):
         raise CallError(f"{what}: {name} is {plain!r}, and must be finite")
     return plain
@@ -227,7 +257,9 @@ def dense(tensor: Described) -> None:
     """
     if extent_of(tensor.shape, tensor.strides) != tensor.size:
         what = f"fill: the elements of {tensor!r} do not lie side by side: other memory is between them"
-        raise TensorError(what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)")
+        raise TensorError(
+            what, fix="fill the whole tensor, or copy a filled one to this part (memcpy)"
+        )
 
 
 def _place(made: Described) -> recipes.Place:

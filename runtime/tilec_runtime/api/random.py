@@ -1,4 +1,6 @@
-"""Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device. docs/random.md says how to reproduce them."""
+"""Random tensors: Philox 4x32-10 by seed and element, with the same bits on every device.
+docs/random.md says how to reproduce them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _OTHERS = tuple(name for name in DTYPES if name not in _MADE)
 
 
 def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp[Tensor]:
-    """Random numbers that are uniform in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+    """Random numbers that are uniform in [0, 1): multiples of 2^-24 (f64: 2^-53, f16: 2^-11, bf16:
+    2^-8).
 
     Args:
         shape: extents: an int or a tuple.
@@ -33,7 +36,9 @@ def rand(shape: Any, *, dtype: Any = "f32", seed: int | None = None) -> DeviceOp
     return Make("rand", sized("rand", shape, name), name, recipes.Uniform(seed=_seed("rand", seed)))
 
 
-def randn(shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32", seed: int | None = None) -> DeviceOp[Tensor]:
+def randn(
+    shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32", seed: int | None = None
+) -> DeviceOp[Tensor]:
     """Random numbers of a normal distribution. For f16 and bf16 they are made in f32, and rounded.
 
     Args:
@@ -44,18 +49,25 @@ def randn(shape: Any, *, mean: float = 0.0, std: float = 1.0, dtype: Any = "f32"
         seed: as for `rand`.
 
     Raises:
-        TensorError: the shape or the dtype is off. CallError: the seed, the mean or the deviation is.
+        TensorError: the shape or the dtype is off. CallError: the seed, the mean or the deviation
+            is.
     """
     return _randn("randn", shape, mean, std, known("randn", dtype, but=_OTHERS), seed)
 
 
-def randn_f16(shape: Any, *, mean: float = 0.0, std: float = 1.0, seed: int | None = None) -> DeviceOp[Tensor]:
+def randn_f16(
+    shape: Any, *, mean: float = 0.0, std: float = 1.0, seed: int | None = None
+) -> DeviceOp[Tensor]:
     """`randn` of f16."""
     return _randn("randn_f16", shape, mean, std, "f16", seed)
 
 
-def _randn(what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | None) -> DeviceOp[Tensor]:
-    numbers = [_computed(what, key, number, dtype) for key, number in (("mean", mean), ("std", std))]
+def _randn(
+    what: str, shape: Any, mean: Any, std: Any, dtype: str, seed: int | None
+) -> DeviceOp[Tensor]:
+    numbers = [
+        _computed(what, key, number, dtype) for key, number in (("mean", mean), ("std", std))
+    ]
     if numbers[1] < 0:
         raise CallError(f"{what}: std is {shown(std)}, and a deviation is not negative")
     recipe = recipes.Normal(seed=_seed(what, seed), mean=numbers[0], deviation=numbers[1])
@@ -69,7 +81,9 @@ def _computed(what: str, name: str, value: Any, dtype: str) -> float:
     try:
         found: float = struct.unpack(code, struct.pack(code, number))[0]
     except (OverflowError, struct.error) as error:
-        raise CallError(f"{what}: {name} is {shown(value)}, which f32 cannot hold") from error  # f64 holds all that `real` gives
+        raise CallError(
+            f"{what}: {name} is {shown(value)}, which f32 cannot hold"
+        ) from error  # f64 holds all that `real` gives
     return found
 
 
@@ -78,5 +92,8 @@ def _seed(what: str, seed: Any) -> int:
         return int.from_bytes(os.urandom(8), "little")
     number = whole(f"{what}: the seed", seed)
     if not 0 <= number < 2**64:
-        raise CallError(f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1", fix="take it modulo 2**64")
+        raise CallError(
+            f"{what}: the seed is {shown(number)}, and must be from 0 to 2^64 - 1",
+            fix="take it modulo 2**64",
+        )
     return number

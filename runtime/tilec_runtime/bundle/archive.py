@@ -1,4 +1,6 @@
-"""The zip subset that bundles use: one way to write every byte, and a reader that accepts nothing else."""
+"""The zip subset that bundles use: one way to write every byte, and a reader that accepts nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _MADE_BY = 3 << 8 | _NEEDS  # Unix, so that permissions mean something
 _DATE = 0x21  # 1980-01-01, the oldest that zip can say
 _MODE = 0o100644 << 16
 _UTF8 = 0x800
-# Of an entry of the directory: what stands in front of its method, and between the length of its name and its place.
+# Of an entry of the directory: what stands in front of its method, and between the length of its
+# name and its place.
 _PLAIN_HEAD = (b"PK\1\2", _MADE_BY, _NEEDS, 0)
 _PLAIN_TAIL = (0, 0, 0, 0, _MODE)
 _STORED, _DEFLATED = 0, 8
@@ -56,7 +59,22 @@ class Member:
     def local_header(self) -> bytes:
         """The bytes in front of the member's data."""
         name = self.name.encode()
-        return _LOCAL.pack(b"PK\3\4", _NEEDS, self.flags, self.method, 0, _DATE, self.crc, self.packed, self.size, len(name), 0) + name
+        return (
+            _LOCAL.pack(
+                b"PK\3\4",
+                _NEEDS,
+                self.flags,
+                self.method,
+                0,
+                _DATE,
+                self.crc,
+                self.packed,
+                self.size,
+                len(name),
+                0,
+            )
+            + name
+        )
 
     def central_header(self) -> bytes:
         """The member's entry in the central directory."""
@@ -67,7 +85,9 @@ class Member:
 
 
 class ArchiveWriter:
-    """Writes an archive front to back; equal members give equal bytes. `digest` is the SHA-256 of all that was written."""
+    """Writes an archive front to back; equal members give equal bytes. `digest` is the SHA-256 of
+    all that was written.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -81,7 +101,8 @@ class ArchiveWriter:
         return self._hash.hexdigest()
 
     def add(self, name: str, data: bytes, *, deflate: bool = True) -> int:
-        """Append a member, deflated unless that makes it longer, or shorter than a reader believes. (A bundle's names ascend.)
+        """Append a member, deflated unless that makes it longer, or shorter than a reader believes.
+        (A bundle's names ascend.)
 
         Args:
             name: the member's name, with forward slashes.
@@ -92,7 +113,8 @@ class ArchiveWriter:
             Bytes that the data takes in the archive.
 
         Raises:
-            OverflowError: the archive would be longer, or have more members, than the format can say.
+            OverflowError: the archive would be longer, or have more members, than the format can
+                say.
         """
         method, packed = _STORED, data
         if deflate:
@@ -125,7 +147,9 @@ class ArchiveWriter:
 ReadAt = Callable[[int, int], bytes]
 
 
-def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]) -> dict[str, Member]:
+def read_directory(
+    read_at: ReadAt, size: int, check_name: Callable[[str], bool]
+) -> dict[str, Member]:
     """The members of an archive, by name, from its central directory alone.
 
     Args:
@@ -140,13 +164,21 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
         damaged(f"has {size} bytes, more than any bundle")
     if size < _END.size or (tail := read_at(size - _END.size, _END.size))[:4] != b"PK\5\6":
         head = read_at(0, 4) if size >= 4 else b""
-        damaged("is cut short or has data behind its end" if head == b"PK\3\4" else "is not a bundle: it does not read as a zip file")
+        damaged(
+            "is cut short or has data behind its end"
+            if head == b"PK\3\4"
+            else "is not a bundle: it does not read as a zip file"
+        )
     if len(tail) != _END.size:
         damaged("is cut short")
     _, disk, first_disk, here, count, length, start, comment = _END.unpack(tail)
     if disk or first_disk or comment or here != count or start + length + _END.size != size:
         damaged("has an end record that does not fit it")
-    if count > limits.MEMBERS or length < count * _CENTRAL.size or length > count * (_CENTRAL.size + 256):
+    if (
+        count > limits.MEMBERS
+        or length < count * _CENTRAL.size
+        or length > count * (_CENTRAL.size + 256)
+    ):
         damaged(f"has a directory of {length} bytes for {count} members")
     directory = read_at(start, length)
     if len(directory) != length:
@@ -158,7 +190,14 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
         if at + _CENTRAL.size > length:
             damaged("has a directory that is cut short")
         fields = _CENTRAL.unpack_from(directory, at)
-        method, crc, packed, member_size, name_length, offset = fields[4], fields[7], fields[8], fields[9], fields[10], fields[16]
+        method, crc, packed, member_size, name_length, offset = (
+            fields[4],
+            fields[7],
+            fields[8],
+            fields[9],
+            fields[10],
+            fields[16],
+        )
         at += _CENTRAL.size + name_length
         raw = directory[at - name_length : at]
         if method not in (_STORED, _DEFLATED):
@@ -166,7 +205,8 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
         if not raw.isascii() or not raw or len(raw) != name_length:
             damaged("has a directory entry without a usable name")
         name = raw.decode("ascii")
-        # What no bundle has: flags (encryption), other dates, extra fields, comments, links. The rest is as a writer makes it.
+        # What no bundle has: flags (encryption), other dates, extra fields, comments, links. The
+        # rest is as a writer makes it.
         if fields[:4] != _PLAIN_HEAD or fields[5:7] != (0, _DATE) or fields[11:16] != _PLAIN_TAIL:
             damaged(f"has a directory entry of {name[:80]!r} that tilec does not write")
         if not check_name(name):
@@ -187,7 +227,8 @@ def read_directory(read_at: ReadAt, size: int, check_name: Callable[[str], bool]
 
 
 def read_member(read_at: ReadAt, member: Member) -> bytes:
-    """The data of a member, its header, size and CRC verified. Takes hardly more memory than the data itself.
+    """The data of a member, its header, size and CRC verified. Takes hardly more memory than the
+    data itself.
 
     Raises:
         BundleError: it is damaged.
@@ -196,14 +237,20 @@ def read_member(read_at: ReadAt, member: Member) -> bytes:
     if read_at(member.offset, len(header)) != header:
         damaged(f"has a header of {member.name} that its directory contradicts")
     start = member.offset + len(header)
-    data = read_at(start, member.packed) if member.method == _STORED else _inflated(read_at, member, start)
+    data = (
+        read_at(start, member.packed)
+        if member.method == _STORED
+        else _inflated(read_at, member, start)
+    )
     if len(data) != member.size or zlib.crc32(data) != member.crc:
         damaged(f"has damaged data in {member.name}: size or checksum is off")
     return data
 
 
 def _inflated(read_at: ReadAt, member: Member, start: int) -> bytes:
-    """The data of a deflated member, read and inflated piece by piece; never more than the size that its directory declares."""
+    """The data of a deflated member, read and inflated piece by piece; never more than the size
+    that its directory declares.
+    """
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     out = io.BytesIO()
     end = start + member.packed

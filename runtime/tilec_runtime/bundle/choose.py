@@ -1,4 +1,6 @@
-"""Which image of a variant a device runs: a pure choice that gives its reasons, made before the driver is asked."""
+"""Which image of a variant a device runs: a pure choice that gives its reasons, made before the
+driver is asked.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ LANGUAGES = {
 }
 LACKS_TILE_IR = "the kernel was built without portable Tile IR"
 
-# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does, which has to be installed and of a
-# release that reads it. LTO-IR goes before PTX there: its code is optimized for the device, that of PTX was for the oldest one.
+# Rank of what fits: lower is tried first. What the driver compiles goes before what nvJitLink does,
+# which has to be installed and of a release that reads it. LTO-IR goes before PTX there: its code
+# is optimized for the device, that of PTX was for the oldest one.
 _EXACT, _FAMILY, _CUBIN, _PTX, _TILEIR, _LTOIR, _LINKED = range(7)
 # What has to be compiled at load, in words.
 FORMS = {TargetKind.PTX: "PTX", TargetKind.LTOIR: "LTO-IR", TargetKind.TILEIR: "Tile IR"}
@@ -39,8 +42,10 @@ class DeviceFacts:
         cc: compute capability, such as (9, 0).
         driver: CUDA release that its driver serves, such as (13, 0).
         name: its name, for messages.
-        interprets: oldest and newest version of Tile IR that the device runs without a driver: it is the cpu device. None for a GPU.
-        jit: what is said of compiling at load; None where nothing is, which denies it: what a bundle holds may still be of no use here.
+        interprets: oldest and newest version of Tile IR that the device runs without a driver: it
+            is the cpu device. None for a GPU.
+        jit: what is said of compiling at load; None where nothing is, which denies it: what a
+            bundle holds may still be of no use here.
     """
 
     cc: Version = (0, 0)
@@ -58,7 +63,9 @@ class DeviceFacts:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One image of the choice: whether the device takes it, why or why not, and what has to compile it first (None: it is machine code)."""
+    """One image of the choice: whether the device takes it, why or why not, and what has to compile
+    it first (None: it is machine code).
+    """
 
     image: ImageInfo
     accepted: bool
@@ -84,10 +91,12 @@ class Choice:
 
 
 def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
-    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at load is allowed also PTX, Tile IR,
-    LTO-IR, and PTX that the driver does not read. The order of `images` does not matter.
+    """The best image for a device: exact cubin, family cubin, same-major cubin; where compiling at
+    load is allowed also PTX, Tile IR, LTO-IR, and PTX that the driver does not read. The order of
+    `images` does not matter.
 
-    Among equals the newest architecture wins, then (for what is compiled) the newest version, then the digest.
+    Among equals the newest architecture wins, then (for what is compiled) the newest version, then
+    the digest.
     """
     taken: list[tuple[tuple[Any, ...], Candidate]] = []
     refused: list[tuple[tuple[Any, ...], Candidate]] = []
@@ -95,7 +104,9 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
         tie = (image.digest, image.symbol, image.cuda, image.exact)
         reason = _refusal(image, device)
         if reason:
-            refused.append(((str(image.target), tie), Candidate(image=image, accepted=False, reason=reason)))
+            refused.append(
+                ((str(image.target), tie), Candidate(image=image, accepted=False, reason=reason))
+            )
             continue
         rank, reason, jit = _fit(image, device)
         isa = image.ptx_isa or (0, 0)
@@ -107,7 +118,9 @@ def choose_image(images: Sequence[ImageInfo], device: DeviceFacts) -> Choice:
     return Choice(candidates=(*(c for _, c in taken), *(c for _, c in refused)))
 
 
-def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = "") -> Candidate:
+def require_image(
+    images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: str = "", language: str = ""
+) -> Candidate:
     """The candidate that `choose_image` chooses.
 
     Args:
@@ -124,7 +137,9 @@ def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: s
         return choice.taken
     subject = f"{kernel}: " if kernel else ""
     lines = [f"{subject}no image runs on {device}"]
-    lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or ["  the bundle holds no image of it"]
+    lines += [f"  {c.image.target}: {c.reason}" for c in choice.candidates] or [
+        "  the bundle holds no image of it"
+    ]
     if device.interprets:
         cause, fix = cpu_advice(images, language)
         raise NoImageError("\n".join(lines), cause=cause, fix=fix, kernel=kernel)
@@ -134,13 +149,20 @@ def require_image(images: Sequence[ImageInfo], device: DeviceFacts, *, kernel: s
 def cpu_advice(images: Sequence[ImageInfo], language: str = "") -> tuple[str, str]:
     """Why no image of a variant runs on the cpu device, and the next step."""
     if any(image.target.kind is TargetKind.TILEIR for image in images):
-        return "the kernel was built by a newer toolkit than this tilec knows", "take a newer tilec, or build with an older toolkit"
-    # Tile kernels and Triton's alone have cubins for exactly one capability without saying so in the target.
+        return (
+            "the kernel was built by a newer toolkit than this tilec knows",
+            "take a newer tilec, or build with an older toolkit",
+        )
+    # Tile kernels and Triton's alone have cubins for exactly one capability without saying so in
+    # the target.
     exact = bool(images) and all(image.exact and not image.target.suffix for image in images)
     if language == "tile" or (exact and language not in LANGUAGES):
         return LACKS_TILE_IR, 'add "tileir" to default in [targets], and build again'
     made = LANGUAGES.get(language, "a SIMT kernel (such as CUDA C++)")
-    return f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only", "run it on a machine with a GPU"
+    return (
+        f"it is {made}, compiled to code of a GPU; the cpu device runs tile kernels only",
+        "run it on a machine with a GPU",
+    )
 
 
 def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
@@ -151,8 +173,16 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
     if not target.runs_on(device.cc, exact=image.exact):
         return _architecture_refusal(image, device.cc)
     if _waits(image, device):
-        form = {TargetKind.PTX: "PTX ISA", TargetKind.TILEIR: "this Tile IR", TargetKind.LTOIR: "this LTO-IR of CUDA"}.get(target.kind)
-        what = f"{form} {dotted(image.ptx_isa)}" if form and image.ptx_isa else f"this {target.kind.value}"
+        form = {
+            TargetKind.PTX: "PTX ISA",
+            TargetKind.TILEIR: "this Tile IR",
+            TargetKind.LTOIR: "this LTO-IR of CUDA",
+        }.get(target.kind)
+        what = (
+            f"{form} {dotted(image.ptx_isa)}"
+            if form and image.ptx_isa
+            else f"this {target.kind.value}"
+        )
         return f"{what} needs a driver of {required_driver(_needed_cuda(image))}, the driver serves CUDA {dotted(device.driver)}"
     if target.kind is TargetKind.CUBIN or _allowed(device):
         return ""
@@ -168,8 +198,11 @@ def _refusal(image: ImageInfo, device: DeviceFacts) -> str:
 def _waits(image: ImageInfo, device: DeviceFacts) -> bool:
     """Whether an image is of no use before there is a newer driver, whatever may be compiled."""
     needed = _needed_cuda(image)
-    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release makes, the driver does not load.
-    return needed > device.driver and (image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0])
+    # nvJitLink compiles PTX that a driver does not read; but what one of a newer major release
+    # makes, the driver does not load.
+    return needed > device.driver and (
+        image.target.kind is not TargetKind.PTX or needed[0] > device.driver[0]
+    )
 
 
 def _allowed(device: DeviceFacts) -> bool:
@@ -216,7 +249,11 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
     target = image.target
     own, here = dotted(target.cc), dotted(device.cc)
     if device.interprets:
-        return _TILEIR, f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets", None
+        return (
+            _TILEIR,
+            f"Tile IR{f' {dotted(image.ptx_isa)}' if image.ptx_isa else ''} that the cpu device interprets",
+            None,
+        )
     if target.kind is TargetKind.TILEIR:
         return _TILEIR, "Tile IR that the driver assembles", JitBy.DRIVER
     if target.kind is TargetKind.LTOIR:
@@ -236,16 +273,24 @@ def _fit(image: ImageInfo, device: DeviceFacts) -> tuple[int, str, JitBy | None]
 
 
 def _advice(choice: Choice, device: DeviceFacts) -> str:
-    fitting = [c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)]
+    fitting = [
+        c.image for c in choice.candidates if c.image.target.runs_on(device.cc, exact=c.image.exact)
+    ]
     if fitting:
         return _advice_of(fitting, device)
-    tile = bool(choice.candidates) and all(c.image.exact and not c.image.target.suffix for c in choice.candidates)
+    tile = bool(choice.candidates) and all(
+        c.image.exact and not c.image.target.suffix for c in choice.candidates
+    )
     known = ARCHS.get(device.cc)
     if known and (known.tile or not tile):
         return machine_code(device)
     if tile:
         need = f"use a GPU of compute capability {dotted(min(cc for cc, arch in ARCHS.items() if arch.tile))} or later"
-        return "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run" if device.cc > max(ARCHS) else need
+        return (
+            "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"
+            if device.cc > max(ARCHS)
+            else need
+        )
     older = [cc for cc in ARCHS if cc < device.cc]
     if not older:
         return f"use a GPU of compute capability {dotted(min(ARCHS))} or later"
@@ -253,16 +298,24 @@ def _advice(choice: Choice, device: DeviceFacts) -> str:
 
 
 def _advice_of(fitting: Sequence[ImageInfo], device: DeviceFacts) -> str:
-    """What to do where nothing is wrong with the architecture of these images: a policy is in the way, or an old driver."""
+    """What to do where nothing is wrong with the architecture of these images: a policy is in the
+    way, or an old driver.
+    """
     waiting = [_needed_cuda(image) for image in fitting if _waits(image, device)]
     portable = all(image.target.kind is not TargetKind.CUBIN for image in fitting)
     # A driver loads machine code of every toolkit of its own major release.
-    built = portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
+    built = (
+        portable and device.cc in ARCHS and min(map(_needed_cuda, fitting))[0] <= device.driver[0]
+    )
     steps = [machine_code(device)] if built else []
-    steps += [_ALLOW] if len(waiting) < len(fitting) else []  # a policy alone is in the way of the others
+    steps += (
+        [_ALLOW] if len(waiting) < len(fitting) else []
+    )  # a policy alone is in the way of the others
     steps += [f"install a driver of {required_driver(min(waiting))}"] if waiting else []
     # Of no other image a build asks what drivers read.
-    lowered = any(image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting)
+    lowered = any(
+        image.target.kind is TargetKind.PTX and _waits(image, device) for image in fitting
+    )
     steps += ["rebuild with a lower min-driver in [targets]"] if lowered else []
     return "; or ".join(steps)
 

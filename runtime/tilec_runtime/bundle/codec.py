@@ -69,7 +69,12 @@ def record(cls: type[Any], **fields: Codec) -> Codec:
             raise Misfit(f"must be an object, is {shown(value)}")
         if value.keys() != names:
             unknown, missing = sorted(value.keys() - names), sorted(names - value.keys())
-            raise Misfit("; ".join([f"unknown key {shown(k)}" for k in unknown[:3]] + [f"key {k!r} is missing" for k in missing[:3]]))
+            raise Misfit(
+                "; ".join(
+                    [f"unknown key {shown(k)}" for k in unknown[:3]]
+                    + [f"key {k!r} is missing" for k in missing[:3]]
+                )
+            )
         given = {}
         name = ""
         try:
@@ -136,7 +141,9 @@ def row(*columns: Codec) -> Codec:
 def optional(codec: Codec) -> Codec:
     """A value, or None as null."""
     reader, writer = codec.read, codec.write
-    return Codec(lambda v: None if v is None else writer(v), lambda v: None if v is None else reader(v))
+    return Codec(
+        lambda v: None if v is None else writer(v), lambda v: None if v is None else reader(v)
+    )
 
 
 def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec:
@@ -145,13 +152,23 @@ def text(*, pattern: str = "", what: str = "", most: int = limits.TEXT) -> Codec
 
 
 def word(marks: str, what: str) -> Codec:
-    """An ASCII name of letters, digits and `marks`, which neither begins nor ends with a mark; without a pattern, see `is_digest`."""
+    """An ASCII name of letters, digits and `marks`, which neither begins nor ends with a mark;
+    without a pattern, see `is_digest`.
+    """
     marked = str.maketrans(dict.fromkeys(marks, "a"))
-    return _text(lambda value: value.isascii() and value == value.strip(marks) and value.translate(marked).isalnum(), what, 200)
+    return _text(
+        lambda value: (
+            value.isascii() and value == value.strip(marks) and value.translate(marked).isalnum()
+        ),
+        what,
+        200,
+    )
 
 
 def line(most: int = limits.LINE) -> Codec:
-    """A string of one line: it holds no control characters, so that it cannot pass for several lines of a report."""
+    """A string of one line: it holds no control characters, so that it cannot pass for several
+    lines of a report.
+    """
     return _text(is_one_line, "one line without control characters", most)
 
 
@@ -242,7 +259,9 @@ _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 def _write_literal(value: Any) -> Any:
     # JSON has no infinities, and a reduction's default is one.
-    return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+    return (
+        {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+    )
 
 
 def _read_literal(value: Any) -> Any:
@@ -253,7 +272,9 @@ def _read_literal(value: Any) -> Any:
         return _NON_FINITE[name]
     if type(value) is int and not -limits.INT - 1 <= value <= 2 * limits.INT + 1:
         raise Misfit(f"must fit 64 bits, is {shown(value)}")
-    if type(value) not in (str, int, float, bool) or (type(value) is str and (len(value) > limits.LINE or not is_one_line(value))):
+    if type(value) not in (str, int, float, bool) or (
+        type(value) is str and (len(value) > limits.LINE or not is_one_line(value))
+    ):
         raise Misfit(f"must be a string, a number or a truth value, is {shown(value)}")
     return value
 

@@ -1,4 +1,6 @@
-"""Reads a cubin (a 64-bit ELF of NVIDIA's) without any tool: kernels, their parameters, and what they use."""
+"""Reads a cubin (a 64-bit ELF of NVIDIA's) without any tool: kernels, their parameters, and what
+they use.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tilec_runtime.model.image import Resources
 _MAX_SECTIONS = 1 << 16
 _MAX_PARAMS = 4096
 _MACHINE = 190
-# Every block's first KiB of shared memory belongs to the system from compute capability 9.0 on, and is counted in its section.
+# Every block's first KiB of shared memory belongs to the system from compute capability 9.0 on, and
+# is counted in its section.
 _RESERVED_SHARED = 1024
 
 # Attributes of .nv.info sections: numbers read off cuobjdump -elf next to the raw bytes.
@@ -35,14 +38,17 @@ _HOSTS = {62: "x86-64", 183: "aarch64"}
 _ET_REL = 1
 _SHT_SYMTAB = 2
 _SHT_NOBITS = 8
-# Sections that take no room in the file: also those for global and shared memory of code that is still to be linked.
+# Sections that take no room in the file: also those for global and shared memory of code that is
+# still to be linked.
 _NO_BITS = {_SHT_NOBITS, 0x70000007, 0x7000000A}
 _STO_ENTRY = 0x10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CubinParam:
-    """One kernel parameter: its place in order, its offset in the parameter block and its size, both in bytes."""
+    """One kernel parameter: its place in order, its offset in the parameter block and its size,
+    both in bytes.
+    """
 
     ordinal: int
     offset: int
@@ -78,7 +84,9 @@ class CubinKernel:
     cluster: tuple[int, ...] = ()
 
     def resources(self, spills: tuple[int, int] | None) -> Resources:
-        """What it needs; `spills` are the bytes stored and loaded, which a cubin does not state: None where nobody says."""
+        """What it needs; `spills` are the bytes stored and loaded, which a cubin does not state:
+        None where nobody says.
+        """
         stores, loads = spills or (None, None)
         return Resources(
             registers=self.registers,
@@ -93,9 +101,11 @@ class CubinKernel:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Cubin:
-    """A cubin: the compute capability it is for, whether it is of an `a` target, and its kernels by order of their symbols.
+    """A cubin: the compute capability it is for, whether it is of an `a` target, and its kernels by
+    order of their symbols.
 
-    `tile` tells those that were assembled from Tile IR; `toolkit` is the release that made it, (0, 0) where it does not say.
+    `tile` tells those that were assembled from Tile IR; `toolkit` is the release that made it, (0,
+    0) where it does not say.
     """
 
     cc: tuple[int, int]
@@ -148,17 +158,24 @@ def read_cubin(data: bytes) -> Cubin:
 
 
 def is_for_linking(data: bytes) -> bool:
-    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels take is not known before."""
+    """Whether a cubin is relocatable code, still to be linked: how much shared memory its kernels
+    take is not known before.
+    """
     return bool(struct.unpack_from("<H", data, 16)[0] == _ET_REL)
 
 
 def is_host_code(data: bytes) -> bool:
     """Whether bytes are an object, a library or a program of a host; kernels may be inside."""
-    return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 20 and struct.unpack_from("<H", data, 18)[0] in _HOSTS
+    return (
+        data[:6] == b"\x7fELF\x02\x01"
+        and len(data) >= 20
+        and struct.unpack_from("<H", data, 18)[0] in _HOSTS
+    )
 
 
 def entry_index(data: bytes, name: str) -> int:
-    """The place of an entry point in the symbol table of a cubin, as disassemblers count; 0 where it has no other entry points.
+    """The place of an entry point in the symbol table of a cubin, as disassemblers count; 0 where
+    it has no other entry points.
 
     Raises:
         BundleError: the bytes are no cubin, are damaged, or have no such entry point.
@@ -167,7 +184,11 @@ def entry_index(data: bytes, name: str) -> int:
     cubin.kernel(name)
     if len(cubin.kernels) == 1:
         return 0
-    return next(index for index, symbol in enumerate(_symbols(data, _sections(data))) if symbol.entry and symbol.name == name)
+    return next(
+        index
+        for index, symbol in enumerate(_symbols(data, _sections(data)))
+        if symbol.entry and symbol.name == name
+    )
 
 
 def section(data: bytes, name: str) -> bytes:
@@ -192,7 +213,11 @@ def _read(data: bytes) -> Cubin:
     if machine != _MACHINE:
         if machine in _HOSTS:
             what = f"this is a program or library for {_HOSTS[machine]} hosts, no cubin"
-            raise BundleError(what, cause="its kernels are inside", fix="take them out: cuobjdump --extract-elf all --extract-ptx all FILE")
+            raise BundleError(
+                what,
+                cause="its kernels are inside",
+                fix="take them out: cuobjdump --extract-elf all --extract-ptx all FILE",
+            )
         raise BundleError(f"this ELF file is no cubin: it is made for machine {machine}")
     (flags,) = struct.unpack_from("<I", data, 48)
     # ABI 8 moved the architecture from the lowest byte to the next one.
@@ -208,7 +233,9 @@ def _read(data: bytes) -> Cubin:
         if symbol.entry and f".nv.info.{symbol.name}" in by_name
     )
     compat = by_name.get(".nv.compat")
-    accelerated = any(a == _COMPAT_ACCELERATED and v == 1 for _, a, v, _ in _attributes(_body(data, compat)))
+    accelerated = any(
+        a == _COMPAT_ACCELERATED and v == 1 for _, a, v, _ in _attributes(_body(data, compat))
+    )
     release = _RELEASE.search(_body(data, by_name.get(".note.nv.tkinfo")))
     return Cubin(
         cc=(sm // 10, sm % 10),
@@ -220,7 +247,9 @@ def _read(data: bytes) -> Cubin:
     )
 
 
-def _kernel(data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: dict[int, int], reserved: int) -> CubinKernel:
+def _kernel(
+    data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: dict[int, int], reserved: int
+) -> CubinKernel:
     params: dict[int, CubinParam] = {}
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
@@ -228,7 +257,8 @@ def _kernel(data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: d
     for _, attribute, _, payload in _attributes(_body(data, by_name[f".nv.info.{symbol.name}"])):
         if attribute in (_KPARAM, _KPARAM_V2):
             _, ordinal, offset, last = struct.unpack_from("<IHHI", payload)
-            # The older form keeps the size in the upper 14 bits of its last word, the newer in the lower 16, below flags.
+            # The older form keeps the size in the upper 14 bits of its last word, the newer in the
+            # lower 16, below flags.
             size = last & 0xFFFF if attribute == _KPARAM_V2 else last >> 18
             params[ordinal] = CubinParam(ordinal=ordinal, offset=offset, size=size)
         elif attribute == _MAX_THREADS:
@@ -239,7 +269,9 @@ def _kernel(data: bytes, symbol: _Symbol, by_name: dict[str, _Section], facts: d
         elif attribute == _CTA_PER_CLUSTER:
             cluster = struct.unpack_from("<III", payload)
     if len(params) > _MAX_PARAMS or sorted(params) != list(range(len(params))):
-        raise BundleError(f"the cubin is damaged: the parameters of {symbol.name} are not numbered in order")
+        raise BundleError(
+            f"the cubin is damaged: the parameters of {symbol.name} are not numbered in order"
+        )
     shared = by_name.get(f".nv.shared.{symbol.name}")
     constant = by_name.get(f".nv.constant0.{symbol.name}")
     return CubinKernel(

@@ -1,7 +1,8 @@
-"""The index of a bundle: `bundle.json` says what is in it, and a member for each kernel has its row.
+"""The index of a bundle: `bundle.json` says what is in it, and a member for each kernel has its
+row.
 
-Both are canonical JSON. `bundle.json` has the SHA-256 of each row, and a row those of the images, so
-that the digest of `bundle.json` stands for the whole bundle.
+Both are canonical JSON. `bundle.json` has the SHA-256 of each row, and a row those of the images,
+so that the digest of `bundle.json` stands for the whole bundle.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def index_members(info: BundleInfo) -> dict[str, bytes]:
 
 
 def draft_members(info: BundleInfo) -> dict[str, bytes]:
-    """Write an index that may not be whole: without variants, or with dtypes that only compiled kernels tell."""
+    """Write an index that may not be whole: without variants, or with dtypes that only compiled
+    kernels tell.
+    """
     rows = [(kernel.name, canonical_json(KERNEL.write(kernel))) for kernel in info.kernels]
     kernels = ROWS.write([(name, sha256(row)) for name, row in rows])
     top = {"schema_version": SCHEMA_VERSION, "kernels": kernels, **FRAME.write(info)}
@@ -83,8 +86,8 @@ class Index:
             read_row: gives the bytes of a row by digest, verified.
 
         Raises:
-            BundleError: it is not JSON, of another schema version, or anything in it is unknown, missing, of the wrong
-                type or out of bounds; the message names what and where.
+            BundleError: it is not JSON, of another schema version, or anything in it is unknown,
+                missing, of the wrong type or out of bounds; the message names what and where.
         """
         plain = _parsed("", data)
         if type(plain) is not dict:
@@ -122,8 +125,8 @@ class Index:
         """Read all rows.
 
         Raises:
-            BundleError: anything in one is unknown, missing, of the wrong type or out of bounds, or they contradict each
-                other; the message names what and where.
+            BundleError: anything in one is unknown, missing, of the wrong type or out of bounds, or
+                they contradict each other; the message names what and where.
         """
         info = BundleInfo(**self._frame, kernels=tuple(map(self._kernel, self.rows)))
         with _refused():
@@ -148,10 +151,15 @@ def images_of(info: BundleInfo) -> Iterator[ImageInfo]:
 
 
 def _parsed(here: str, data: bytes) -> Any:
-    """Parse canonical JSON. Of other JSON two readers could see different values, in a repeated key for one."""
+    """Parse canonical JSON. Of other JSON two readers could see different values, in a repeated key
+    for one.
+    """
     values = sum(map(data.count, (b",", b"[", b"{")))  # before they take memory
     if len(data) > limits.INDEX or values > limits.INDEX_VALUES:
-        _refuse(here, f"has {len(data)} bytes and {values} values, more than {limits.INDEX} or {limits.INDEX_VALUES}")
+        _refuse(
+            here,
+            f"has {len(data)} bytes and {values} values, more than {limits.INDEX} or {limits.INDEX_VALUES}",
+        )
     try:
         plain = json.loads(data)
     except (ValueError, RecursionError) as exc:
@@ -176,4 +184,8 @@ def _refused(here: str = "") -> Iterator[None]:
 
 
 def _refuse(where: str, what: str) -> NoReturn:
-    raise BundleError(f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}", cause=_DAMAGED, fix=_FETCH)
+    raise BundleError(
+        f"{INDEX_NAME}: {where}: {what}" if where else f"{INDEX_NAME} {what}",
+        cause=_DAMAGED,
+        fix=_FETCH,
+    )

@@ -1,4 +1,6 @@
-"""Where the cache lies, by the environment, and whether this user alone can change it: for builds and for what is compiled at load."""
+"""Where the cache lies, by the environment, and whether this user alone can change it: for builds
+and for what is compiled at load.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ def cache_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
 
 
 def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
-    """The directory of the cache that the user shares with others (`TILEC_SHARED_CACHE`); None for none.
+    """The directory of the cache that the user shares with others (`TILEC_SHARED_CACHE`); None for
+    none.
 
     Raises:
         CallError: it begins with the home of somebody unknown.
@@ -49,18 +52,25 @@ def shared_root(env: Mapping[str, str], cwd: Path | None = None) -> Path | None:
 
 
 def private_root(root: Path | None, tell: Callable[[str], object]) -> Path | None:
-    """Return the cache directory, or None where others can change it; `tell` gets the reason, once for each process and directory."""
+    """Return the cache directory, or None where others can change it; `tell` gets the reason, once
+    for each process and directory.
+    """
     why = exposure(root) if root is not None else ""
     if not why:
         return root
-    _tell_once(f"the cache {root} is neither read nor written, since others may change it: {why}; {_mend(root, why)}", tell)
+    _tell_once(
+        f"the cache {root} is neither read nor written, since others may change it: {why}; {_mend(root, why)}",
+        tell,
+    )
     return None
 
 
 def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) -> str:
-    """Return what to say of folders deep in the cache that others can change; `tell` gets it once for each process and cache.
+    """Return what to say of folders deep in the cache that others can change; `tell` gets it once
+    for each process and cache.
 
-    `why` is what is wrong with one of them. The text does not name it: there may be hundreds, which one command mends.
+    `why` is what is wrong with one of them. The text does not name it: there may be hundreds, which
+    one command mends.
     """
     text = f"some folders of the cache {root} are neither read nor written, since others may change them; {_mend(root, why)}"
     _tell_once(text, tell)
@@ -68,9 +78,11 @@ def exposed_folders(root: Path | None, why: str, tell: Callable[[str], object]) 
 
 
 def exposure(root: Path) -> str:
-    """Return why others can change what is in a cache directory, as a clause; empty where they cannot, or it is not there.
+    """Return why others can change what is in a cache directory, as a clause; empty where they
+    cannot, or it is not there.
 
-    The directory that `root` leads to and tilec's own in it have to belong to this user, and to be writable by this user alone.
+    The directory that `root` leads to and tilec's own in it have to belong to this user, and to be
+    writable by this user alone.
     """
     base = os.path.realpath(root)
     for name in ("", FORMAT, *(f"{FORMAT}/{kind}" for kind in KINDS)):
@@ -103,7 +115,9 @@ def _tell_once(text: str, tell: Callable[[str], object]) -> None:
 
 
 def _mend(root: Path | None, why: str) -> str:
-    own = f"sudo chown -R {os.geteuid()} {root} && " if "belongs to" in why else ""  # after a build with sudo, say
+    own = (
+        f"sudo chown -R {os.geteuid()} {root} && " if "belongs to" in why else ""
+    )  # after a build with sudo, say
     mend = f"{own}chmod -R go-w {root} && tilec cache clear"
     if why.endswith("link"):
         mend = f"rm {why.partition(' is a ')[0]}"

@@ -9,13 +9,17 @@ import re
 from tilec_runtime.errors import BundleError, Location
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_ENTRY = re.compile(r"\.entry\s+(?P<name>[\w$%]+)\s*(?:\((?P<params>[^)]*)\))?(?P<bounds>[^{;]*)(?P<end>[{;])")
+_ENTRY = re.compile(
+    r"\.entry\s+(?P<name>[\w$%]+)\s*(?:\((?P<params>[^)]*)\))?(?P<bounds>[^{;]*)(?P<end>[{;])"
+)
 _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?(?:\.v(?P<vector>[248])\s+)?\.(?P<type>[a-z]+[0-9a-z]*)"
     r"(?P<ptr>\s+\.ptr)?(?:\s+\.(?:global|const|local|shared|param|generic)|\s+\.align\s+(?P<target>\d+))*"
     r"\s+(?P<name>[\w$%]+)\s*(?:\[\s*(?P<count>\d+)\s*\])?"
 )
-_BOUND = re.compile(r"\.(?P<name>maxntid|reqntid|reqnctapercluster)\s+(?P<dims>\d+(?:\s*,\s*\d+){0,2})")
+_BOUND = re.compile(
+    r"\.(?P<name>maxntid|reqntid|reqnctapercluster)\s+(?P<dims>\d+(?:\s*,\s*\d+){0,2})"
+)
 _SIZE = re.compile(r"[a-z]+(\d+)")
 _OPAQUE = ("texref", "samplerref", "surfref")
 
@@ -26,7 +30,8 @@ class PtxParam:
 
     Attributes:
         type: without the dot (`u64`). size, align: bytes.
-        pointer: whether it is said to be an address (`.ptr`). target_align: bytes that the address is said to be a multiple of.
+        pointer: whether it is said to be an address (`.ptr`). target_align: bytes that the address
+            is said to be a multiple of.
     """
 
     name: str
@@ -44,7 +49,8 @@ class PtxEntry:
 
     Attributes:
         line: where its head begins.
-        max_threads: the product of `.maxntid`, 0 for none. required_block: `.reqntid`. cluster: `.reqnctapercluster`; empty for none.
+        max_threads: the product of `.maxntid`, 0 for none. required_block: `.reqntid`. cluster:
+            `.reqnctapercluster`; empty for none.
     """
 
     name: str
@@ -81,7 +87,10 @@ def line_of(text: str, at: int) -> int:
 
 
 def _entry(head: re.Match[str], text: str, path: str) -> PtxEntry:
-    bounds = {m["name"]: tuple(int(n) for n in m["dims"].split(",")) for m in _BOUND.finditer(head["bounds"])}
+    bounds = {
+        m["name"]: tuple(int(n) for n in m["dims"].split(","))
+        for m in _BOUND.finditer(head["bounds"])
+    }
     return PtxEntry(
         name=head["name"],
         line=line_of(text, head.start()),
@@ -107,7 +116,9 @@ def _params(head: re.Match[str], text: str, path: str) -> list[PtxParam]:
         found.append(
             PtxParam(
                 name=match["name"],
-                type=match["type"] if not match["vector"] else f"v{match['vector']}.{match['type']}",
+                type=match["type"]
+                if not match["vector"]
+                else f"v{match['vector']}.{match['type']}",
                 size=one * int(match["count"] or 1),
                 align=int(match["align"] or one),
                 count=int(match["count"] or 0),

@@ -1,4 +1,6 @@
-"""Reading a bundle: its directory at once, kernels and images when asked for, all that is used verified and nothing trusted."""
+"""Reading a bundle: its directory at once, kernels and images when asked for, all that is used
+verified and nothing trusted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _CHUNK = 1 << 20
 class Bundle:
     """An open bundle. Kernels and images are read when asked for, from any thread.
 
-    A bundle opened by path keeps its file open for as long as the object lives, so that a file replaced meanwhile does no harm.
+    A bundle opened by path keeps its file open for as long as the object lives, so that a file
+    replaced meanwhile does no harm.
 
     Attributes:
         kernels: names of its kernels, in order.
@@ -50,11 +53,14 @@ class Bundle:
         """Open a bundle: directory and index are read and checked, images are not read yet.
 
         Args:
-            source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the caller's to close).
-            whole: check the rows of all kernels now; else those of a kernel when it is asked for, and all with `info`.
+            source: a file's path, the bytes of a bundle, or a binary file (seekable; it stays the
+                caller's to close).
+            whole: check the rows of all kernels now; else those of a kernel when it is asked for,
+                and all with `info`.
 
         Raises:
-            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle. CallError: it is none of these.
+            BundleError: it cannot be read, is damaged, of an unknown version, or no bundle.
+                CallError: it is none of these.
         """
         source = Path(source) if isinstance(source, (str, os.PathLike)) else source
         name = str(source) if isinstance(source, Path) else ""
@@ -85,7 +91,8 @@ class Bundle:
         """The whole index; what is read the first time.
 
         Raises:
-            BundleError: anything in it is damaged, or does not agree with the images that the bundle holds.
+            BundleError: anything in it is damaged, or does not agree with the images that the
+                bundle holds.
         """
         if self._info is None:
             with _located(self.name):
@@ -102,11 +109,14 @@ class Bundle:
         """One kernel's row of the index; the others are not looked at.
 
         Raises:
-            KeyError: there is no such kernel. BundleError: its row is damaged, or does not agree with the images that the bundle holds.
+            KeyError: there is no such kernel. BundleError: its row is damaged, or does not agree
+                with the images that the bundle holds.
         """
         with _located(self.name):
             kernel = self._index.kernel(name)
-            _agree((image for variant in kernel.variants for image in variant.images), self._members)
+            _agree(
+                (image for variant in kernel.variants for image in variant.images), self._members
+            )
             return kernel
 
     def image(self, digest: str) -> bytes:
@@ -169,7 +179,9 @@ def _is_name(name: str) -> bool:
 
 
 def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
-    """The bytes of `bundle.json`. All of the index is bounded together: it is small beside the images."""
+    """The bytes of `bundle.json`. All of the index is bounded together: it is small beside the
+    images.
+    """
     member = members.get(INDEX_NAME)
     if member is None:
         damaged(f"has no {INDEX_NAME}")
@@ -179,16 +191,28 @@ def _read_index(read_at: ReadAt, members: dict[str, Member]) -> bytes:
     return read_member(read_at, member)
 
 
-def _agree(images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False) -> None:
-    """See that the images which an index names are held in the sizes it says, and no others where these are all of its images."""
+def _agree(
+    images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_them: bool = False
+) -> None:
+    """See that the images which an index names are held in the sizes it says, and no others where
+    these are all of its images.
+    """
     named = {image.digest: image.size for image in images}
-    held = {digest: members[name].size for digest in named if (name := image_name(digest)) in members}
+    held = {
+        digest: members[name].size for digest in named if (name := image_name(digest)) in members
+    }
     if all_of_them:
-        held = {name.removeprefix("images/"): entry.size for name, entry in members.items() if name.startswith("images/")}
+        held = {
+            name.removeprefix("images/"): entry.size
+            for name, entry in members.items()
+            if name.startswith("images/")
+        }
     if named != held:
         for digest in sorted(named.keys() ^ held.keys()):
             damaged(
-                f"has an index that names image {digest[:12]}, which it lacks" if digest in named else f"has a stray image {digest[:12]}"
+                f"has an index that names image {digest[:12]}, which it lacks"
+                if digest in named
+                else f"has a stray image {digest[:12]}"
             )
         digest = next(d for d in sorted(named) if named[d] != held[d])
         damaged(f"has {held[digest]} bytes of image {digest[:12]}, its index says {named[digest]}")
@@ -197,16 +221,25 @@ def _agree(images: Iterable[ImageInfo], members: dict[str, Member], *, all_of_th
 def _reader(source: Path | bytes | BinaryIO) -> tuple[ReadAt, int, Callable[[], None] | None]:
     """How to read a source, its size, and how to close it where that is ours to do."""
     if isinstance(source, Path):
-        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe of that name must not hang us
+        descriptor = os.open(
+            source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        )  # a pipe of that name must not hang us
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "it is not a regular file")
-        return lambda offset, length: _pread(descriptor, offset, length), status.st_size, lambda: os.close(descriptor)
+        return (
+            lambda offset, length: _pread(descriptor, offset, length),
+            status.st_size,
+            lambda: os.close(descriptor),
+        )
     if isinstance(source, bytes):
         return lambda offset, length: source[offset : offset + length], len(source), None
     if not hasattr(source, "seek"):
-        raise CallError(f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}", fix="pass the bundle's path")
+        raise CallError(
+            f"a bundle is a path, bytes or a binary file, got a {type(source).__qualname__}",
+            fix="pass the bundle's path",
+        )
     lock = threading.Lock()
 
     def read_at(offset: int, length: int) -> bytes:
@@ -233,7 +266,9 @@ def _pread(descriptor: int, offset: int, length: int) -> bytes:
 
 @contextlib.contextmanager
 def _located(name: str) -> Iterator[None]:
-    """Put the file's name in front of what is said of the bundle; a failing read is the bundle's error too."""
+    """Put the file's name in front of what is said of the bundle; a failing read is the bundle's
+    error too.
+    """
     try:
         yield
     except BundleError as exc:
@@ -242,5 +277,6 @@ def _located(name: str) -> Iterator[None]:
         raise
     except OSError as exc:
         raise BundleError(
-            f"{name or 'the bundle'}: cannot be read: {exc.strerror or exc}", fix="check the disk, or fetch the bundle again"
+            f"{name or 'the bundle'}: cannot be read: {exc.strerror or exc}",
+            fix="check the disk, or fetch the bundle again",
         ) from exc

@@ -1,4 +1,6 @@
-"""Rules of an index that reach over several fields: names that exist, numbers that agree, the size of the whole. All raise Misfit."""
+"""Rules of an index that reach over several fields: names that exist, numbers that agree, the size
+of the whole. All raise Misfit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _MOST_SCRATCH = 1 << 30  # bytes of one block
 
 
 def check_index(info: BundleInfo) -> None:
-    """Check a whole index. The expressions in it are not parsed: a launch does that, for its kernel."""
+    """Check a whole index. The expressions in it are not parsed: a launch does that, for its
+    kernel.
+    """
     _unique("kernels", (kernel.name for kernel in info.kernels), "kernel name")
     _unique("sources", (name for name, _ in info.sources), "source")
     for index, (name, _) in enumerate(info.sources):
@@ -35,7 +39,9 @@ def check_index(info: BundleInfo) -> None:
 
 
 def check_expressions(info: BundleInfo) -> None:
-    """Check what a writer answers for beside: that the expressions of tables and rules can be read, and name parameters."""
+    """Check what a writer answers for beside: that the expressions of tables and rules can be read,
+    and name parameters.
+    """
     for kernel in info.kernels:
         here, params = f"kernels.{kernel.name}", {param.name for param in kernel.params}
         sizes = kernel.table.sizes if kernel.table is not None else ()
@@ -54,14 +60,19 @@ def _check_names(here: str, expressions: Iterable[str], params: set[str]) -> Non
 
 
 def check_kernel(here: str, kernel: KernelInfo, sizes: dict[str, int]) -> int:
-    """Check one kernel, and add the sizes of its images to those seen so far; give how many rows of images it has."""
+    """Check one kernel, and add the sizes of its images to those seen so far; give how many rows of
+    images it has.
+    """
     _contained(f"{here}.location.file", kernel.location.file)
     _check_signature(here, kernel)
     _check_variants(here, kernel)
     images = [image for variant in kernel.variants for image in variant.images]
     for image in images:
         if sizes.setdefault(image.digest, image.size) != image.size:
-            unfit(here, f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}")
+            unfit(
+                here,
+                f"image {image.digest[:12]} has two sizes, {sizes[image.digest]} and {image.size}",
+            )
     return len(images)
 
 
@@ -76,13 +87,24 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
     for name in kernel.dtype_axes:
         unknown = [value for value in axes.get(name, ("",)) if value not in DTYPES]
         if unknown:
-            unfit(f"{here}.dtype_axes", f"axis {name!r} holds {unknown[0]!r}, which is no dtype" if name in axes else f"no axis {name!r}")
+            unfit(
+                f"{here}.dtype_axes",
+                f"axis {name!r} holds {unknown[0]!r}, which is no dtype"
+                if name in axes
+                else f"no axis {name!r}",
+            )
     for index, param in enumerate(kernel.params):
         typed = param.dtype or param.kind in (ParamKind.TENSOR, ParamKind.SCALAR)
         if typed and param.dtype not in DTYPES and param.dtype not in kernel.dtype_axes:
-            unfit(f"{here}.params[{index}].dtype", f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel")
+            unfit(
+                f"{here}.params[{index}].dtype",
+                f"{param.dtype!r} is neither a dtype nor a dtype axis of the kernel",
+            )
         if param.optional and param.kind is not ParamKind.TENSOR:
-            unfit(f"{here}.params[{index}].optional", f"{param.name!r} is no tensor: only tensors may be None")
+            unfit(
+                f"{here}.params[{index}].optional",
+                f"{param.name!r} is no tensor: only tensors may be None",
+            )
     for name, _ in kernel.default:
         if name not in axes:
             unfit(f"{here}.default", f"no axis {name!r}")
@@ -96,11 +118,18 @@ def _check_signature(here: str, kernel: KernelInfo) -> None:
 
 def _check_rules(here: str, kernel: KernelInfo, axes: dict[str, tuple[Any, ...]]) -> None:
     """See that what rules take are values of axes that there are."""
-    built = {name: {(type(value), value) for value in values} for name, values in axes.items()} if kernel.rules else {}
+    built = (
+        {name: {(type(value), value) for value in values} for name, values in axes.items()}
+        if kernel.rules
+        else {}
+    )
     for index, rule in enumerate(kernel.rules):
         for name, value in rule.take:
             if (type(value), value) not in built.get(name, ()):
-                unfit(f"{here}.rules[{index}].take", f"{name} = {value!r} is no value of an axis of the kernel")
+                unfit(
+                    f"{here}.rules[{index}].take",
+                    f"{name} = {value!r} is no value of an axis of the kernel",
+                )
 
 
 def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]) -> None:
@@ -110,9 +139,14 @@ def _check_table(here: str, table: TuningTable, axes: dict[str, tuple[Any, ...]]
         for place, entry in enumerate(device.entries):
             where = f"{here}.devices[{number}].entries[{place}]"
             if len(entry.ranges) != len(table.sizes):
-                unfit(where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes")
+                unfit(
+                    where, f"has {len(entry.ranges)} ranges, and there are {len(table.sizes)} sizes"
+                )
             if {name for name, _ in entry.point} != axes.keys() or len(entry.point) != len(axes):
-                unfit(where, f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}")
+                unfit(
+                    where,
+                    f"its point has other axes than the kernel, which has {', '.join(axes) or 'none'}",
+                )
 
 
 def _check_variants(here: str, kernel: KernelInfo) -> None:
@@ -130,7 +164,10 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
                 kind = "optional parameter" if assumption.absent else "tensor"
                 unfit(f"{here}.variants[{index}].assume", f"no {kind} {assumption.param!r}")
             if assumption.absent and assumption != Assumption(param=assumption.param, absent=True):
-                unfit(f"{here}.variants[{index}].assume", f"says that {assumption.param!r} is None, and more of it")
+                unfit(
+                    f"{here}.variants[{index}].assume",
+                    f"says that {assumption.param!r} is None, and more of it",
+                )
         if variant.hints:
             _check_hints(f"{here}.variants[{index}].hints", variant)
         if id(variant.abi) not in abis:
@@ -140,7 +177,9 @@ def _check_variants(here: str, kernel: KernelInfo) -> None:
 
 
 def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
-    """See that each argument has the size of its type, and that what is passed by value is of a kind that can be."""
+    """See that each argument has the size of its type, and that what is passed by value is of a
+    kind that can be.
+    """
     params = {param.name: param for param in kernel.params}
     total = sum(slot.size for slot in abi)
     if total > limits.ARGUMENTS:
@@ -162,13 +201,17 @@ def _check_abi(here: str, abi: tuple[AbiSlot, ...], kernel: KernelInfo) -> None:
 
 
 def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
-    """See that an argument which is neither a tensor's address nor a value is a map of a tensor, or scratch memory."""
+    """See that an argument which is neither a tensor's address nor a value is a map of a tensor, or
+    scratch memory.
+    """
     tensors = [f"{param.name}.ptr" for param in params if param.kind is ParamKind.TENSOR]
     if slot.scratch:
         if slot.scratch > _MOST_SCRATCH or (slot.expr, slot.size, slot.align) != ("0", 8, 8):
             unfit(here, f"{slot.type!r} is no address of scratch memory")
     elif TensorMap.parse(slot.type) is None:
-        unfit(here, f"{slot.type!r} is neither ptr, struct, a dtype, a tensor map nor scratch memory")
+        unfit(
+            here, f"{slot.type!r} is neither ptr, struct, a dtype, a tensor map nor scratch memory"
+        )
     elif slot.expr not in tensors or (slot.size, slot.align) != (SIZE, ALIGN):
         unfit(here, f"{slot.expr!r} of {slot.size} bytes is no tensor map of a parameter")
 
@@ -176,19 +219,30 @@ def _check_special(here: str, slot: AbiSlot, params: Sequence[Param]) -> None:
 def _check_length(here: str, kernel: KernelInfo, abis: Iterable[tuple[AbiSlot, ...]]) -> None:
     """Bound the expressions that the first launch of a kernel parses."""
     launch = kernel.launch
-    texts = {*launch.grid, *launch.block, launch.shared, *launch.requires, *(slot.expr for abi in abis for slot in abi)}
+    texts = {
+        *launch.grid,
+        *launch.block,
+        launch.shared,
+        *launch.requires,
+        *(slot.expr for abi in abis for slot in abi),
+    }
     texts.update(rule.when for rule in kernel.rules)
     texts.update(kernel.table.sizes if kernel.table is not None else ())
     length = sum(map(len, texts)) + limits.EXPRESSION_COST * len(texts)
     if length > limits.EXPRESSIONS:
-        unfit(here, f"{len(texts)} expressions are too much to parse: they count {length} characters, the most is {limits.EXPRESSIONS}")
+        unfit(
+            here,
+            f"{len(texts)} expressions are too much to parse: they count {length} characters, the most is {limits.EXPRESSIONS}",
+        )
 
 
 def _check_hints(here: str, variant: VariantInfo) -> None:
     """Hints are said once for each target that has an image and any, in the images' order."""
     targets = list(dict.fromkeys(str(image.target) for image in variant.images))
     hinted = dict(variant.hints)
-    if [target for target, _ in variant.hints] != [target for target in targets if hinted.get(target)]:
+    if [target for target, _ in variant.hints] != [
+        target for target in targets if hinted.get(target)
+    ]:
         said = ", ".join(target for target, _ in variant.hints)
         unfit(here, f"are for the targets {said}, and its images for {', '.join(targets)}")
     for target, hints in variant.hints:
@@ -197,7 +251,14 @@ def _check_hints(here: str, variant: VariantInfo) -> None:
 
 def _contained(where: str, name: str) -> None:
     """Names of files are relative, with forward slashes, and stay where they are."""
-    if not name or name.startswith("/") or "\\" in name or "\0" in name or name[1:3] == ":/" or ".." in name.split("/"):
+    if (
+        not name
+        or name.startswith("/")
+        or "\\" in name
+        or "\0" in name
+        or name[1:3] == ":/"
+        or ".." in name.split("/")
+    ):
         unfit(where, f"{name!r} is not a file name inside the project")
 
 

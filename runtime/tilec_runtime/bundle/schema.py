@@ -1,4 +1,6 @@
-"""What the members of a bundle's index hold, as one record per dataclass. Rules between fields are in `rules`."""
+"""What the members of a bundle's index hold, as one record per dataclass. Rules between fields are
+in `rules`.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ _VARIANT = record(
     ),
     abi=Codec(lambda abi: abi, _COUNT.read),
     images=sequence(_IMAGE, most=limits.IMAGES),
-    hints=sequence(row(line(100), sequence(row(identifier, integer()), most=limits.HINTS)), most=limits.IMAGES),
+    hints=sequence(
+        row(line(100), sequence(row(identifier, integer()), most=limits.HINTS)), most=limits.IMAGES
+    ),
 )
 _SAFETY = record(
     Safety,
@@ -125,7 +129,9 @@ _SAFETY = record(
         ),
         most=100_000,
     ),
-    regions=sequence(record(Region, param=identifier, tile=sequence(_EXPRESSION, most=3), mapped=flag), most=4096),
+    regions=sequence(
+        record(Region, param=identifier, tile=sequence(_EXPRESSION, most=3), mapped=flag), most=4096
+    ),
     checks=enumeration(Checks),
 )
 _TABLE = record(
@@ -220,7 +226,9 @@ def _read_kernel(value: Any) -> Any:
         used = max(used, place + 1) if place <= used else len(abis) + 1
         variants.append(VariantInfo(**{**variant, "abi": abis[place]}))
     if used != len(abis) or len(set(abis)) != len(abis):
-        raise Misfit("has ABIs that no variant names, that repeat, or that are not in the order of their first use")
+        raise Misfit(
+            "has ABIs that no variant names, that repeat, or that are not in the order of their first use"
+        )
     return KernelInfo(**{**fields, "variants": tuple(variants)})
 
 
@@ -238,7 +246,9 @@ FRAME = record(
         description=_TEXT,
         license=_TEXT,
     ),
-    toolchain=sequence(record(ToolInfo, name=_LINE, version=_LINE, digest=line(200)), most=limits.TOOLS),
+    toolchain=sequence(
+        record(ToolInfo, name=_LINE, version=_LINE, digest=line(200)), most=limits.TOOLS
+    ),
     sources=sequence(row(_FILE, digest), most=limits.SOURCES),
     profile=line(500),
     min_driver=integer(0, 1_000_000),

@@ -1,4 +1,6 @@
-"""The cache's files: each is written at once or not at all, verified when read, and found by kind and name."""
+"""The cache's files: each is written at once or not at all, verified when read, and found by kind
+and name.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ from tilec_runtime.bundle.place import FORMAT, KINDS, foreign
 
 __all__ = ["FORMAT", "KINDS"]
 
-TOUCH_AFTER = 3600.0  # seconds: how precise "least recently used" is, against a write for every look-up
+TOUCH_AFTER = (
+    3600.0  # seconds: how precise "least recently used" is, against a write for every look-up
+)
 
 _MAGIC = b"tilec\x00c1"
-_HEAD = struct.Struct("<8sIQI32s")  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
+_HEAD = struct.Struct(
+    "<8sIQI32s"
+)  # magic, bytes of meta, bytes of data, CRC-32 of data, SHA-256 of meta
 _META_LIMIT = 16 << 20
-_SHARED_LIMIT = 256 << 20  # bytes of a file of a shared cache, which may hold anything: more is not read
+_SHARED_LIMIT = (
+    256 << 20
+)  # bytes of a file of a shared cache, which may hold anything: more is not read
 _FIRST_READ = 1 << 17
 _NAME = re.compile(r"[0-9a-f]{64}")
 _TEMP = re.compile(r"tmp-(\d+)-[0-9a-f]+")
@@ -33,7 +41,9 @@ _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This directory is a cach
 
 
 class DamagedError(Exception):
-    """A file is not what was written; the message says what is off, as a clause (`it is cut short`)."""
+    """A file is not what was written; the message says what is off, as a clause (`it is cut
+    short`).
+    """
 
 
 class ExposedError(PermissionError):
@@ -46,9 +56,11 @@ def path_of(root: Path, kind: str, name: str) -> str:
 
 
 def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
-    """(meta, SHA-256 of its bytes, offset of the data, its size) of a file, or None where there is none; marks the file as used.
+    """(meta, SHA-256 of its bytes, offset of the data, its size) of a file, or None where there is
+    none; marks the file as used.
 
-    The data is held against a checksum, which finds every accident at a tenth of the cost of a SHA-256; that one is for whoever uses it.
+    The data is held against a checksum, which finds every accident at a tenth of the cost of a
+    SHA-256; that one is for whoever uses it.
 
     Raises:
         DamagedError: it is not what was written, or not this user's alone.
@@ -56,11 +68,14 @@ def load(path: str, *, now: float) -> tuple[Any, str, int, int] | None:
         OSError: it cannot be read.
     """
     file = _read_file(path, now)
-    return None if file is None else (file.meta, file.row, file.offset, len(file.data) - file.offset)
+    return (
+        None if file is None else (file.meta, file.row, file.offset, len(file.data) - file.offset)
+    )
 
 
 def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
-    """(meta, data) of a file, as `load` finds them: both of one file, whatever another process puts in its place meanwhile.
+    """(meta, data) of a file, as `load` finds them: both of one file, whatever another process puts
+    in its place meanwhile.
 
     Raises:
         DamagedError, OSError: as of `load`.
@@ -70,7 +85,8 @@ def read(path: str, *, now: float) -> tuple[Any, bytes] | None:
 
 
 def read_pinned(path: str, row: str) -> tuple[Any, bytes] | None:
-    """(meta, data) of a file that anyone may have written, if its meta's SHA-256 is `row`; the caller verifies the data by what meta says.
+    """(meta, data) of a file that anyone may have written, if its meta's SHA-256 is `row`; the
+    caller verifies the data by what meta says.
 
     Raises:
         DamagedError: it is another file than the one that was pinned.
@@ -81,7 +97,9 @@ def read_pinned(path: str, row: str) -> tuple[Any, bytes] | None:
 
 
 def _read_file(path: str, now: float | None, row: str = "") -> _File | None:
-    """A file with all its bytes. `row` pins the digest of a file of a shared cache; `now` marks a file of one's own as used."""
+    """A file with all its bytes. `row` pins the digest of a file of a shared cache; `now` marks a
+    file of one's own as used.
+    """
     try:
         # Neither a symbolic link nor a pipe that somebody put there is followed or waited for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -117,16 +135,22 @@ def _require_own(status: os.stat_result, path: str) -> None:
         raise ExposedError(errno.EPERM, f"{path} {problem}")
 
 
-def save(root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False) -> int:
+def save(
+    root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: bool = False
+) -> int:
     """Write a file and put it in place; gives the offset of `data` in it.
 
-    Directories and files are for this user alone; in a cache that is `shared` they get the permissions that the umask leaves.
+    Directories and files are for this user alone; in a cache that is `shared` they get the
+    permissions that the umask leaves.
 
     Raises:
         ExposedError: the directory is not this user's alone, and not `shared`.
         OSError: it could not be written; nothing is left behind.
     """
-    head = _HEAD.pack(_MAGIC, len(meta), len(data), zlib.crc32(data), hashlib.sha256(meta).digest()) + meta
+    head = (
+        _HEAD.pack(_MAGIC, len(meta), len(data), zlib.crc32(data), hashlib.sha256(meta).digest())
+        + meta
+    )
     try:
         _save(root, kind, name, head, data, shared=shared)
     except FileNotFoundError:  # another process emptied the cache between two of our steps
@@ -135,14 +159,17 @@ def save(root: Path, kind: str, name: str, meta: bytes, data: bytes, *, shared: 
 
 
 def open_lock(root: Path) -> int:
-    """A descriptor of the file whose bytes processes lock, in the cache of this user alone; made if need be, and never removed.
+    """A descriptor of the file whose bytes processes lock, in the cache of this user alone; made if
+    need be, and never removed.
 
     Raises:
         OSError: it cannot be made.
     """
     folder = _open_folder(root)
     try:
-        return os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+        return os.open(
+            "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=folder
+        )
     finally:
         os.close(folder)
 
@@ -157,7 +184,9 @@ def remove(path: str, size: int = 0) -> int:
 
 
 def files(root: Path) -> Iterator[tuple[float, int, str]]:
-    """(last use, bytes, path) of every file, temporary ones and those of other formats included, and nothing that is not tilec's."""
+    """(last use, bytes, path) of every file, temporary ones and those of other formats included,
+    and nothing that is not tilec's.
+    """
     for version in _folders(str(root), re.compile(r"v\d+")):
         for kind in _folders(version, re.compile("|".join(KINDS))):
             for fan in _folders(kind, re.compile("[0-9a-f]{2}")):
@@ -170,7 +199,9 @@ def files(root: Path) -> Iterator[tuple[float, int, str]]:
 
 
 def clear(root: Path) -> int:
-    """Remove every file of `files`; gives the bytes freed. Directories stay: who writes to one meanwhile would lose it under his hands."""
+    """Remove every file of `files`; gives the bytes freed. Directories stay: who writes to one
+    meanwhile would lose it under his hands.
+    """
     return sum(remove(path, size) for _, size, path in files(root))
 
 
@@ -187,7 +218,9 @@ def is_stale(path: str, age: float) -> bool:
 
 
 class _File(NamedTuple):
-    """A file's meta, the SHA-256 of meta's bytes, all bytes of the file, and where in them the data begins."""
+    """A file's meta, the SHA-256 of meta's bytes, all bytes of the file, and where in them the data
+    begins.
+    """
 
     meta: Any
     row: str
@@ -234,9 +267,15 @@ def _save(root: Path, kind: str, name: str, *parts: bytes, shared: bool) -> None
 
 
 def _replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
-    # Not synced to the disk: a file that a power cut left half written has the wrong digest and is compiled again.
+    # Not synced to the disk: a file that a power cut left half written has the wrong digest and is
+    # compiled again.
     temp = f"tmp-{os.getpid()}-{os.urandom(6).hex()}"
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
+    fd = os.open(
+        temp,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        mode,
+        dir_fd=folder,
+    )
     try:
         with os.fdopen(fd, "wb", buffering=0) as file:
             for part in parts:
@@ -251,7 +290,9 @@ def _replace(folder: int, name: str, *parts: bytes, mode: int) -> None:
 
 
 def _open_folder(root: Path, *inner: str, shared: bool = False) -> int:
-    """A descriptor of a folder of the store, made if need be; below the root no symbolic link is followed."""
+    """A descriptor of a folder of the store, made if need be; below the root no symbolic link is
+    followed.
+    """
     try:
         fd = os.open(root, _FOLDER)
     except FileNotFoundError:
@@ -290,7 +331,11 @@ def _open_inner(name: str, parent: int, *, shared: bool) -> int:
 def _folders(parent: str, pattern: re.Pattern[str]) -> list[str]:
     try:
         with os.scandir(parent) as rows:
-            return sorted(row.path for row in rows if pattern.fullmatch(row.name) and row.is_dir(follow_symlinks=False))
+            return sorted(
+                row.path
+                for row in rows
+                if pattern.fullmatch(row.name) and row.is_dir(follow_symlinks=False)
+            )
     except OSError:
         return []
 

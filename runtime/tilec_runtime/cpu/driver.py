@@ -1,4 +1,6 @@
-"""The cpu device's driver: host memory, streams that are real queues, and kernels that are interpreted from their Tile IR."""
+"""The cpu device's driver: host memory, streams that are real queues, and kernels that are
+interpreted from their Tile IR.
+"""
 
 # ruff: noqa: ARG002 - every driver takes what a GPU's needs
 from __future__ import annotations
@@ -27,15 +29,33 @@ from tilec_runtime.cpu.tileir.memory import Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.cpu.tileir.read import NEWEST, OLDEST, read_module
 from tilec_runtime.device.graph_double import Captures, Executable, GraphDouble, Node
-from tilec_runtime.device.seam import CopyBox, CopyKind, DeviceInfo, FunctionFacts, LaunchCall, LaunchParts, LaunchShape, PoolStats
+from tilec_runtime.device.seam import (
+    CopyBox,
+    CopyKind,
+    DeviceInfo,
+    FunctionFacts,
+    LaunchCall,
+    LaunchParts,
+    LaunchShape,
+    PoolStats,
+)
 from tilec_runtime.errors import DriverError, InternalError, NoDeviceError, SchedulingError
 from tilec_runtime.launch.layout import ON_CPU, ON_GPU
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 from tilec_runtime.once import Once
 
-# A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is not bounded here.
-CPU = DeviceInfo(ordinal=ON_CPU, name="CPU", cc=(0, 0), driver=(0, 0), cooperative=False, cluster=True, interprets=(OLDEST, NEWEST))
+# A tile kernel's block is 1 by 1 by 1, and it declares no shared memory: what a GPU would bound is
+# not bounded here.
+CPU = DeviceInfo(
+    ordinal=ON_CPU,
+    name="CPU",
+    cc=(0, 0),
+    driver=(0, 0),
+    cooperative=False,
+    cluster=True,
+    interprets=(OLDEST, NEWEST),
+)
 # What memory that was freed is filled with, where that is asked for.
 POISON = 0xDD
 # Copies whose target, and whose source, is memory of the device.
@@ -63,19 +83,27 @@ def cpu_driver() -> CpuDriver:
 class CpuDriver(GraphDouble):
     """`DeviceDriver` without a GPU: one device, the host's memory.
 
-    Launches of one stream run one after another on a thread of the stream; streams run beside each other. What a launch raises comes
-    out of the next call that waits for its stream or enqueues there.
+    Launches of one stream run one after another on a thread of the stream; streams run beside each
+    other. What a launch raises comes out of the next call that waits for its stream or enqueues
+    there.
     """
 
     holds_arguments = True
 
-    def __init__(self, options: CpuOptions | None = None, *, poison: bool = False, pace: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        options: CpuOptions | None = None,
+        *,
+        poison: bool = False,
+        pace: Callable[[], None] | None = None,
+    ) -> None:
         """Make a device.
 
         Args:
             options: how it runs kernels; None for the usual way.
             poison: fill memory that is freed, so that who still reads it sees that.
-            pace: called on the thread of a stream before each of its works; tests delay streams with it.
+            pace: called on the thread of a stream before each of its works; tests delay streams
+                with it.
         """
         super().__init__()
         self._poison = poison
@@ -103,7 +131,9 @@ class CpuDriver(GraphDouble):
     def device(self, ordinal: int) -> DeviceInfo:
         """Facts about the device."""
         if ordinal != ON_CPU:
-            raise NoDeviceError(f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"')
+            raise NoDeviceError(
+                f"there is no device {ordinal} here: this is the cpu device", fix='name it "cpu"'
+            )
         return CPU
 
     @contextlib.contextmanager
@@ -135,12 +165,21 @@ class CpuDriver(GraphDouble):
     def allow_wide_clusters(self, function: Program) -> None:
         """Blocks are not grouped."""
 
-    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def tensor_map(
+        self,
+        ordinal: int,
+        wanted: TensorMap,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> bytes:
         """There is no copy engine here, and no Tile IR asks for one."""
         raise InternalError("a launch on the cpu device takes a tensor map")
 
     def active_blocks(self, ordinal: int, function: Program, threads: int, shared: int) -> int:
-        """Blocks that are resident at a time: it only matters for cooperative launches, which there are none of."""
+        """Blocks that are resident at a time: it only matters for cooperative launches, which there
+        are none of.
+        """
         return 1
 
     def active_clusters(self, ordinal: int, function: Program, shape: LaunchShape) -> int:
@@ -153,8 +192,12 @@ class CpuDriver(GraphDouble):
 
     # Launches
 
-    def bind_launch(self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
-        """A call that takes the arguments and enqueues the run; it reports failure by its result and never raises for one."""
+    def bind_launch(
+        self, ordinal: int, function: Program, shape: LaunchShape, stream: int, parts: LaunchParts
+    ) -> LaunchCall:
+        """A call that takes the arguments and enqueues the run; it reports failure by its result
+        and never raises for one.
+        """
         self._queue(stream, parts.kernel)
         launching = Launching(function, shape.grid, parts, self._options, self._allocations)
         put = functools.partial(self._put, stream, f"launch of {parts.kernel}")
@@ -163,14 +206,18 @@ class CpuDriver(GraphDouble):
     def launch_target(self, _ordinal: int) -> None:
         """None: launches keep their arguments."""
 
-    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
+    def launch_failed(
+        self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
+    ) -> None:
         """Raise what a launch, or one before it on its stream, came to."""
         raise result
 
     # Memory
 
     def pointer_device(self, address: int) -> int | None:
-        """Asked for tensors that only say of themselves that a CUDA device reaches them: this device's own, or a GPU's."""
+        """Asked for tensors that only say of themselves that a CUDA device reaches them: this
+        device's own, or a GPU's.
+        """
         return ON_GPU if self._allocations.holding(address) is None else ON_CPU
 
     def allocation(self, address: int) -> tuple[int, int] | None:
@@ -178,7 +225,9 @@ class CpuDriver(GraphDouble):
         found = self._allocations.holding(address)
         return None if found is None else (found[0], found[1].size)
 
-    def allocate(self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None) -> int:
+    def allocate(
+        self, ordinal: int, size: int, stream: int | None, pool: Pool | None = None
+    ) -> int:
         """Host memory, aligned as a GPU's; the contents are whatever was there."""
         self._captures.refuse(stream, "cuMemAllocAsync")
         owner = pool or self._pool
@@ -193,7 +242,9 @@ class CpuDriver(GraphDouble):
         """Give memory back; launches that use it keep it until they are done."""
         self._captures.refuse(stream, "cuMemFreeAsync")
         queue = None if stream is None else self._queues.get(stream)
-        if queue is None or queue.idle:  # a buffer that is collected last of all finds no thread to start
+        if (
+            queue is None or queue.idle
+        ):  # a buffer that is collected last of all finds no thread to start
             self._free(address)
         else:
             queue.put(lambda _: self._free(address), always=True)
@@ -247,24 +298,38 @@ class CpuDriver(GraphDouble):
 
     # Copies
 
-    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
+    def copy_async(
+        self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
+    ) -> None:
         """Copy in stream order. Host memory must stay as it is until the copy is done."""
-        # Pinned memory is the device's own too: whoever lent it for this copy may be gone before it is done.
+        # Pinned memory is the device's own too: whoever lent it for this copy may be gone before it
+        # is done.
         to = self._part(target, size) if kind in _INTO else self._allocations.part(target, size)
         of = self._part(source, size) if kind in _OUT_OF else self._allocations.part(source, size)
         queue = self._queue(stream)
         queue.check()
 
         def copy(_: Callable[[], bool]) -> None:
-            # The parts are held, so that memory which is freed too early has other contents, and not another owner.
-            ctypes.memmove(target if to is None else to.ctypes.data, source if of is None else of.ctypes.data, size)
+            # The parts are held, so that memory which is freed too early has other contents, and
+            # not another owner.
+            ctypes.memmove(
+                target if to is None else to.ctypes.data,
+                source if of is None else of.ctypes.data,
+                size,
+            )
 
         self._put(stream, f"copy {kind.value}", copy)
 
-    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+    def copy_box(
+        self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
+    ) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
+        the copy is done.
+        """
         into = rows_of(self._bytes(target, box.target_reach, own=kind in _INTO), box, target=True)
-        out_of = rows_of(self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False)
+        out_of = rows_of(
+            self._bytes(source, box.source_reach, own=kind in _OUT_OF), box, target=False
+        )
         queue = self._queue(stream)
         queue.check()
         self._put(stream, f"copy of rows {kind.value}", lambda _: np.copyto(into, out_of))
@@ -289,10 +354,21 @@ class CpuDriver(GraphDouble):
         queue.check()
         self._put(stream, "fill", lambda _: target.fill(byte))
 
-    def call(self, stream: int, what: str, function: Callable[..., None], memory: Sequence[tuple[int, int]]) -> None:
-        """Run a function on the host in stream order, with the bytes of each (address, size): of the device's own memory, or of others'."""
+    def call(
+        self,
+        stream: int,
+        what: str,
+        function: Callable[..., None],
+        memory: Sequence[tuple[int, int]],
+    ) -> None:
+        """Run a function on the host in stream order, with the bytes of each (address, size): of
+        the device's own memory, or of others'.
+        """
         parts = [self._allocations.part(*place) for place in memory]
-        bytes_ = [self._bytes(*place, own=False) if part is None else part for part, place in zip(parts, memory, strict=True)]
+        bytes_ = [
+            self._bytes(*place, own=False) if part is None else part
+            for part, place in zip(parts, memory, strict=True)
+        ]
         queue = self._queue(stream)
         queue.check()
         self._put(stream, what, lambda _: function(*bytes_))
@@ -300,11 +376,17 @@ class CpuDriver(GraphDouble):
     def _part(self, address: int, size: int) -> Any:
         found = self._allocations.part(address, size)
         if found is None:
-            raise _invalid(f"{size} bytes at {address:#x} are not in one allocation of the cpu device")
+            raise _invalid(
+                f"{size} bytes at {address:#x} are not in one allocation of the cpu device"
+            )
         return found
 
     def _bytes(self, address: int, size: int, *, own: bool) -> Any:
-        return self._part(address, size) if own else foreign_bytes(address, size, writable=True, owner=None)
+        return (
+            self._part(address, size)
+            if own
+            else foreign_bytes(address, size, writable=True, owner=None)
+        )
 
     # Streams
 
@@ -317,7 +399,9 @@ class CpuDriver(GraphDouble):
         return handle
 
     def destroy_stream(self, ordinal: int, stream: int) -> None:
-        """Give a stream back; work on it still finishes. Raises what its work came to and nobody was told of."""
+        """Give a stream back; work on it still finishes. Raises what its work came to and nobody
+        was told of.
+        """
         with self._lock:
             queue = self._queues.pop(stream, None)
         if queue is not None:
@@ -330,7 +414,9 @@ class CpuDriver(GraphDouble):
         self._queue(stream).wait()
 
     def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
-        """Wait for everything on a stream; what its work behind a position came to, of which the caller takes care."""
+        """Wait for everything on a stream; what its work behind a position came to, of which the
+        caller takes care.
+        """
         self._captures.refuse(stream, "cuStreamSynchronize")
         mark = Mark(self._queue(stream), since)
         mark.wait(_never)
@@ -341,8 +427,8 @@ class CpuDriver(GraphDouble):
         self.device(ordinal)
         self._captures.refuse_all("cuCtxSynchronize")
         with self._lock:
-            # What comes while one stream is waited for is not waited for on the others: of streams that are fed faster than they work,
-            # each wait would make the next one longer.
+            # What comes while one stream is waited for is not waited for on the others: of streams
+            # that are fed faster than they work, each wait would make the next one longer.
             ends = [(queue, queue.position) for queue in self._queues.values()]
         for queue, number in ends:
             queue.wait(number)
@@ -373,9 +459,14 @@ class CpuDriver(GraphDouble):
             self._marks[event] = Mark(self._queue(stream), since)
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        """Let what a stream is given from now on wait until the mark is reached; one that was never
+        set is.
+        """
         mark = self._mark(event)
-        if not self._captures.wait(stream, event, set_outside=mark is not None) and mark is not None:
+        if (
+            not self._captures.wait(stream, event, set_outside=mark is not None)
+            and mark is not None
+        ):
             self._queue(stream).put(mark.wait if anyway else mark.follow, always=True)
 
     def event_reached(self, ordinal: int, event: int) -> bool:
@@ -398,9 +489,14 @@ class CpuDriver(GraphDouble):
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
         """Seconds between two marks that were reached."""
-        times = [mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)]
+        times = [
+            mark.time if (mark := self._mark(event)) is not None else None for event in (start, end)
+        ]
         if times[0] is None or times[1] is None:
-            raise SchedulingError("an event was not reached yet, or never recorded", fix="record both, and wait for the later one")
+            raise SchedulingError(
+                "an event was not reached yet, or never recorded",
+                fix="record both, and wait for the later one",
+            )
         return times[1] - times[0]
 
     def _mark(self, event: int) -> Mark | None:
@@ -411,7 +507,9 @@ class CpuDriver(GraphDouble):
     def _queue(self, stream: int, kernel: str = "") -> Queue:
         queue = self._queues.get(stream)
         if queue is None:
-            what = f"{kernel}{': ' if kernel else ''}stream {stream:#x} is no stream of the cpu device"
+            what = (
+                f"{kernel}{': ' if kernel else ''}stream {stream:#x} is no stream of the cpu device"
+            )
             fix = 'pass 0 or a tilec_runtime.Stream("cpu") that is not closed: streams of CUDA order nothing here'
             raise SchedulingError(what, fix=fix, kernel=kernel)
         return queue
@@ -468,4 +566,11 @@ atexit.register(end_all, _PATIENCE)
 
 def _invalid(what: str) -> DriverError:
     cause = "the memory was freed, or belongs to somebody else"
-    return DriverError(what, result="CUDA_ERROR_INVALID_VALUE", code=1, cause=cause, fix="check that every buffer is alive", device=ON_CPU)
+    return DriverError(
+        what,
+        result="CUDA_ERROR_INVALID_VALUE",
+        code=1,
+        cause=cause,
+        fix="check that every buffer is alive",
+        device=ON_CPU,
+    )

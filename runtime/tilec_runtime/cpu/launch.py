@@ -1,4 +1,6 @@
-"""One launch on the cpu device: arguments out of the parameter block, the memory that they stand for, and the run."""
+"""One launch on the cpu device: arguments out of the parameter block, the memory that they stand
+for, and the run.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,12 @@ class CpuRun:
         program: the kernel.
         arguments: one for each parameter of the entry point.
         grid: blocks along x, y and z.
-        memory: all that it may touch: a region for each tensor and for each allocation that a plain address points into.
+        memory: all that it may touch: a region for each tensor and for each allocation that a plain
+            address points into.
         regions: those of the tensors, by name of the parameter; tensors of no elements have none.
         options: how to execute it.
-        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`), where that is known.
+        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`), where
+            that is known.
     """
 
     kernel: str
@@ -62,9 +66,11 @@ class CpuOptions:
         order: of the blocks: "forward", "reverse", or the seed of a random one.
         batch: most blocks in flight; 0 to have it chosen.
         steps: most passes of loops of one batch of blocks; 0 for the interpreter's own limit.
-        elements: most elements that a launch may compute, by the estimate before it starts; 0 for the interpreter's own limit.
+        elements: most elements that a launch may compute, by the estimate before it starts; 0 for
+            the interpreter's own limit.
         output: takes what kernels print; None for standard output.
-        observer: makes the observer of a launch, on the stream's thread and just before the launch; None for none.
+        observer: makes the observer of a launch, on the stream's thread and just before the launch;
+            None for none.
         undetermined: says what elements of a launch hold whose value Tile IR leaves open, likewise.
         cancelled: asked at each pass of a loop whether to stop the launch; None for nobody.
         run: does a launch; replaced by who wants to look at it closer.
@@ -86,10 +92,20 @@ _Taken: TypeAlias = "tuple[Sequence[Any], Sequence[Region], Mapping[str, Region]
 
 
 class Launching:
-    """A launch that is bound to its kernel, grid and tensors' facts: what is left are addresses and numbers."""
+    """A launch that is bound to its kernel, grid and tensors' facts: what is left are addresses and
+    numbers.
+    """
 
-    def __init__(self, program: Program, grid: Dim3, parts: LaunchParts, options: CpuOptions, allocations: Allocations) -> None:
-        """Check the entry point's parameters against what launches pass, and the grid against what a CPU can do.
+    def __init__(
+        self,
+        program: Program,
+        grid: Dim3,
+        parts: LaunchParts,
+        options: CpuOptions,
+        allocations: Allocations,
+    ) -> None:
+        """Check the entry point's parameters against what launches pass, and the grid against what
+        a CPU can do.
 
         Raises:
             BundleError: they do not fit. LaunchLimitError: the grid is too much.
@@ -100,18 +116,35 @@ class Launching:
         self._options = options
         self._allocations = allocations
         self._elements = tuple(_element(kind) for kind in program.signature.params)
-        needed = tuple(8 if isinstance(element, Pointer) else max(element.bits // 8, 1) for element in self._elements)
+        needed = tuple(
+            8 if isinstance(element, Pointer) else max(element.bits // 8, 1)
+            for element in self._elements
+        )
         if needed != parts.sizes:
             what = f"{parts.kernel}: the image's parameters have {_listed(needed)} bytes, and launches pass {_listed(parts.sizes)}"
-            raise BundleError(what, cause="the bundle's index and its images disagree", fix="build the bundle again", kernel=parts.kernel)
-        refuse_huge(program.footprint, grid, options.batch, options.elements or DEFAULT.elements, parts.kernel)
+            raise BundleError(
+                what,
+                cause="the bundle's index and its images disagree",
+                fix="build the bundle again",
+                kernel=parts.kernel,
+            )
+        refuse_huge(
+            program.footprint,
+            grid,
+            options.batch,
+            options.elements or DEFAULT.elements,
+            parts.kernel,
+        )
 
-    def prepare(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> Callable[[Callable[[], bool]], None]:
+    def prepare(
+        self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]
+    ) -> Callable[[Callable[[], bool]], None]:
         """Take a launch's arguments, and give what runs it later.
 
         Args:
             parameters: address of the array of parameter addresses.
-            held: addresses of the tensors first, and all arguments of the call, which live until the run is over.
+            held: addresses of the tensors first, and all arguments of the call, which live until
+                the run is over.
 
         Raises:
             ArgumentError: a plain address is of no memory of the device.
@@ -124,22 +157,40 @@ class Launching:
         return work
 
     def run(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> CpuRun:
-        """Take a launch's arguments as `prepare` does, for somebody who carries it out at once and in another way."""
+        """Take a launch's arguments as `prepare` does, for somebody who carries it out at once and
+        in another way.
+        """
         run = self._made(self._take(parameters, held), None)
         observer = self._options.observer
-        return run if observer is None else dataclasses.replace(run, options=dataclasses.replace(run.options, observer=observer(run)))
+        return (
+            run
+            if observer is None
+            else dataclasses.replace(
+                run, options=dataclasses.replace(run.options, observer=observer(run))
+            )
+        )
 
     def _take(self, parameters: int, held: tuple[tuple[Any, ...], tuple[Any, ...]]) -> _Taken:
         addresses, owners = held
-        places = (ctypes.c_void_p * len(self._elements)).from_address(parameters) if self._elements else ()
-        arguments = [_read(place, element) for place, element in zip(places, self._elements, strict=True)]
+        places = (
+            (ctypes.c_void_p * len(self._elements)).from_address(parameters)
+            if self._elements
+            else ()
+        )
+        arguments = [
+            _read(place, element) for place, element in zip(places, self._elements, strict=True)
+        ]
         regions = {
             part.name: self._region(part, address, owners)
             for part, address in zip(self._parts.tensors, addresses, strict=False)
             if part.first != part.end
         }
         plain = [self._plain(arguments[place], name) for place, name in self._parts.addresses]
-        return arguments, [*regions.values(), *(region for region in plain if region is not None)], regions
+        return (
+            arguments,
+            [*regions.values(), *(region for region in plain if region is not None)],
+            regions,
+        )
 
     def _made(self, taken: _Taken, cancelled: Callable[[], bool] | None) -> CpuRun:
         parts, wish = self._parts, self._options
@@ -152,7 +203,9 @@ class Launching:
             steps=wish.steps or DEFAULT.steps,
             elements=wish.elements or DEFAULT.elements,
             output=wish.output or DEFAULT.output,
-            cancelled=cancelled if stop is None else lambda: stop() or (cancelled is not None and cancelled()),
+            cancelled=cancelled
+            if stop is None
+            else lambda: stop() or (cancelled is not None and cancelled()),
             undetermined=wish.undetermined(),
         )
         return CpuRun(
@@ -170,7 +223,9 @@ class Launching:
         parts, wish = self._parts, self._options
         try:
             if wish.observer is not None:
-                run = dataclasses.replace(run, options=dataclasses.replace(run.options, observer=wish.observer(run)))
+                run = dataclasses.replace(
+                    run, options=dataclasses.replace(run.options, observer=wish.observer(run))
+                )
             wish.run(run)
         except (TilecError, OSError):  # the latter from whoever takes what the kernel prints
             raise
@@ -178,13 +233,16 @@ class Launching:
             raise out_of_memory(f"{parts.kernel}: {error}", kernel=parts.kernel) from error
         except Exception as error:
             what = f"{parts.kernel}: the cpu device failed at it: {type(error).__name__}: {error}"
-            raise InternalError(what, fix="please report it, with the kernel", kernel=parts.kernel) from error
+            raise InternalError(
+                what, fix="please report it, with the kernel", kernel=parts.kernel
+            ) from error
 
     def _region(self, part: TensorPart, address: int, owners: tuple[Any, ...]) -> Region:
         low, size = address + part.first, part.end - part.first
         data = self._allocations.part(low, size)
         if data is None:
-            # Of tilec's own the memory is kept, and not the object: a view ends when nobody but the device has it.
+            # Of tilec's own the memory is kept, and not the object: a view ends when nobody but the
+            # device has it.
             kept = tuple(value.storage if is_leased(value) else value for value in owners)
             data = foreign_bytes(low, size, writable=not part.readonly, owner=kept)
         return Region(
@@ -199,7 +257,9 @@ class Launching:
         )
 
     def _plain(self, address: int, name: str) -> Region | None:
-        """What a plain address stands for: all of the allocation; nothing is known of the memory of others."""
+        """What a plain address stands for: all of the allocation; nothing is known of the memory of
+        others.
+        """
         if not address:
             return None
         found = self._allocations.holding(address)
@@ -213,7 +273,8 @@ class Launching:
 
 
 class QueuedCall:
-    """What enqueues a launch on a stream; it reports failure by its result and never raises for one.
+    """What enqueues a launch on a stream; it reports failure by its result and never raises for
+    one.
 
     Attributes:
         launching: the launch.
@@ -221,8 +282,12 @@ class QueuedCall:
 
     __slots__ = ("_put", "_queue", "launching")
 
-    def __init__(self, launching: Launching, queue: Callable[[], Queue], put: Callable[[Work], None]) -> None:
-        """Take a launch, what finds the stream's queue (it may be closed between calls), and what puts work there."""
+    def __init__(
+        self, launching: Launching, queue: Callable[[], Queue], put: Callable[[Work], None]
+    ) -> None:
+        """Take a launch, what finds the stream's queue (it may be closed between calls), and what
+        puts work there.
+        """
         self.launching = launching
         self._queue = queue
         self._put = put
@@ -239,14 +304,27 @@ class QueuedCall:
 
 def out_of_memory(what: str, *, kernel: str = "") -> DriverError:
     """The error of a device whose memory is used up, as the driver of a GPU gives it."""
-    cause, fix = "the machine has no free memory of this size", "free buffers that are not needed any more, or use smaller inputs"
-    return DriverError(what, result="CUDA_ERROR_OUT_OF_MEMORY", code=2, cause=cause, fix=fix, kernel=kernel, device=ON_CPU)
+    cause, fix = (
+        "the machine has no free memory of this size",
+        "free buffers that are not needed any more, or use smaller inputs",
+    )
+    return DriverError(
+        what,
+        result="CUDA_ERROR_OUT_OF_MEMORY",
+        code=2,
+        cause=cause,
+        fix=fix,
+        kernel=kernel,
+        device=ON_CPU,
+    )
 
 
 def _element(kind: Type) -> Scalar | Pointer:
     element = kind.element if isinstance(kind, Tile) and not kind.shape else kind
     if not isinstance(element, Scalar | Pointer):
-        raise BundleError(f"a kernel's parameter is a {type(kind).__name__}, and launches pass numbers and addresses")
+        raise BundleError(
+            f"a kernel's parameter is a {type(kind).__name__}, and launches pass numbers and addresses"
+        )
     return element
 
 

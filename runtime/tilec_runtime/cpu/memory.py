@@ -18,7 +18,9 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class Allocations:
-    """What was allocated and not yet freed. Whoever holds the bytes of an allocation keeps its memory, also after it was freed."""
+    """What was allocated and not yet freed. Whoever holds the bytes of an allocation keeps its
+    memory, also after it was freed.
+    """
 
     def __init__(self) -> None:
         """Start with nothing."""
@@ -79,8 +81,12 @@ def foreign_bytes(address: int, size: int, *, writable: bool, owner: object) -> 
 
 def rows_of(data: Bytes, box: CopyBox, *, target: bool) -> Bytes:
     """The bytes at one end of a copy, in the order in which they are copied."""
-    slices, rows = (box.target_slice, box.target_pitch) if target else (box.source_slice, box.source_pitch)
-    return np.lib.stride_tricks.as_strided(data, (box.slices, box.rows, box.width), (slices, rows, 1))
+    slices, rows = (
+        (box.target_slice, box.target_pitch) if target else (box.source_slice, box.source_pitch)
+    )
+    return np.lib.stride_tricks.as_strided(
+        data, (box.slices, box.rows, box.width), (slices, rows, 1)
+    )
 
 
 class _Foreign:
@@ -88,13 +94,22 @@ class _Foreign:
 
     def __init__(self, address: int, size: int, writable: bool, owner: object) -> None:
         self.owner = owner
-        self.__array_interface__ = {"data": (address, not writable), "shape": (size,), "typestr": "|u1", "version": 3}
+        self.__array_interface__ = {
+            "data": (address, not writable),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
 
 
 class Pool:
-    """A pool over the device's allocations. Memory that was freed is handed out again to who asks for as many bytes."""
+    """A pool over the device's allocations. Memory that was freed is handed out again to who asks
+    for as many bytes.
+    """
 
-    def __init__(self, allocations: Allocations, release_threshold: int = 0, max_size: int = 0) -> None:
+    def __init__(
+        self, allocations: Allocations, release_threshold: int = 0, max_size: int = 0
+    ) -> None:
         """Start empty.
 
         Args:

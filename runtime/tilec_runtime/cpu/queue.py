@@ -1,4 +1,6 @@
-"""One stream of the cpu device: a queue whose work a thread of its own does, in order, while there is any."""
+"""One stream of the cpu device: a queue whose work a thread of its own does, in order, while there
+is any.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ _FAILURES = 64
 # Seconds after which one who waits for a mark looks whether to give up.
 _PATIENCE = 0.05
 _QUEUES: weakref.WeakSet[Queue] = weakref.WeakSet()
-# Set once the process ends. From then on no queue starts a thread: one that waits for the interpreter's lock when that is taken apart, or
-# is just being started, uses memory that the interpreter has freed (Python 3.10 does that), and the process may die of it.
+# Set once the process ends. From then on no queue starts a thread: one that waits for the
+# interpreter's lock when that is taken apart, or is just being started, uses memory that the
+# interpreter has freed (Python 3.10 does that), and the process may die of it.
 _OVER: list[bool] = []
 # Seconds after which work that is begun once the process ends is asked to stop.
 _LAST = 2.0
@@ -45,10 +48,12 @@ class _Task:
 class Queue:
     """Work of one stream.
 
-    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued behind it until then is dropped. Where
-    nobody can be told any more, since the queue goes or the process ends, it becomes a RuntimeWarning.
+    The first error stays until somebody is told of it, by `wait` or `check`; work that was queued
+    behind it until then is dropped. Where nobody can be told any more, since the queue goes or the
+    process ends, it becomes a RuntimeWarning.
 
-    Once the process ends the thread goes, and what is queued from then on is done by whoever puts it, waits for it or asks about it.
+    Once the process ends the thread goes, and what is queued from then on is done by whoever puts
+    it, waits for it or asks about it.
 
     Attributes:
         name: of the stream, for messages.
@@ -63,25 +68,38 @@ class Queue:
         """
         self.name = name
         self._pace = pace
-        self._changed = threading.Condition()  # reentrant: a collected buffer may enqueue from inside
+        self._changed = (
+            threading.Condition()
+        )  # reentrant: a collected buffer may enqueue from inside
         self._tasks: collections.deque[_Task] = collections.deque()
-        self._thread: threading.Thread | None = None  # who does the work: the queue's own, or at the end of the process anybody's
+        self._thread: threading.Thread | None = (
+            None  # who does the work: the queue's own, or at the end of the process anybody's
+        )
         self._own: threading.Thread | None = None  # the thread that was started last
-        self._end: int | None = 0 if _OVER else None  # the last work that the queue's own thread does
+        self._end: int | None = (
+            0 if _OVER else None
+        )  # the last work that the queue's own thread does
         self._error: BaseException | None = None
         self._put = 0
         self._done = 0
         self._given_up = 0  # work up to this number is dropped
-        self._retired = False  # its stream was given back: a thread without work has nothing to wait for
+        self._retired = (
+            False  # its stream was given back: a thread without work has nothing to wait for
+        )
         self._busy = False  # with work that is not done in any case
-        # Works that failed, or were dropped behind one that had: known also to marks behind them after somebody else was told. As copies:
-        # an error that is raised gets the frames of whoever was told, and all that these hold.
-        self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(maxlen=_FAILURES)
+        # Works that failed, or were dropped behind one that had: known also to marks behind them
+        # after somebody else was told. As copies: an error that is raised gets the frames of
+        # whoever was told, and all that these hold.
+        self._failures: collections.deque[tuple[int, BaseException]] = collections.deque(
+            maxlen=_FAILURES
+        )
         _QUEUES.add(self)
 
     def __del__(self) -> None:
         """Tell of an error that nobody was told of."""
-        if self._error is not None and not sys.is_finalizing():  # at the end of the process, `end_all` has told of it
+        if (
+            self._error is not None and not sys.is_finalizing()
+        ):  # at the end of the process, `end_all` has told of it
             self.report()
 
     def put(self, work: Work, *, always: bool = False) -> int:
@@ -121,13 +139,15 @@ class Queue:
             raise error
 
     def wait(self, number: int | None = None) -> None:
-        """Wait for everything that is queued now, or for the work up to this number, then `check`. Interrupted (Ctrl-C), all of the work
-        is given up.
+        """Wait for everything that is queued now, or for the work up to this number, then `check`.
+        Interrupted (Ctrl-C), all of the work is given up.
 
         Raises:
             DriverError: the interpreter is taken apart, and nobody does this work any more.
         """
-        if threading.current_thread() is self._thread:  # a buffer's last reference may go on this thread
+        if (
+            threading.current_thread() is self._thread
+        ):  # a buffer's last reference may go on this thread
             return
         try:
             done = self.wait_for(self.position if number is None else number)
@@ -139,9 +159,11 @@ class Queue:
             raise _never_done(self.name, _TAKEN_APART)
 
     def wait_for(self, number: int, seconds: float | None = None) -> bool:
-        """Wait until the work of this number is done, well or not, but no longer than this; whether it is.
+        """Wait until the work of this number is done, well or not, but no longer than this; whether
+        it is.
 
-        It is not, and nobody waits, where the interpreter is taken apart: no other thread runs any more.
+        It is not, and nobody waits, where the interpreter is taken apart: no other thread runs any
+        more.
         """
         last = None if seconds is None else time.monotonic() + seconds
         while not self.done(number):
@@ -157,12 +179,15 @@ class Queue:
         """See that whoever is about to wait for the work of this number is not who does it.
 
         Raises:
-            RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those tell what work came to that is over.
+            RuntimeError: it is the queue's thread, which would wait for ever. No TilecError: those
+                tell what work came to that is over.
         """
         if not self.done(number) and threading.current_thread() is self._thread:
             what = f"work on {self.name} waits for work behind it on the same stream, which would be for ever"
             cause = "a function that the stream calls (`output`, an observer, an object's `__del__`) reads a tensor or waits for an op"
-            raise RuntimeError(f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work")
+            raise RuntimeError(
+                f"{what}\n  cause: {cause}\n  fix: wait on the thread that enqueued the work"
+            )
 
     def done(self, number: int) -> bool:
         """Whether the work of this number is done."""
@@ -177,7 +202,9 @@ class Queue:
 
     @property
     def unfinished(self) -> int:
-        """Works that are queued or running, but for those that are done in any case; none where they were given up."""
+        """Works that are queued or running, but for those that are done in any case; none where
+        they were given up.
+        """
         with self._changed:
             if self._given_up == self._put:
                 return 0
@@ -211,7 +238,9 @@ class Queue:
             self._given_up = self._put
 
     def retire(self) -> None:
-        """Its stream was given back: the thread ends with its work. A thread for each stream of a moment would be too many."""
+        """Its stream was given back: the thread ends with its work. A thread for each stream of a
+        moment would be too many.
+        """
         with self._changed:
             self._retired = True
             self._changed.notify_all()
@@ -228,13 +257,17 @@ class Queue:
             self._own.join(max(seconds, 0.0))
 
     def report(self, unfinished: int = 0) -> None:
-        """Warn of an error that nobody was told of, and of work that was given up. Takes no lock: the queue may be on its way out."""
+        """Warn of an error that nobody was told of, and of work that was given up. Takes no lock:
+        the queue may be on its way out.
+        """
         error, self._error = self._error, None
         if error is not None:
             _warn(f"work on {self.name} failed, and nobody waited for it: {error}")
         elif unfinished:
             fix = 'wait before the end, with sync() of the stream or Device("cpu").sync()'
-            _warn(f"the process ended while {self.name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}")
+            _warn(
+                f"the process ended while {self.name} had work (launches and copies: {unfinished}): given up\n  fix: {fix}"
+            )
 
     def forget(self) -> None:
         """Another process tells of what happened."""
@@ -247,7 +280,9 @@ class Queue:
     def _start(self) -> None:
         # A daemon: a process that ends does not wait for what nobody waited for.
         thread = threading.Thread(target=self._run, name=f"tilec {self.name}", daemon=True)
-        if self._thread is not None:  # the collector ran meanwhile, and put work here: a second thread would count two works as one
+        if (
+            self._thread is not None
+        ):  # the collector ran meanwhile, and put work here: a second thread would count two works as one
             return
         self._thread = self._own = thread
         try:
@@ -263,8 +298,8 @@ class Queue:
         return self._end is not None and self._thread is None and bool(self._tasks)
 
     def _take_over(self, last: int) -> None:
-        """Once the process ends: do what is queued up to this work on this thread, if nobody is at it; what is behind it may wait for work
-        that this thread has in hand. Waits for nobody.
+        """Once the process ends: do what is queued up to this work on this thread, if nobody is at
+        it; what is behind it may wait for work that this thread has in hand. Waits for nobody.
         """
         if self._end is None:
             return
@@ -277,12 +312,16 @@ class Queue:
         except BaseException:  # Ctrl-C between two works
             with self._changed:
                 self._thread, self._busy = None, False
-                self._done = self._put - len(self._tasks)  # the one that was in hand is not done by anybody else
+                self._done = self._put - len(
+                    self._tasks
+                )  # the one that was in hand is not done by anybody else
                 self._changed.notify_all()
             raise
 
     def _run(self, last: int | None = None) -> None:
-        """Do work while there is any, but none behind the last; the queue's own thread (None) goes on until the process ends."""
+        """Do work while there is any, but none behind the last; the queue's own thread (None) goes
+        on until the process ends.
+        """
         while (task := self._next(last)) is not None:
             number = self._done + 1
             behind = self._error
@@ -316,18 +355,29 @@ class Queue:
             work(given_up)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for it
             return error
-        # What is behind it must not go on as if it were done: it may have waited for another stream.
-        return _never_done(self.name, f"it was asked to stop after {_LAST:g} seconds") if asked else None
+        # What is behind it must not go on as if it were done: it may have waited for another
+        # stream.
+        return (
+            _never_done(self.name, f"it was asked to stop after {_LAST:g} seconds")
+            if asked
+            else None
+        )
 
     def _note(self, number: int, error: BaseException) -> None:
-        with contextlib.suppress(Exception):  # no memory: marks behind it do not know of it then, but nobody waits for ever
+        with contextlib.suppress(
+            Exception
+        ):  # no memory: marks behind it do not know of it then, but nobody waits for ever
             self._failures.append((number, copied(error)))
 
     def _next(self, last: int | None) -> _Task | None:
-        """The oldest work; None where there was none for a while, or none up to the last, and then nobody does the work any more."""
+        """The oldest work; None where there was none for a while, or none up to the last, and then
+        nobody does the work any more.
+        """
         with self._changed:
             if last is None and not self._tasks:
-                self._changed.wait_for(lambda: bool(self._tasks) or self._retired or self._end is not None, _LINGER)
+                self._changed.wait_for(
+                    lambda: bool(self._tasks) or self._retired or self._end is not None, _LINGER
+                )
             end = self._end if last is None else last
             if self._tasks and (end is None or self._done < end):
                 task = self._tasks.popleft()
@@ -339,8 +389,8 @@ class Queue:
 
 
 def end_all(patience: float) -> None:
-    """The process ends: give up all work, wait up to this many seconds until it has stopped and all threads have gone, and warn of what
-    nobody was told of.
+    """The process ends: give up all work, wait up to this many seconds until it has stopped and all
+    threads have gone, and warn of what nobody was told of.
     """
     _OVER.append(True)
     queues = [(queue, queue.unfinished) for queue in list(_QUEUES)]
@@ -358,11 +408,14 @@ class Mark:
 
     Attributes:
         time: when it was reached, in seconds of a clock that only runs forward; None before.
-        error: what work before it came to: all that nobody was told of until it was reached, and all from `since` on.
+        error: what work before it came to: all that nobody was told of until it was reached, and
+            all from `since` on.
     """
 
     def __init__(self, queue: Queue, since: int | None = None) -> None:
-        """Set it behind what the queue has to do; `since` is the queue's position where the work began that it is about."""
+        """Set it behind what the queue has to do; `since` is the queue's position where the work
+        began that it is about.
+        """
         self.time: float | None = None
         self.error: BaseException | None = None
         self._queue = queue
@@ -378,7 +431,8 @@ class Mark:
         """Wait until it is reached, or this is given up.
 
         Raises:
-            RuntimeError: it is the queue's own thread that asks, with work before the mark to be done. DriverError: as `Queue.wait`.
+            RuntimeError: it is the queue's own thread that asks, with work before the mark to be
+                done. DriverError: as `Queue.wait`.
         """
         self._queue.refuse_own(self._number)
         while not self._queue.wait_for(self._number, _PATIENCE) and not given_up():
@@ -394,7 +448,9 @@ class Mark:
         return error
 
     def follow(self, given_up: Callable[[], bool]) -> None:
-        """Wait as `wait` does, for work that needs what comes before the mark: it fails where that failed."""
+        """Wait as `wait` does, for work that needs what comes before the mark: it fails where that
+        failed.
+        """
         self.wait(given_up)
         if self.error is not None:
             raise copied(self.error)
@@ -410,12 +466,21 @@ def _no_thread(name: str, error: RuntimeError) -> DriverError:
     what = f"no thread can be started for {name}: {error}"
     cause = "the process has as many threads as it may, or it ends"
     fix = "end threads that are not needed, raise the limit (ulimit -u, or the container's), or use fewer streams at a time"
-    return DriverError(what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU)
+    return DriverError(
+        what, result="CUDA_ERROR_OPERATING_SYSTEM", code=304, cause=cause, fix=fix, device=ON_CPU
+    )
 
 
 def _never_done(name: str, cause: str) -> DriverError:
     what = f"the process ends while {name} has work that does not stop: it will not be done"
-    return DriverError(what, result="CUDA_ERROR_DEINITIALIZED", code=4, cause=cause, fix="wait before the process ends", device=ON_CPU)
+    return DriverError(
+        what,
+        result="CUDA_ERROR_DEINITIALIZED",
+        code=4,
+        cause=cause,
+        fix="wait before the process ends",
+        device=ON_CPU,
+    )
 
 
 def _warn(text: str) -> None:

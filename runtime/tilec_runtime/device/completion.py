@@ -1,4 +1,6 @@
-"""Completion threads: each blocks on the events of one stream, and reports to futures or releases what the device used."""
+"""Completion threads: each blocks on the events of one stream, and reports to futures or releases
+what the device used.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tilec_runtime.device.marks import Mark
 
 # Gets the error of the work before a mark; None where there is none.
 Callback = Callable[["BaseException | None"], None]
-# Seconds without work after which a thread ends, and for which the end of the process waits for the device.
+# Seconds without work after which a thread ends, and for which the end of the process waits for the
+# device.
 _LINGER, _PATIENCE = 0.5, 2.0
 # (id of the driver, device, stream)
 _Key = tuple[int, int, int]
@@ -34,7 +37,9 @@ class _Line:
     """The entries of one stream, whose marks are reached in order, and its thread."""
 
     def __init__(self, changed: threading.Condition) -> None:
-        self.entries: collections.deque[_Entry | None] = collections.deque()  # None once an entry is dealt with
+        self.entries: collections.deque[_Entry | None] = (
+            collections.deque()
+        )  # None once an entry is dealt with
         self.changed = changed
         self.thread: threading.Thread | None = None
 
@@ -67,22 +72,39 @@ class Completions:
         self._add(stream, _Entry(mark, None, thing))
 
     def pending(self, losses: Losses, ordinal: int) -> list[str]:
-        """Return the labels of futures that wait for a device whose contexts these are, the first of each stream first."""
+        """Return the labels of futures that wait for a device whose contexts these are, the first
+        of each stream first.
+        """
         with self._lock:
-            lines = [[entry for entry in line.entries if entry is not None] for line in self._lines.values()]
-        turns = sorted((place, number, entry) for number, line in enumerate(lines) for place, entry in enumerate(line))
-        ours = [entry for _, _, entry in turns if entry.mark.ordinal == ordinal and getattr(entry.mark.driver, "_losses", None) is losses]
+            lines = [
+                [entry for entry in line.entries if entry is not None]
+                for line in self._lines.values()
+            ]
+        turns = sorted(
+            (place, number, entry)
+            for number, line in enumerate(lines)
+            for place, entry in enumerate(line)
+        )
+        ours = [
+            entry
+            for _, _, entry in turns
+            if entry.mark.ordinal == ordinal
+            and getattr(entry.mark.driver, "_losses", None) is losses
+        ]
         return [label for entry in ours if (label := getattr(entry.callback, "label", ""))]
 
     def drain(self, seconds: float) -> bool:
-        """Wait until every mark is reached and every callback has returned, at most this long; return whether that is so."""
+        """Wait until every mark is reached and every callback has returned, at most this long;
+        return whether that is so.
+        """
         with self._lock:
             return self._idle.wait_for(lambda: not self.busy, seconds)
 
     def close(self, seconds: float) -> None:
         """Wait for the device at the end of the process, at most this long, and end the threads.
 
-        What is waited for from then on is waited for on the calling thread: the interpreter must not end beside a running thread.
+        What is waited for from then on is waited for on the calling thread: the interpreter must
+        not end beside a running thread.
         """
         end = time.monotonic() + seconds
         self.drain(seconds)
@@ -101,7 +123,10 @@ class Completions:
 
     def _add(self, stream: int, entry: _Entry) -> None:
         key = (id(entry.mark.driver), entry.mark.ordinal, stream)
-        with self._lock, contextlib.suppress(RuntimeError):  # an interpreter that ends starts no threads
+        with (
+            self._lock,
+            contextlib.suppress(RuntimeError),
+        ):  # an interpreter that ends starts no threads
             if not self._closed:
                 line = self._lines.get(key) or self._started(key)
                 line.entries.append(entry)
@@ -113,7 +138,9 @@ class Completions:
         """Start the thread of a stream, which waits for the lock at first."""
         line = _Line(threading.Condition(self._lock))
         # A daemon: a process that ends does not wait for a device that does not stop.
-        line.thread = threading.Thread(target=self._run, args=(key, line), name="tilec-completion", daemon=True)
+        line.thread = threading.Thread(
+            target=self._run, args=(key, line), name="tilec-completion", daemon=True
+        )
         line.thread.start()
         self._lines[key] = line
         return line
@@ -121,7 +148,9 @@ class Completions:
     def _run(self, key: _Key, line: _Line) -> None:
         while (entry := self._next(key, line)) is not None:
             _deal_with(entry)
-            line.entries[0] = entry = None  # before it counts as done, and without the lock: what was kept may have a destructor
+            line.entries[0] = entry = (
+                None  # before it counts as done, and without the lock: what was kept may have a destructor
+            )
             with self._lock:
                 line.entries.popleft()
                 self._idle.notify_all()
@@ -148,10 +177,14 @@ def _deal_with(entry: _Entry) -> None:
 
 
 def _wait(entry: _Entry) -> BaseException | None:
-    """Wait for a mark; return the error of the work before it, if the entry has a callback that takes it."""
+    """Wait for a mark; return the error of the work before it, if the entry has a callback that
+    takes it.
+    """
     mark = entry.mark
     try:
-        with mark.driver.outside_captures(mark.ordinal):  # a wait breaks captures of all threads that are in the global mode
+        with mark.driver.outside_captures(
+            mark.ordinal
+        ):  # a wait breaks captures of all threads that are in the global mode
             mark.sync()
             return None if entry.callback is None else mark.failure
     except Exception as error:  # noqa: BLE001 - the device is lost, or the bindings do not know the result: nobody may wait for ever

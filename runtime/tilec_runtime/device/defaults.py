@@ -1,4 +1,6 @@
-"""Which device is meant where none is named, and which policy, in a thread or task and in the process."""
+"""Which device is meant where none is named, and which policy, in a thread or task and in the
+process.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,15 @@ if TYPE_CHECKING:
 
 
 class Defaults:
-    """What is the default in one context. A policy beats a device; None leaves it to what is further out."""
+    """What is the default in one context. A policy beats a device; None leaves it to what is
+    further out.
+    """
 
     __slots__ = ("device", "policy")
 
-    def __init__(self, *, device: DeviceLike | None = None, policy: SchedulingPolicy | None = None) -> None:
+    def __init__(
+        self, *, device: DeviceLike | None = None, policy: SchedulingPolicy | None = None
+    ) -> None:
         """Name a device, a policy, or both."""
         self.device: Final = device
         self.policy: Final = policy
@@ -26,7 +32,9 @@ _process: DeviceLike | None = None
 
 
 def named_device() -> DeviceLike | None:
-    """The device of the innermost `use_device`, else of `set_default_device`; None where neither names one: device 0."""
+    """The device of the innermost `use_device`, else of `set_default_device`; None where neither
+    names one: device 0.
+    """
     return HERE.get().device or _process
 
 

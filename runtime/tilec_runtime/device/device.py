@@ -15,7 +15,8 @@ from tilec_runtime.protocols import DeviceLike
 
 @final
 class Device:
-    """A GPU or the cpu device: `Device(0)`, `Device("cuda:1")`, `Device("cpu")`. Equal devices are the same one.
+    """A GPU or the cpu device: `Device(0)`, `Device("cuda:1")`, `Device("cpu")`. Equal devices are
+    the same one.
 
     Attributes:
         driver: what serves it.
@@ -28,7 +29,8 @@ class Device:
         """Find a device.
 
         Args:
-            device: a number, `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch, CuPy, cuda.core or JAX.
+            device: a number, `"cuda:1"`, `"cpu"`, a `Device`, or a device object of torch, CuPy,
+                cuda.core or JAX.
             driver: what serves it; the process's driver for it by default.
 
         Raises:
@@ -40,7 +42,8 @@ class Device:
 
     @classmethod
     def borrow_raw(cls, handle: Any, *, driver: DeviceDriver | None = None) -> Device:
-        """The device of a driver's handle (a `CUdevice`, or its number) that another library holds. Nothing is owned or given back.
+        """The device of a driver's handle (a `CUdevice`, or its number) that another library holds.
+        Nothing is owned or given back.
 
         Raises:
             CallError: it is no handle of a device.
@@ -91,7 +94,8 @@ class Device:
         return Stream(self, driver=self.driver)
 
     def sync(self) -> None:
-        """Wait for everything on all streams, stream 0 (the legacy default stream) and those of other libraries included.
+        """Wait for everything on all streams, stream 0 (the legacy default stream) and those of
+        other libraries included.
 
         Raises:
             FaultError: on the cpu device, what a launch came to.
@@ -107,12 +111,18 @@ class Device:
         """
         name = "cpu" if self.info.interprets else f"cuda:{self.ordinal}"
         if self.driver is not driver_of(name):
-            raise TypeError(f"{self!r} is served by a driver of its own, which can be neither pickled nor copied: pass it on")
+            raise TypeError(
+                f"{self!r} is served by a driver of its own, which can be neither pickled nor copied: pass it on"
+            )
         return Device, (name,)
 
     def __eq__(self, other: object) -> bool:
         """Whether it is the same device."""
-        return isinstance(other, Device) and other.driver is self.driver and other.ordinal == self.ordinal
+        return (
+            isinstance(other, Device)
+            and other.driver is self.driver
+            and other.ordinal == self.ordinal
+        )
 
     def __hash__(self) -> int:
         """Equal for the same device."""
@@ -120,4 +130,8 @@ class Device:
 
     def __repr__(self) -> str:
         """`<Device cuda:0 (NVIDIA H200)>`, `<Device cpu>`."""
-        return "<Device cpu>" if self.info.interprets else f"<Device cuda:{self.ordinal} ({self.name})>"
+        return (
+            "<Device cpu>"
+            if self.info.interprets
+            else f"<Device cuda:{self.ordinal} ({self.name})>"
+        )

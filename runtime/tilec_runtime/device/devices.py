@@ -1,4 +1,6 @@
-"""Devices by whatever names them: a number, `cuda:1`, `cpu`, or a device object of another library; and the drivers that serve them."""
+"""Devices by whatever names them: a number, `cuda:1`, `cpu`, or a device object of another library;
+and the drivers that serve them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def find_device(device: DeviceLike | None, driver: DeviceDriver | None = None) -
 
 
 def driver_of(device: DeviceLike | None) -> DeviceDriver:
-    """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at the first call.
+    """What serves a device in this process: the cpu device's driver, or CUDA's, which is started at
+    the first call.
 
     Raises:
         CallError: `device` names none.
@@ -52,8 +55,9 @@ def ordinal_of(device: DeviceLike | None) -> int:
     """The number of a device; -1 for the cpu device.
 
     Args:
-        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device object of torch (`index`), CuPy
-            (`id`), cuda.core (`device_id`) or JAX (`local_hardware_id`: its `id` counts the devices of all processes); None for the
+        device: an int, `"cuda"` or `"cuda:1"`, `"cpu"`, a `Device` or its `DeviceInfo`, or a device
+            object of torch (`index`), CuPy (`id`), cuda.core (`device_id`) or JAX
+            (`local_hardware_id`: its `id` counts the devices of all processes); None for the
             default device of this thread or task.
 
     Raises:
@@ -68,18 +72,25 @@ def ordinal_of(device: DeviceLike | None) -> int:
         return device.ordinal
     if isinstance(device, str):
         name, colon, number = device.partition(":")
-        if name == "cuda" and (not colon or (number.isascii() and number.isdigit() and len(number) <= 4)):
+        if name == "cuda" and (
+            not colon or (number.isascii() and number.isdigit() and len(number) <= 4)
+        ):
             return int(number or 0)
         if device == "cpu":
             return ON_CPU
     elif getattr(device, "type", "") == "cpu" or getattr(device, "platform", "") == "cpu":
         return ON_CPU
-    elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in ("gpu", "cuda"):
+    elif getattr(device, "type", "cuda") == "cuda" and getattr(device, "platform", "gpu") in (
+        "gpu",
+        "cuda",
+    ):
         for attribute in ("index", "local_hardware_id", "id", "device_id"):
             found: Any = getattr(device, attribute, None)
             if type(found) is int:
                 return found
-        if hasattr(device, "index") and device.index is None:  # torch.device("cuda"): torch's current one is not known here
+        if (
+            hasattr(device, "index") and device.index is None
+        ):  # torch.device("cuda"): torch's current one is not known here
             return 0
     fix = 'pass a number, "cuda", "cuda:1", "cpu", or a device object of torch, CuPy, JAX or cuda.core'
     if isinstance(device, str) and device.lower().startswith("cpu"):

@@ -1,4 +1,6 @@
-"""The CUDA driver: results become typed errors with cause and fix here. A first launch calls libcuda itself, all else cuda.bindings."""
+"""The CUDA driver: results become typed errors with cause and fix here. A first launch calls
+libcuda itself, all else cuda.bindings.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def driver() -> Driver:
 
 
 class Driver(GraphCalls):
-    """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
+    """`DeviceDriver` on cuda.bindings. All contexts are the devices' primary ones, which torch and
+    CuPy share.
+    """
 
     holds_arguments = False  # streams of CUDA outlive no tensor by themselves: that is the caller's care, as with every other launch
 
@@ -80,7 +84,11 @@ class Driver(GraphCalls):
         names = self._api.CUdevice_attribute
 
         def fact(name: str) -> int:
-            return int(self._ask("cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
+            return int(
+                self._ask(
+                    "cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), handle
+                )
+            )
 
         def axes(name: str) -> Dim3:
             return fact(f"MAX_{name}_DIM_X"), fact(f"MAX_{name}_DIM_Y"), fact(f"MAX_{name}_DIM_Z")
@@ -106,7 +114,8 @@ class Driver(GraphCalls):
 
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
         """Load an image into the device's primary context."""
-        # The driver reads PTX up to a zero byte, which a Python bytes object ends with but a view of a file may not.
+        # The driver reads PTX up to a zero byte, which a Python bytes object ends with but a view
+        # of a file may not.
         with self.current(ordinal):
             return self._ask("cuModuleLoadData", data + b"\0")
 
@@ -119,9 +128,17 @@ class Driver(GraphCalls):
         names = self._api.CUfunction_attribute
 
         def fact(name: str) -> int:
-            return int(self._ask("cuFuncGetAttribute", getattr(names, f"CU_FUNC_ATTRIBUTE_{name}"), function))
+            return int(
+                self._ask(
+                    "cuFuncGetAttribute", getattr(names, f"CU_FUNC_ATTRIBUTE_{name}"), function
+                )
+            )
 
-        cluster = tuple(fact(f"REQUIRED_CLUSTER_{axis}") for axis in ("WIDTH", "HEIGHT", "DEPTH")) if fact("REQUIRED_CLUSTER_WIDTH") else ()
+        cluster = (
+            tuple(fact(f"REQUIRED_CLUSTER_{axis}") for axis in ("WIDTH", "HEIGHT", "DEPTH"))
+            if fact("REQUIRED_CLUSTER_WIDTH")
+            else ()
+        )
         return FunctionFacts(
             max_threads=fact("MAX_THREADS_PER_BLOCK"),
             static_shared=fact("SHARED_SIZE_BYTES"),
@@ -143,10 +160,21 @@ class Driver(GraphCalls):
 
     # Launches
 
-    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
-        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
+    def tensor_map(
+        self,
+        ordinal: int,
+        wanted: TensorMap,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> bytes:
+        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are
+        multiples of 16.
+        """
         api = self._api
-        widths = [api.cuuint64_t(extent) for extent in reversed(shape)]  # CUDA counts dimensions from the innermost one
+        widths = [
+            api.cuuint64_t(extent) for extent in reversed(shape)
+        ]  # CUDA counts dimensions from the innermost one
         pitches = [api.cuuint64_t(stride) for stride in reversed(strides[:-1])]
         box = [api.cuuint32_t(extent) for extent in reversed(wanted.box)]
         with self.current(ordinal):  # the first launch of a thread may find none
@@ -166,10 +194,14 @@ class Driver(GraphCalls):
             )
         return ctypes.string_at(made.getPtr(), 128)  # of every tensor map
 
-    def active_blocks(self, ordinal: int, function: FunctionHandle, threads: int, shared: int) -> int:
+    def active_blocks(
+        self, ordinal: int, function: FunctionHandle, threads: int, shared: int
+    ) -> int:
         """Blocks of a launch that are resident on one multiprocessor at a time."""
         with self.current(ordinal):
-            return int(self._ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared))
+            return int(
+                self._ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, shared)
+            )
 
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """Clusters of a launch that are resident on the device at a time."""
@@ -180,7 +212,9 @@ class Driver(GraphCalls):
         """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
         plain = LaunchShape(grid=shape.grid, block=shape.block, shared=shape.shared)
         with self.current(ordinal):
-            return int(self._ask("cuOccupancyMaxPotentialClusterSize", function, self._config(plain, 0)))
+            return int(
+                self._ask("cuOccupancyMaxPotentialClusterSize", function, self._config(plain, 0))
+            )
 
     def bind_launch(
         self,
@@ -190,16 +224,23 @@ class Driver(GraphCalls):
         stream: int,
         parts: LaunchParts,
     ) -> LaunchCall:
-        """A call that enqueues this launch; it reports failure by its result and never raises for one."""
-        self._losses.suspects(ordinal).add(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream))
+        """A call that enqueues this launch; it reports failure by its result and never raises for
+        one.
+        """
+        self._losses.suspects(ordinal).add(
+            LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream)
+        )
         context = self._context(ordinal)
         expected = int(context)
-        # The legacy default stream is the current context's: where there are several, the thread's is looked at each time.
+        # The legacy default stream is the current context's: where there are several, the thread's
+        # is looked at each time.
         alone = self._count == 1 and int(self._ask("cuCtxGetCurrent")) in (0, expected)
 
         @functools.cache  # made at the first launch that is not the launch core's: it takes the bindings
         def bound() -> LaunchCall:
-            return functools.partial(self._api.cuLaunchKernelEx, self._config(shape, stream), function)
+            return functools.partial(
+                self._api.cuLaunchKernelEx, self._config(shape, stream), function
+            )
 
         def launch_here(parameters: int, extra: int) -> Any:
             if alone or int(self._api.cuCtxGetCurrent()[1]) == expected:
@@ -215,7 +256,9 @@ class Driver(GraphCalls):
         return launch_here
 
     def launch_target(self, ordinal: int) -> int | None:
-        """The number of the device's context. The launch core calls the driver itself, so a double of the bindings is not for it."""
+        """The number of the device's context. The launch core calls the driver itself, so a double
+        of the bindings is not for it.
+        """
         return int(self._context(ordinal)) if isinstance(self._api, Libcuda) else None
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
@@ -223,14 +266,24 @@ class Driver(GraphCalls):
         target = self.launch_target(ordinal)
         if CORE is None or target is None:
             if self.capturing(ordinal, stream):
-                raise self._error("cuGraphLaunch", self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, ordinal=ordinal)
+                raise self._error(
+                    "cuGraphLaunch",
+                    self._api.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                    ordinal=ordinal,
+                )
             with self.current(ordinal):
                 self._ask("cuGraphLaunch", executable, stream)
-        elif result := CORE.launch_graph(target, ordinal == 0, executable, stream):  # device 0: see `adopt`
+        elif result := CORE.launch_graph(
+            target, ordinal == 0, executable, stream
+        ):  # device 0: see `adopt`
             raise self._error("cuGraphLaunch", self._known_result(result), ordinal=ordinal)
 
-    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
-        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
+    def launch_failed(
+        self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
+    ) -> None:
+        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under
+        the right one; raise otherwise.
+        """
         code, result = int(result), self._known_result(result)
         if is_final(result):
             raise self._error("the launch", result, kernel=kernel, ordinal=ordinal)
@@ -280,7 +333,9 @@ class Driver(GraphCalls):
         config.sharedMemBytes = shape.shared
         config.hStream = api.CUstream(stream)
         attributes = []
-        if math.prod(shape.cluster) > 1:  # one block is no cluster, and older devices refuse the word
+        if (
+            math.prod(shape.cluster) > 1
+        ):  # one block is no cluster, and older devices refuse the word
             cluster = api.CUlaunchAttribute()
             cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             dims = cluster.value.clusterDim

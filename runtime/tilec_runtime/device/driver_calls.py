@@ -1,4 +1,6 @@
-"""What the parts of the CUDA driver's seam share: its start, the devices' primary contexts, and results that become errors."""
+"""What the parts of the CUDA driver's seam share: its start, the devices' primary contexts, and
+results that become errors.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ _NOTHING = _Nothing()
 
 
 class Calls:
-    """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy share."""
+    """Calls of cuda.bindings. All contexts are the devices' primary ones, which torch and CuPy
+    share.
+    """
 
     def __init__(self, api: Any) -> None:
         """Start the driver API.
@@ -42,10 +46,15 @@ class Calls:
         self._api = api
         self._success = 0
         self._lock = threading.Lock()
-        self._contexts: dict[int, Any] = {}  # but for those that are lost: who looks for one of them is told
+        self._contexts: dict[
+            int, Any
+        ] = {}  # but for those that are lost: who looks for one of them is told
         self._numbers: dict[int, int] = {}  # of all contexts, lost or not: whose they are
         self._losses = Losses()
-        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0")  # read by the driver as it starts
+        self._blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in (
+            "",
+            "0",
+        )  # read by the driver as it starts
         try:
             result = api.cuInit(0)[0]
         except (RuntimeError, OSError) as error:  # the bindings find libcuda at their first call
@@ -58,7 +67,9 @@ class Calls:
         _STARTED.add(self)
 
     def refuse_all(self) -> None:
-        """Refuse every call from now on: this is a forked child, where CUDA does not work once its parent has started it."""
+        """Refuse every call from now on: this is a forked child, where CUDA does not work once its
+        parent has started it.
+        """
         from tilec_runtime.device.results import ADVICE
 
         result = "CUDA_ERROR_NOT_INITIALIZED"
@@ -67,14 +78,16 @@ class Calls:
         self._lock = threading.Lock()
         for ordinal in range(self._count):
             what = f"the context of {device_words(ordinal)} is lost since the fork"
-            lost = ContextLostError(what, cause=cause, fix=fix, device=ordinal, result=result, code=3, since="the fork")
+            lost = ContextLostError(
+                what, cause=cause, fix=fix, device=ordinal, result=result, code=3, since="the fork"
+            )
             self._losses.errors.setdefault(ordinal, lost)
 
     # Contexts
 
     def current(self, ordinal: int) -> contextlib.AbstractContextManager[None]:
-        """Make the device's primary context current, and restore the thread's own afterwards. Where it is already, which is cheaper to
-        ask, there is nothing to do.
+        """Make the device's primary context current, and restore the thread's own afterwards. Where
+        it is already, which is cheaper to ask, there is nothing to do.
         """
         context = self._context(ordinal)
         found = self._api.cuCtxGetCurrent()
@@ -83,8 +96,9 @@ class Calls:
         return self._pushed(context)
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context that of device 0, for good, if this is the device: the CUDA runtime would. With that of another
-        one, torch and CuPy would make their next arrays there; what is for another device is done in its context each time.
+        """Give a thread that has no context that of device 0, for good, if this is the device: the
+        CUDA runtime would. With that of another one, torch and CuPy would make their next arrays
+        there; what is for another device is done in its context each time.
         """
         if ordinal == 0 and not int(self._ask("cuCtxGetCurrent")):
             self._ask("cuCtxSetCurrent", self._context(ordinal))
@@ -127,7 +141,10 @@ class Calls:
     def _some_context(self) -> Any:
         """The primary context of a device that has one, whoever made it; None where nobody has."""
         for ordinal in self._contexts or range(self._count):
-            if ordinal in self._contexts or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]:
+            if (
+                ordinal in self._contexts
+                or self._api.cuDevicePrimaryCtxGetState(self._handle(ordinal))[-1]
+            ):
                 return self._context(ordinal)
         return None
 
@@ -145,14 +162,24 @@ class Calls:
             raise self._error(call, found[0])
         return found[1] if len(found) > 1 else None
 
-    def _error(self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None) -> DriverError:
+    def _error(
+        self, call: str, result: Any, *, kernel: str = "", ordinal: int | None = None
+    ) -> DriverError:
         name = result_name(result)
         words = ""
         if type(result) is not int:  # one that the bindings do not know has no words there
             text = self._api.cuGetErrorString(result)[1]
             words = text.decode("utf-8", "replace") if isinstance(text, bytes) else ""
         where = self._current_device() if ordinal is None else ordinal
-        error = self._losses.failed(where, call, name, int(result), words=words, kernel=kernel, blocking=bool(kernel) and self._blocking)
+        error = self._losses.failed(
+            where,
+            call,
+            name,
+            int(result),
+            words=words,
+            kernel=kernel,
+            blocking=bool(kernel) and self._blocking,
+        )
         if isinstance(error, ContextLostError) and where is not None:
             self._contexts.pop(where, None)
         return error
@@ -162,12 +189,16 @@ class Calls:
         result, *values = self._api.cuCtxGetCurrent()
         if result != self._success or not values:
             return None
-        if not int(values[0]) and len(self._numbers) == 1:  # a thread without a context: there is but one that it can be about
+        if (
+            not int(values[0]) and len(self._numbers) == 1
+        ):  # a thread without a context: there is but one that it can be about
             return next(iter(self._numbers.values()))
         return self._numbers.get(int(values[0]))
 
     def _give_back(self, ordinal: int, call: str, *arguments: Any) -> None:
-        """Make a call that gives something back in the device's context. Of a lost one there is nothing left to give back."""
+        """Make a call that gives something back in the device's context. Of a lost one there is
+        nothing left to give back.
+        """
         if ordinal not in self._losses:
             with self.current(ordinal):
                 self._ask(call, *arguments)
@@ -178,7 +209,13 @@ class Calls:
         name = result_name(result)
         if name not in NO_DEVICE:
             return self._error(call, result)
-        cause, fix = ADVICE.get(name, ("the driver library is a stub, or the device is in use by another process", "look at nvidia-smi"))
+        cause, fix = ADVICE.get(
+            name,
+            (
+                "the driver library is a stub, or the device is in use by another process",
+                "look at nvidia-smi",
+            ),
+        )
         fix = f'{fix}; tile kernels run without a GPU: load("cpu")'
         return NoDeviceError(f"no NVIDIA GPU can be used: {call} gave {name}", cause=cause, fix=fix)
 

@@ -21,12 +21,17 @@ class GraphCalls(MemoryCalls):
     def begin_capture(self, ordinal: int, stream: int) -> None:
         """Let a stream's work become nodes of a graph.
 
-        In the relaxed mode: the collector may free memory or destroy an event on this thread at any time, and kernels are loaded at their
-        first launch. The other modes forbid both while they last, and a forbidden call breaks the capture. What must not be in a graph
-        is refused before the driver is asked.
+        In the relaxed mode: the collector may free memory or destroy an event on this thread at any
+        time, and kernels are loaded at their first launch. The other modes forbid both while they
+        last, and a forbidden call breaks the capture. What must not be in a graph is refused before
+        the driver is asked.
         """
         with self.current(ordinal):
-            self._ask("cuStreamBeginCapture", stream, self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+            self._ask(
+                "cuStreamBeginCapture",
+                stream,
+                self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED,
+            )
 
     def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
         """The graph of what the stream was given; it does its work itself again."""
@@ -44,7 +49,9 @@ class GraphCalls(MemoryCalls):
         return int(result) == _IMPLICIT
 
     def outside_captures(self, ordinal: int) -> _Relaxed:  # noqa: ARG002 - the mode is a thread's
-        """Let this thread make calls that a capture of somebody else forbids and would break over, such as to wait or to free."""
+        """Let this thread make calls that a capture of somebody else forbids and would break over,
+        such as to wait or to free.
+        """
         return _Relaxed(self._api)
 
     def instantiate_graph(self, ordinal: int, graph: GraphHandle) -> ExecutableHandle:
@@ -93,7 +100,9 @@ class _Relaxed:
 
     def __enter__(self) -> None:
         api = self._api
-        self._before = api.cuThreadExchangeStreamCaptureMode(api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)[1]
+        self._before = api.cuThreadExchangeStreamCaptureMode(
+            api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        )[1]
 
     def __exit__(self, *_: object) -> None:
         self._api.cuThreadExchangeStreamCaptureMode(self._before)

@@ -13,10 +13,14 @@ from tilec_runtime.device.driver_calls import Calls, is_final
 from tilec_runtime.device.seam_types import KEEP_ALL, CopyBox, CopyKind, PoolHandle, PoolStats
 
 _NOT_READY = 600
-# Results that say that a thread has no context, or that of another device: invalid context, invalid handle, a context that is gone.
+# Results that say that a thread has no context, or that of another device: invalid context, invalid
+# handle, a context that is gone.
 _ELSEWHERE = frozenset((201, 400, 709))
 # `cuMemcpyAsync` finds out by itself what kinds of memory its addresses are of.
-_COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync", CopyKind.TO_HOST: "cuMemcpyDtoHAsync"}
+_COPIES = dict.fromkeys(CopyKind, "cuMemcpyAsync") | {
+    CopyKind.TO_DEVICE: "cuMemcpyHtoDAsync",
+    CopyKind.TO_HOST: "cuMemcpyDtoHAsync",
+}
 
 
 class MemoryCalls(Calls):
@@ -30,34 +34,51 @@ class MemoryCalls(Calls):
         """
         super().__init__(api)
         self._own_pools: dict[int, PoolHandle] = {}
-        self._known: dict[int, Any] = {}  # events and streams that were made here, as the bindings have them: they take a number for longer
+        self._known: dict[
+            int, Any
+        ] = {}  # events and streams that were made here, as the bindings have them: they take a number for longer
         self._pool_lock = threading.RLock()  # the collector may free from inside
         self._leaving: collections.deque[tuple[int, PoolHandle]] = collections.deque()
 
     # Memory
 
     def pointer_device(self, address: int) -> int | None:
-        """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
+        """Ordinal of the device that an address belongs to; None for an address that the driver
+        does not know.
+        """
         result, *values = self._pointer(self._ordinal_of, address)
         if is_final(result):  # else it would look as if the address were nobody's
             raise self._error("cuPointerGetAttribute", result)
         return int(values[0]) if result == self._success and int(values[0]) >= 0 else None
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
+        """(first address, bytes) of the allocation that an address lies in; None where the driver
+        does not know.
+        """
         names = self._api.CUpointer_attribute
         found = []
-        for name in (names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, names.CU_POINTER_ATTRIBUTE_RANGE_SIZE):
-            result, *values = self._pointer(functools.partial(self._api.cuPointerGetAttribute, name), address)
+        for name in (
+            names.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+            names.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        ):
+            result, *values = self._pointer(
+                functools.partial(self._api.cuPointerGetAttribute, name), address
+            )
             if result != self._success:
                 return None
             found.append(int(values[0]))
         return (found[0], found[1]) if all(found) else None
 
     def _pointer(self, ask: Callable[[int], Any], address: int) -> Any:
-        """What an attribute of an address is. Older drivers know of none without a context; they are those of all, so any one is good."""
+        """What an attribute of an address is. Older drivers know of none without a context; they
+        are those of all, so any one is good.
+        """
         found = ask(address)
-        if found[0] != self._success and not int(self._api.cuCtxGetCurrent()[1]) and (context := self._some_context()) is not None:
+        if (
+            found[0] != self._success
+            and not int(self._api.cuCtxGetCurrent()[1])
+            and (context := self._some_context()) is not None
+        ):
             with self._pushed(context):
                 found = ask(address)
         return found
@@ -68,7 +89,8 @@ class MemoryCalls(Calls):
         found = self._api.cuPointerGetAttribute(name, address)
         if found[0] != self._success or int(found[1]) or self._count == 1:
             return found
-        # cuda.bindings 13 gives 0 whatever the driver says (NVIDIA/cuda-python#2928): of several devices, the driver itself is asked.
+        # cuda.bindings 13 gives 0 whatever the driver says (NVIDIA/cuda-python#2928): of several
+        # devices, the driver itself is asked.
         ordinal = ctypes.c_int()
         result = self._attribute_function(ctypes.byref(ordinal), int(name), address)
         return self._api.CUresult(result), ordinal.value
@@ -77,17 +99,28 @@ class MemoryCalls(Calls):
     def _attribute_function(self) -> Callable[..., int]:
         """cuPointerGetAttribute of the driver, of (pointer to the value, attribute, address)."""
         symbol, since = b"cuPointerGetAttribute", 4000
-        made: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)(
-            int(self._ask("cuGetProcAddress", symbol, since, 0))
-        )
+        made: Callable[..., int] = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
+        )(int(self._ask("cuGetProcAddress", symbol, since, 0)))
         return made
 
-    def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""
+    def allocate(
+        self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
+    ) -> int:
+        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own
+        for the device by default.
+        """
         with self.current(ordinal):
             if stream is None:
                 return int(self._ask("cuMemAlloc", size))
-            return int(self._ask("cuMemAllocFromPoolAsync", size, self.default_pool(ordinal) if pool is None else pool, stream))
+            return int(
+                self._ask(
+                    "cuMemAllocFromPoolAsync",
+                    size,
+                    self.default_pool(ordinal) if pool is None else pool,
+                    stream,
+                )
+            )
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -128,17 +161,26 @@ class MemoryCalls(Calls):
             self._ask("cuMemcpyDtoHAsync", target, address, size, stream)
             self._ask("cuStreamSynchronize", stream)
 
-    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
-        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
+    def copy_async(
+        self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
+    ) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned
+        memory is copied without waiting.
+        """
         with self.current(ordinal):
             self._ask(_COPIES[kind], target, source, size, stream)
 
-    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+    def copy_box(
+        self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
+    ) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
+        the copy is done.
+        """
         if box.rows == box.slices == 1:
             self.copy_async(ordinal, target, source, box.width, stream, kind)
             return
-        # The two-dimensional calls may refuse pitches that the driver did not choose itself; this one takes any.
+        # The two-dimensional calls may refuse pitches that the driver did not choose itself; this
+        # one takes any.
         wanted = self._api.CUDA_MEMCPY3D()
         wanted.srcMemoryType = wanted.dstMemoryType = self._api.CUmemorytype.CU_MEMORYTYPE_UNIFIED
         wanted.srcDevice, wanted.dstDevice = source, target
@@ -156,10 +198,11 @@ class MemoryCalls(Calls):
     # Pools
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another. It keeps all that is freed.
+        """The pool that allocations in stream order come from unless they name another. It keeps
+        all that is freed.
 
-        The driver's default pool is the whole process's: other libraries set its attributes, and by itself it keeps nothing, so that
-        each allocation after a wait maps its memory anew.
+        The driver's default pool is the whole process's: other libraries set its attributes, and by
+        itself it keeps nothing, so that each allocation after a wait maps its memory anew.
         """
         found = self._own_pools.get(ordinal)
         if found is None:
@@ -189,10 +232,12 @@ class MemoryCalls(Calls):
         return pool
 
     def destroy_pool(self, ordinal: int, pool: PoolHandle) -> None:
-        """Give a pool back, as soon as nothing of it is allocated: until then it keeps nothing of what is freed.
+        """Give a pool back, as soon as nothing of it is allocated: until then it keeps nothing of
+        what is freed.
 
-        By its documentation, the driver destroys pools whose memory is still used, too. But a program that freed such memory afterwards
-        was seen to crash where the next pool was destroyed.
+        By its documentation, the driver destroys pools whose memory is still used, too. But a
+        program that freed such memory afterwards was seen to crash where the next pool was
+        destroyed.
         """
         if ordinal in self._losses:
             return
@@ -210,7 +255,11 @@ class MemoryCalls(Calls):
             if ordinal in self._losses:
                 continue
             with self.current(ordinal):
-                if int(self._ask("cuMemPoolGetAttribute", pool, self._pool_attribute("USED_MEM_CURRENT"))):
+                if int(
+                    self._ask(
+                        "cuMemPoolGetAttribute", pool, self._pool_attribute("USED_MEM_CURRENT")
+                    )
+                ):
                     self._ask("cuMemPoolTrimTo", pool, 0)
                     self._leaving.append((ordinal, pool))
                 else:
@@ -219,7 +268,12 @@ class MemoryCalls(Calls):
     def set_release_threshold(self, ordinal: int, pool: PoolHandle, size: int) -> None:
         """Set how many unused bytes a pool keeps."""
         with self.current(ordinal):
-            self._ask("cuMemPoolSetAttribute", pool, self._pool_attribute("RELEASE_THRESHOLD"), self._api.cuuint64_t(size))
+            self._ask(
+                "cuMemPoolSetAttribute",
+                pool,
+                self._pool_attribute("RELEASE_THRESHOLD"),
+                self._api.cuuint64_t(size),
+            )
 
     def pool_stats(self, ordinal: int, pool: PoolHandle) -> PoolStats:
         """What a pool holds."""
@@ -237,7 +291,9 @@ class MemoryCalls(Calls):
             )
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Give unused memory back to the device until the pool has no more than `keep` bytes, where it can."""
+        """Give unused memory back to the device until the pool has no more than `keep` bytes, where
+        it can.
+        """
         self._destroy_unused()
         with self.current(ordinal):
             self._ask("cuMemPoolTrimTo", pool, keep)
@@ -250,7 +306,9 @@ class MemoryCalls(Calls):
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
         with self.current(ordinal):
-            made = self._ask("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+            made = self._ask(
+                "cuStreamCreate", self._api.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+            )
         stream = int(made)
         self._known[stream] = made
         return stream
@@ -278,9 +336,13 @@ class MemoryCalls(Calls):
     # Events
 
     def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-        """A mark that can be set in streams; one without times costs less. Waits for a `blocking` one sleep, and do not spin."""
+        """A mark that can be set in streams; one without times costs less. Waits for a `blocking`
+        one sleep, and do not spin.
+        """
         kinds = self._api.CUevent_flags
-        flags = (0 if timed else kinds.CU_EVENT_DISABLE_TIMING.value) | (kinds.CU_EVENT_BLOCKING_SYNC.value if blocking else 0)
+        flags = (0 if timed else kinds.CU_EVENT_DISABLE_TIMING.value) | (
+            kinds.CU_EVENT_BLOCKING_SYNC.value if blocking else 0
+        )
         with self.current(ordinal):
             made = self._ask("cuEventCreate", flags)
         event = int(made)
@@ -307,7 +369,9 @@ class MemoryCalls(Calls):
         return None
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:  # noqa: ARG002 - as `position`
-        """Let what a stream is given from now on wait until the mark is reached; one that was never set is."""
+        """Let what a stream is given from now on wait until the mark is reached; one that was never
+        set is.
+        """
         if not self._at_once(ordinal, "cuStreamWaitEvent", stream, stream, event, 0):
             with self.current(ordinal):
                 self._ask("cuStreamWaitEvent", stream, event, 0)
@@ -337,16 +401,22 @@ class MemoryCalls(Calls):
                 self._ask("cuEventSynchronize", event)
 
     def _at_once(self, ordinal: int, call: str, handle: int, *arguments: int) -> bool:
-        """Make a call about an event or a stream that this driver made, whatever context the thread has: most have one, and the handles
-        say whose they are. Whether it was made: if not, the caller makes it in the right context.
+        """Make a call about an event or a stream that this driver made, whatever context the thread
+        has: most have one, and the handles say whose they are. Whether it was made: if not, the
+        caller makes it in the right context.
 
-        A call that fails for another reason is not made again: it may have broken a capture, of which the next one would tell instead.
+        A call that fails for another reason is not made again: it may have broken a capture, of
+        which the next one would tell instead.
         """
         known = self._known
-        if handle not in known:  # what others made may be the legacy default stream, which is the current context's
+        if (
+            handle not in known
+        ):  # what others made may be the legacy default stream, which is the current context's
             return False
         try:
-            result = getattr(self._api, call)(*[known.get(argument, argument) for argument in arguments])[0]
+            result = getattr(self._api, call)(
+                *[known.get(argument, argument) for argument in arguments]
+            )[0]
         except ValueError:  # one that the bindings do not know
             return False
         if result == self._success:

@@ -1,4 +1,6 @@
-"""The CUDA driver under `TILEC_DEBUG=launches`: it notes every launch until somebody has waited for it, to name those behind a failure."""
+"""The CUDA driver under `TILEC_DEBUG=launches`: it notes every launch until somebody has waited for
+it, to name those behind a failure.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ from typing import Any
 
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.device.lost import LaunchRecord, Running
-from tilec_runtime.device.seam import ExecutableHandle, FunctionHandle, LaunchCall, LaunchParts, LaunchShape
+from tilec_runtime.device.seam import (
+    ExecutableHandle,
+    FunctionHandle,
+    LaunchCall,
+    LaunchParts,
+    LaunchShape,
+)
 from tilec_runtime.running import running
 from tilec_runtime.sites import site
 
@@ -14,13 +22,22 @@ from tilec_runtime.sites import site
 class RecordingDriver(Driver):
     """`Driver` that knows what runs. Each launch costs some microseconds more."""
 
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
+    def bind_launch(
+        self,
+        ordinal: int,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        stream: int,
+        parts: LaunchParts,
+    ) -> LaunchCall:
         """A call that notes and enqueues this launch."""
         notes = self._running(ordinal)
         call = super().bind_launch(ordinal, function, shape, stream, parts)
 
         def noted(parameters: int, extra: Any) -> Any:
-            notes.launched(LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream, where=_here()))
+            notes.launched(
+                LaunchRecord(kernel=parts.kernel, shape=shape, stream=stream, where=_here())
+            )
             return call(parameters, extra)
 
         return noted
@@ -30,7 +47,9 @@ class RecordingDriver(Driver):
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
         """Do what the graph says, in stream order."""
-        self._running(ordinal).launched(LaunchRecord(kernel="a CUDA graph", shape=None, stream=stream, where=_here()))
+        self._running(ordinal).launched(
+            LaunchRecord(kernel="a CUDA graph", shape=None, stream=stream, where=_here())
+        )
         super().launch_graph(ordinal, executable, stream)
 
     def synchronize(self, ordinal: int, stream: int) -> None:

@@ -15,11 +15,15 @@ from tilec_runtime.uncopied import Uncopied
 
 @final
 class Event(Uncopied):
-    """A mark behind the work of a stream. It is given back by `close`, or at the end of a `with` block."""
+    """A mark behind the work of a stream. It is given back by `close`, or at the end of a `with`
+    block.
+    """
 
     __slots__ = ("_driver", "_handle", "device")
 
-    def __init__(self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> None:
+    def __init__(
+        self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
+    ) -> None:
         """Make an event; before it is recorded it counts as reached.
 
         Args:
@@ -57,7 +61,9 @@ class Event(Uncopied):
         self._driver.record_event(self.device, self.handle, handle)
 
     def hold(self, stream: StreamLike) -> None:
-        """Let what this stream is given from now on wait until the mark is reached, where it is now."""
+        """Let what this stream is given from now on wait until the mark is reached, where it is
+        now.
+        """
         self._driver.wait_event(self.device, stream_handle(stream, "Event"), self.handle)
 
     @property

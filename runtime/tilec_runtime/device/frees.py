@@ -1,4 +1,6 @@
-"""Frees of device memory: made where their object is finalized, or by the next call that takes memory."""
+"""Frees of device memory: made where their object is finalized, or by the next call that takes
+memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tilec_runtime.errors import ContextLostError
 
 
 class Frees:
-    """Calls that free memory. Those of the collector wait: it may run inside any lock, of which a free could need another."""
+    """Calls that free memory. Those of the collector wait: it may run inside any lock, of which a
+    free could need another.
+    """
 
     def __init__(self) -> None:
         """Start with nothing that waits."""
@@ -25,9 +29,11 @@ class Frees:
         self._closed = False
 
     def call(self, free: Callable[[], None]) -> None:
-        """Free memory now, or at a later `drain` where this thread is in the collector. A failure is logged.
+        """Free memory now, or at a later `drain` where this thread is in the collector. A failure
+        is logged.
 
-        Once the process ends nothing is freed: the driver takes everything back by itself, and may be gone by then.
+        Once the process ends nothing is freed: the driver takes everything back by itself, and may
+        be gone by then.
         """
         if self._closed:
             return
@@ -37,7 +43,9 @@ class Frees:
             _make(free)
 
     def later(self, free: Callable[[], None]) -> None:
-        """Free memory at a later `drain`: now it would become a part of the graph that its stream is captured into."""
+        """Free memory at a later `drain`: now it would become a part of the graph that its stream
+        is captured into.
+        """
         self._waiting.append(free)
 
     def drain(self) -> None:
@@ -61,7 +69,9 @@ class Frees:
             gc.callbacks.remove(self.note)
 
     def renew(self) -> None:
-        """Start over in a forked child: no other thread holds the lock, and what waits is the parent's to free."""
+        """Start over in a forked child: no other thread holds the lock, and what waits is the
+        parent's to free.
+        """
         self._waiting.clear()
         self._lock = threading.RLock()
         self._collector = None

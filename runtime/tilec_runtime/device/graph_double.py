@@ -1,4 +1,6 @@
-"""CUDA graphs for drivers that do the work themselves: what a stream is given is noted, and what CUDA forbids meanwhile is refused."""
+"""CUDA graphs for drivers that do the work themselves: what a stream is given is noted, and what
+CUDA forbids meanwhile is refused.
+"""
 
 # ruff: noqa: ARG002 - a double takes what the driver takes
 from __future__ import annotations
@@ -22,7 +24,10 @@ _CODES = {
     "CUDA_ERROR_STREAM_CAPTURE_ISOLATION": 905,
     "CUDA_ERROR_CAPTURED_EVENT": 907,
 }
-_UNSUPPORTED, _INVALIDATED = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+_UNSUPPORTED, _INVALIDATED = (
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -137,7 +142,9 @@ class Captures:
             self.refuse(stream, call)
 
     def record(self, event: int, stream: int) -> bool:
-        """Set an event in a captured stream, where it is one: it then is a place in the graph; whether that is so."""
+        """Set an event in a captured stream, where it is one: it then is a place in the graph;
+        whether that is so.
+        """
         found = self._streams.get(stream)
         if found is None:
             self._events.pop(event, None)
@@ -149,7 +156,8 @@ class Captures:
         """Let a stream wait for an event, where one of them is captured; whether that is so.
 
         Raises:
-            DriverError: only one of them is in the capture. A GPU's driver takes the stream into the capture where it is the event that is.
+            DriverError: only one of them is in the capture. A GPU's driver takes the stream into
+                the capture where it is the event that is.
         """
         of, to = self._events.get(event), self._streams.get(stream)
         if to is None and of is None:
@@ -158,7 +166,12 @@ class Captures:
             raise refused("cuStreamWaitEvent", "CUDA_ERROR_STREAM_CAPTURE_MERGE")
         if of is not to and (of is not None or set_outside):
             to.broken = True
-            raise refused("cuStreamWaitEvent", "CUDA_ERROR_STREAM_CAPTURE_ISOLATION" if of is None else "CUDA_ERROR_STREAM_CAPTURE_MERGE")
+            raise refused(
+                "cuStreamWaitEvent",
+                "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
+                if of is None
+                else "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+            )
         return True
 
     def ask(self, event: int, call: str) -> None:
@@ -181,7 +194,9 @@ class Captures:
 
 
 class GraphDouble(ABC):
-    """The part of `DeviceDriver` that captures streams and launches graphs, for drivers that do the work themselves."""
+    """The part of `DeviceDriver` that captures streams and launches graphs, for drivers that do the
+    work themselves.
+    """
 
     def __init__(self) -> None:
         """Start without captures."""
@@ -214,7 +229,9 @@ class GraphDouble(ABC):
         """Let later launches do what another graph says; whether the two are alike enough."""
         self._graph_call("update_graph", ordinal)
         with executable.lock:
-            if [node.kind for node in executable.nodes or ()] != [node.kind for node in graph.nodes]:
+            if [node.kind for node in executable.nodes or ()] != [
+                node.kind for node in graph.nodes
+            ]:
                 return False
             executable.nodes = graph.nodes
         return True
@@ -257,4 +274,6 @@ class GraphDouble(ABC):
 def refused(call: str, result: str) -> DriverError:
     """The error of a call that CUDA refuses."""
     cause, fix = ADVICE.get(result, ("", ""))
-    return DriverError(f"{call} failed: {result}", result=result, code=_CODES[result], cause=cause, fix=fix)
+    return DriverError(
+        f"{call} failed: {result}", result=result, code=_CODES[result], cause=cause, fix=fix
+    )

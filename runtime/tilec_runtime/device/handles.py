@@ -25,7 +25,9 @@ def stream_handle(stream: Any, kernel: str) -> int:
     try:
         handle = handle_of(stream)
     except TilecError as error:  # a closed one of tilec's own
-        raise ArgumentError(f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel) from error
+        raise ArgumentError(
+            f"{kernel}: {error.what}", cause=error.cause, fix=error.fix, kernel=kernel
+        ) from error
     except Exception as error:  # noqa: BLE001 - foreign streams raise what they like
         what = f"{error}"
     else:
@@ -59,13 +61,21 @@ def handle_of(stream: Any) -> int:
 
 
 def handle_attribute(cls: type) -> str | None:
-    """The attribute of a type of streams, torch's or tilec's own, that has the handle: the launch core reads it. None for all others."""
-    name = {"torch": "cuda_stream", "tilec_runtime": "handle"}.get(cls.__module__.partition(".")[0], "")
-    return name if name and hasattr(cls, name) else None  # a torch.Stream may be of any device, and has none
+    """The attribute of a type of streams, torch's or tilec's own, that has the handle: the launch
+    core reads it. None for all others.
+    """
+    name = {"torch": "cuda_stream", "tilec_runtime": "handle"}.get(
+        cls.__module__.partition(".")[0], ""
+    )
+    return (
+        name if name and hasattr(cls, name) else None
+    )  # a torch.Stream may be of any device, and has none
 
 
 def current_stream(values: tuple[Any, ...]) -> int:
-    """The stream of a launch that names none: the current one of the first array whose library has one, else the default stream."""
+    """The stream of a launch that names none: the current one of the first array whose library has
+    one, else the default stream.
+    """
     for value in values:
         cls: type = type(value)
         current = _current_of(cls)
@@ -78,12 +88,26 @@ def current_stream(values: tuple[Any, ...]) -> int:
 @functools.lru_cache(maxsize=MOST_TYPES)
 def _current_of(cls: type) -> Callable[[Any], int | None] | None:
     """What asks for the current stream of an array's library; None where that has none."""
-    libraries = {base.__module__.partition(".")[0] for base in cls.__mro__ if base.__name__ in ("Tensor", "ndarray")}
-    return _current_of_torch if "torch" in libraries else _current_of_cupy if "cupy" in libraries else None
+    libraries = {
+        base.__module__.partition(".")[0]
+        for base in cls.__mro__
+        if base.__name__ in ("Tensor", "ndarray")
+    }
+    return (
+        _current_of_torch
+        if "torch" in libraries
+        else _current_of_cupy
+        if "cupy" in libraries
+        else None
+    )
 
 
 def _current_of_torch(tensor: Any) -> int | None:
-    return int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream) if tensor.is_cuda else None
+    return (
+        int(sys.modules["torch"].cuda.current_stream(tensor.device).cuda_stream)
+        if tensor.is_cuda
+        else None
+    )
 
 
 def _current_of_cupy(array: Any) -> int | None:

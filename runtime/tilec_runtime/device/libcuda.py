@@ -1,4 +1,6 @@
-"""The calls of the CUDA driver that a first launch makes, through ctypes: importing cuda.bindings takes longer than all of them."""
+"""The calls of the CUDA driver that a first launch makes, through ctypes: importing cuda.bindings
+takes longer than all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from typing import Any
 
 from tilec_runtime.errors import NoDeviceError
 
-# What each call takes, and what it gives through its first parameter (None: nothing); where its symbol has another name, that.
+# What each call takes, and what it gives through its first parameter (None: nothing); where its
+# symbol has another name, that.
 _CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "cuInit": ((c_uint,), None),
     "cuDriverGetVersion": ((), c_int),
@@ -29,7 +32,9 @@ _SYMBOLS = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtx
 
 
 class _Names:
-    """Numbers of an enumeration by name, of those that a first launch needs; the bindings have all others."""
+    """Numbers of an enumeration by name, of those that a first launch needs; the bindings have all
+    others.
+    """
 
     def __init__(self, enumeration: str, **numbers: int) -> None:
         self.__dict__.update(numbers)
@@ -40,7 +45,9 @@ class _Names:
 
 
 class Libcuda:
-    """Stands for `cuda.bindings.driver`: calls give (result, value). What is not here comes from the bindings, when it is first needed."""
+    """Stands for `cuda.bindings.driver`: calls give (result, value). What is not here comes from
+    the bindings, when it is first needed.
+    """
 
     CUdevice_attribute = _Names(
         "CUdevice_attribute",
@@ -111,7 +118,9 @@ def bindings() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         what = f"the package cuda-bindings cannot be imported: {error}"
-        raise NoDeviceError(what, fix="install it: pip install 'cuda-bindings>=13.0,<14'") from error
+        raise NoDeviceError(
+            what, fix="install it: pip install 'cuda-bindings>=13.0,<14'"
+        ) from error
     return driver
 
 
@@ -146,7 +155,9 @@ def _call(function: Any, takes: tuple[Any, ...], gives: Any) -> Any:
 
 
 def _result(result: int) -> Any:
-    """A result: 0 for success; another by the bindings' name, and as a number where they do not know it."""
+    """A result: 0 for success; another by the bindings' name, and as a number where they do not
+    know it.
+    """
     if not result:
         return 0
     try:

@@ -1,4 +1,6 @@
-"""Contexts that are lost: which device, since which call, and which launches may be to blame. Pure: knows no driver."""
+"""Contexts that are lost: which device, since which call, and which launches may be to blame. Pure:
+knows no driver.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from tilec_runtime.values import value_class
 
 # Launches that are remembered, and that a message names.
 _REMEMBERED, _NAMED = 256, 4
-# What tells, of the contexts of a driver and a device's ordinal, which ops were enqueued and are not done, the oldest of each stream first.
+# What tells, of the contexts of a driver and a device's ordinal, which ops were enqueued and are
+# not done, the oldest of each stream first.
 PENDING: list[Callable[[Losses, int], list[str]]] = []
 _AGAIN = (
     "TILEC_DEBUG=launches names what was running, CUDA_LAUNCH_BLOCKING=1 fails at the launch itself, and `tilec sanitize` "
@@ -24,7 +27,9 @@ _AGAIN = (
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class LaunchRecord:
-    """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where` says which op or line it came from."""
+    """A launch as messages name it: of a kernel, or of a graph, which has no one shape. `where`
+    says which op or line it came from.
+    """
 
     kernel: str
     shape: LaunchShape | None
@@ -35,13 +40,17 @@ class LaunchRecord:
         """`add (grid 4x1x1, block 256x1x1, stream 0x1000), app.py:12`."""
         sizes = ""
         if self.shape is not None:
-            grid, block = ("x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block))
+            grid, block = (
+                "x".join(map(str, extents)) for extents in (self.shape.grid, self.shape.block)
+            )
             sizes = f"grid {grid}, block {block}, "
         return f"{self.kernel} ({sizes}stream {self.stream:#x}){self.where and ', ' + self.where}"
 
 
 class Suspects:
-    """The kernels that were made ready to be launched on one device: known without a step on the way of a launch."""
+    """The kernels that were made ready to be launched on one device: known without a step on the
+    way of a launch.
+    """
 
     exact = False
 
@@ -59,7 +68,9 @@ class Suspects:
 
 
 class Running(Suspects):
-    """The launches of one device that may still run: each is noted, and goes when somebody has waited for it."""
+    """The launches of one device that may still run: each is noted, and goes when somebody has
+    waited for it.
+    """
 
     exact = True
 
@@ -96,7 +107,9 @@ class Running(Suspects):
         return self._last
 
     def waited(self, stream: int | None, last: int) -> None:
-        """Somebody waited for the launches of a stream up to this number; None stands for all streams."""
+        """Somebody waited for the launches of a stream up to this number; None stands for all
+        streams.
+        """
         with self._lock:
             for each in list(self._launched) if stream is None else [stream]:
                 self._done(each, last)
@@ -144,7 +157,15 @@ class Losses:
             raise self.again(ordinal)
 
     def failed(
-        self, ordinal: int | None, call: str, result: str, code: int, *, words: str = "", kernel: str = "", blocking: bool = False
+        self,
+        ordinal: int | None,
+        call: str,
+        result: str,
+        code: int,
+        *,
+        words: str = "",
+        kernel: str = "",
+        blocking: bool = False,
     ) -> DriverError:
         """The error of a driver's call that failed: it is the end of the context for some results.
 
@@ -157,13 +178,19 @@ class Losses:
             kernel: whose launch it was.
             blocking: launches are waited for, so that `kernel` is what failed.
         """
-        from tilec_runtime.device.results import KERNEL_FAULTS, STICKY, advice  # what results mean is read when there is one
+        from tilec_runtime.device.results import (
+            KERNEL_FAULTS,
+            STICKY,
+            advice,
+        )  # what results mean is read when there is one
 
         cause, fix = advice(result)
         what = f"{kernel}: " if kernel else ""
         what += f"{call} failed: {result}" + (f" ({words})" if words else "")
         if result not in STICKY or ordinal is None:
-            return DriverError(what, result=result, code=code, cause=cause, fix=fix, kernel=kernel, device=ordinal)
+            return DriverError(
+                what, result=result, code=code, cause=cause, fix=fix, kernel=kernel, device=ordinal
+            )
         if ordinal in self.errors:
             return self.again(ordinal, kernel)
         blamed = result in KERNEL_FAULTS
@@ -183,7 +210,9 @@ class Losses:
         return lost
 
     def again(self, ordinal: int, kernel: str = "") -> ContextLostError:
-        """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its own, since tracebacks grow."""
+        """The error of a call after the loss, of a launch of `kernel`. Each raise gets one of its
+        own, since tracebacks grow.
+        """
         first = self.errors[ordinal]
         what = f"{kernel}: " if kernel else ""
         what += f"the context of {device_words(ordinal)} is lost since {first.since} gave {first.result}"
@@ -205,13 +234,27 @@ class Losses:
         suspects = self._suspects.get(ordinal)
         if kernel:
             return (kernel,), f"; launches fail by themselves here, so it was {kernel}"
-        launches = tuple(str(record) for record in suspects.latest()) if suspects is not None else ()
+        launches = (
+            tuple(str(record) for record in suspects.latest()) if suspects is not None else ()
+        )
         if suspects is None or not launches:
-            return (), "; nothing of tilec was launched there: look at other libraries of this process"
-        what = "launched, and waited for by nobody yet" if suspects.exact else "launched there by tilec in this process"
+            return (
+                (),
+                "; nothing of tilec was launched there: look at other libraries of this process",
+            )
+        what = (
+            "launched, and waited for by nobody yet"
+            if suspects.exact
+            else "launched there by tilec in this process"
+        )
         told = f"; {what} (newest first): {_first(launches)}"
         ops = [] if suspects.exact else [op for pending in PENDING for op in pending(self, ordinal)]
-        return launches, f"{told}; ops that were not done (the first of each stream first): {_first(ops)}" if ops else told
+        return (
+            launches,
+            f"{told}; ops that were not done (the first of each stream first): {_first(ops)}"
+            if ops
+            else told,
+        )
 
 
 def _first(things: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
-"""Places in streams that other streams wait for, on events that are used again; and streams that go while somebody counts on them."""
+"""Places in streams that other streams wait for, on events that are used again; and streams that go
+while somebody counts on them.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,38 @@ from tilec_runtime.tensors.uses import Line
 _Pools = dict[tuple[int, bool], list[int]]
 _POOLS: weakref.WeakKeyDictionary[DeviceDriver, _Pools] = weakref.WeakKeyDictionary()
 # By device and handle: the lines that memory was used on, and those of the open streams of tilec.
-_LINES: weakref.WeakKeyDictionary[DeviceDriver, weakref.WeakValueDictionary[tuple[int, int], Line]] = weakref.WeakKeyDictionary()
-_OPENED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], Line]] = weakref.WeakKeyDictionary()
+_LINES: weakref.WeakKeyDictionary[
+    DeviceDriver, weakref.WeakValueDictionary[tuple[int, int], Line]
+] = weakref.WeakKeyDictionary()
+_OPENED: weakref.WeakKeyDictionary[DeviceDriver, dict[tuple[int, int], Line]] = (
+    weakref.WeakKeyDictionary()
+)
 _LOCK = ForkLock()
 # The pool that was asked for last: driver, key and pool, in one object for the sake of threads.
 _last: tuple[weakref.ref[DeviceDriver] | None, tuple[int, bool], list[int]] = (None, (0, False), [])
 
 
 class Mark:
-    """Everything that a stream had to do when this was made. The event goes back to a pool with the object: no call of the driver.
+    """Everything that a stream had to do when this was made. The event goes back to a pool with the
+    object: no call of the driver.
 
     Attributes:
         driver, ordinal: whose event it is. event: the handle.
-        done: whether somebody knows that all of it is done, and well: nobody has to wait for it any more.
+        done: whether somebody knows that all of it is done, and well: nobody has to wait for it any
+            more.
     """
 
     __slots__ = ("__weakref__", "_pool", "done", "driver", "event", "ordinal")
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, stream: int, since: int | None = None, *, blocking: bool = False) -> None:
+    def __init__(
+        self,
+        driver: DeviceDriver,
+        ordinal: int,
+        stream: int,
+        since: int | None = None,
+        *,
+        blocking: bool = False,
+    ) -> None:
         """Record an event on a stream.
 
         Args:
@@ -39,7 +55,8 @@ class Mark:
             ordinal: the stream's device.
             stream: its handle.
             since: position of the stream where the work begins whose failure `failure` tells.
-            blocking: let `sync` sleep until it is reached: it wakes up later than one that spins, and takes no processor meanwhile.
+            blocking: let `sync` sleep until it is reached: it wakes up later than one that spins,
+                and takes no processor meanwhile.
         """
         pool = _pool(driver, (ordinal, blocking))
         try:
@@ -54,7 +71,9 @@ class Mark:
         driver.record_event(ordinal, event, stream, since)
 
     def hold(self, ordinal: int, stream: int, *, anyway: bool = False) -> None:
-        """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where what it waits for fails."""
+        """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where
+        what it waits for fails.
+        """
         if not self.done:
             self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
 
@@ -79,7 +98,9 @@ class Mark:
 
 
 class PendingMark(Mark):
-    """The end of work whose stream a thread is synchronizing: an event is recorded only if another one needs it meanwhile."""
+    """The end of work whose stream a thread is synchronizing: an event is recorded only if another
+    one needs it meanwhile.
+    """
 
     __slots__ = ("_made", "_where")
 
@@ -119,7 +140,9 @@ class PendingMark(Mark):
 
 
 def _pool(driver: DeviceDriver, key: tuple[int, bool]) -> list[int]:
-    """The events that nobody uses. Most marks are of the same kind: to know it again costs less than to look it up."""
+    """The events that nobody uses. Most marks are of the same kind: to know it again costs less
+    than to look it up.
+    """
     global _last
     last, known, pool = _last
     if last is None or last() is not driver or known != key:
@@ -164,7 +187,13 @@ def closing(driver: DeviceDriver, ordinal: int, stream: int) -> None:
 
 
 def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
-    """Marks behind all that the open streams of a device have to do, but for those that are captured."""
+    """Marks behind all that the open streams of a device have to do, but for those that are
+    captured.
+    """
     with _LOCK:  # so that none is closed meanwhile
         streams = [stream for where, stream in list(_OPENED.get(driver, {})) if where == ordinal]
-        return [Mark(driver, ordinal, stream) for stream in streams if not driver.capturing(ordinal, stream)]
+        return [
+            Mark(driver, ordinal, stream)
+            for stream in streams
+            if not driver.capturing(ordinal, stream)
+        ]

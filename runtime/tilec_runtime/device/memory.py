@@ -22,12 +22,15 @@ from tilec_runtime.uncopied import Uncopied
 
 
 class DeviceBuffer(Uncopied):
-    """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in the order of its stream).
+    """A C-contiguous tensor in device memory. It is given back by `free`, or with the object (in
+    the order of its stream).
 
-    On the cpu device it is an array too: `numpy.asarray(buffer)` shares its memory, and does not wait for launches that write it.
+    On the cpu device it is an array too: `numpy.asarray(buffer)` shares its memory, and does not
+    wait for launches that write it.
 
     Attributes:
-        shape: extents. dtype: a dtype's name. device: ordinal; -1 for the cpu device. nbytes: size in bytes.
+        shape: extents. dtype: a dtype's name. device: ordinal; -1 for the cpu device. nbytes: size
+            in bytes.
     """
 
     def __init__(
@@ -50,7 +53,8 @@ class DeviceBuffer(Uncopied):
 
         Raises:
             DTypeError: no such dtype. TensorError: the shape is none.
-            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
+                otherwise.
         """
         if dtype not in DTYPES:
             raise DTypeError(f"{dtype!r} is no dtype; known are {', '.join(DTYPES)}")
@@ -61,12 +65,26 @@ class DeviceBuffer(Uncopied):
         self.nbytes = DTYPES[dtype].size_of(math.prod(self.shape))
         self._driver = driver or driver_of(device)
         self._stream = None if stream is None else stream_handle(stream, "DeviceBuffer")
-        self._ptr = allocate_bytes(self._driver, self.device, self.nbytes, self._stream) if self.nbytes else 0
-        self._facts = TensorFacts(ptr=self._ptr, shape=self.shape, stride=contiguous_stride(self.shape), dtype=dtype, device=self.device)
-        self._tilec_look_: Any = self._facts.look()  # what a launch reads: ready, since nothing of it changes
+        self._ptr = (
+            allocate_bytes(self._driver, self.device, self.nbytes, self._stream)
+            if self.nbytes
+            else 0
+        )
+        self._facts = TensorFacts(
+            ptr=self._ptr,
+            shape=self.shape,
+            stride=contiguous_stride(self.shape),
+            dtype=dtype,
+            device=self.device,
+        )
+        self._tilec_look_: Any = (
+            self._facts.look()
+        )  # what a launch reads: ready, since nothing of it changes
         self._release: Release | None = None
         if self._ptr:
-            self._release = Release(functools.partial(_free, self._driver, self.device, self._ptr, self._stream))
+            self._release = Release(
+                functools.partial(_free, self._driver, self.device, self._ptr, self._stream)
+            )
 
     @classmethod
     def from_host(
@@ -84,7 +102,8 @@ class DeviceBuffer(Uncopied):
             array: a NumPy array, of any strides.
             device: where; the default device (`use_device`) where none is named.
             stream: in whose order to allocate; the copy is complete when this returns.
-            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2` bytes that hold `bf16`).
+            dtype: the dtype that the array's bytes hold, where NumPy's own does not say it (`u2`
+                bytes that hold `bf16`).
             driver: what to allocate through; the process's driver of the device by default.
 
         Raises:
@@ -95,7 +114,9 @@ class DeviceBuffer(Uncopied):
         host = np.ascontiguousarray(array)
         name = dtype or (BY_NUMPY[str(host.dtype)].name if str(host.dtype) in BY_NUMPY else "")
         if name not in DTYPES or DTYPES[name].bytes != host.dtype.itemsize:
-            raise DTypeError(f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}")
+            raise DTypeError(
+                f"an array of {host.dtype} cannot be a tensor of {name or 'any known dtype'}"
+            )
         made = cls(tuple(array.shape), name, device, stream, driver=driver)
         made.put(host)
         return made
@@ -108,7 +129,9 @@ class DeviceBuffer(Uncopied):
         if DTYPES[self.dtype].packed:
             host = memory_of(host, self.dtype)
         if self.nbytes:
-            self._driver.copy_in(self.device, self.ptr, host.ctypes.data, self.nbytes, self._stream or 0)
+            self._driver.copy_in(
+                self.device, self.ptr, host.ctypes.data, self.nbytes, self._stream or 0
+            )
 
     @property
     def ptr(self) -> int:
@@ -128,7 +151,14 @@ class DeviceBuffer(Uncopied):
             raise AttributeError("memory of the cpu device has no __cuda_array_interface__")
         row = self._plain_row()
         typestr = row.typestr or f"|V{row.bytes}"
-        return {"shape": self.shape, "typestr": typestr, "data": (self.ptr, False), "version": 3, "strides": None, "stream": self._stream}
+        return {
+            "shape": self.shape,
+            "typestr": typestr,
+            "data": (self.ptr, False),
+            "version": 3,
+            "strides": None,
+            "stream": self._stream,
+        }
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -137,29 +167,50 @@ class DeviceBuffer(Uncopied):
             raise AttributeError("memory of a GPU has no __array_interface__")
         row = self._plain_row()
         if not row.typestr:
-            raise AttributeError(f"__array_interface__ has no word for {self.dtype}: np.asarray(buffer) gives an array of ml_dtypes")
-        return {"shape": self.shape, "typestr": row.typestr, "data": (self.ptr or NOWHERE, False), "version": 3}
+            raise AttributeError(
+                f"__array_interface__ has no word for {self.dtype}: np.asarray(buffer) gives an array of ml_dtypes"
+            )
+        return {
+            "shape": self.shape,
+            "typestr": row.typestr,
+            "data": (self.ptr or NOWHERE, False),
+            "version": 3,
+        }
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """A NumPy array of a buffer on the cpu device, which shares its memory; of ml_dtypes' dtypes where NumPy has none.
+        """A NumPy array of a buffer on the cpu device, which shares its memory; of ml_dtypes'
+        dtypes where NumPy has none.
 
         Raises:
-            TensorError: it is on a GPU, its elements share bytes, or there is no ml_dtypes for its dtype.
+            TensorError: it is on a GPU, its elements share bytes, or there is no ml_dtypes for its
+                dtype.
         """
         if self.device != ON_CPU or DTYPES[self.dtype].packed:
-            why = "NumPy cannot read the memory of a GPU" if self.device != ON_CPU else f"elements of {self.dtype} share bytes"
+            why = (
+                "NumPy cannot read the memory of a GPU"
+                if self.device != ON_CPU
+                else f"elements of {self.dtype} share bytes"
+            )
             raise TensorError(why, fix="copy it to the host first: to_host()")
         import numpy as np
 
         found = np.asarray(_Bytes(self)).view(numpy_dtype(self.dtype))
         if copy is False and dtype is not None and found.dtype != dtype:
             raise ValueError(f"an array of {dtype} would be a copy of the buffer of {self.dtype}")
-        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
+        return (
+            found.astype(dtype)
+            if dtype is not None and found.dtype != dtype
+            else found.copy()
+            if copy
+            else found
+        )
 
     def _plain_row(self) -> DType:
         row = DTYPES[self.dtype]
         if row.packed:
-            raise AttributeError(f"elements of {row} share bytes, which other libraries do not read: to_host() takes them apart")
+            raise AttributeError(
+                f"elements of {row} share bytes, which other libraries do not read: to_host() takes them apart"
+            )
         return row
 
     def _tilec_facts_(self) -> TensorFacts:
@@ -170,7 +221,8 @@ class DeviceBuffer(Uncopied):
     def to_host(self, stream: StreamLike = 0) -> Any:
         """A NumPy array with the contents, once everything on `stream` is done.
 
-        Dtypes that NumPy has not come as `ml_dtypes` arrays where that is installed, else as unsigned integers of their size.
+        Dtypes that NumPy has not come as `ml_dtypes` arrays where that is installed, else as
+        unsigned integers of their size.
         """
         import numpy as np
 
@@ -189,18 +241,24 @@ class DeviceBuffer(Uncopied):
     def fill(self, byte: int, stream: StreamLike = 0) -> None:
         """Set every byte, in stream order."""
         if self.nbytes:
-            self._driver.fill(self.device, self.ptr, byte, self.nbytes, stream_handle(stream, "DeviceBuffer"))
+            self._driver.fill(
+                self.device, self.ptr, byte, self.nbytes, stream_handle(stream, "DeviceBuffer")
+            )
 
     def free(self) -> None:
         """Give the memory back, in the order of the buffer's stream. May be called more than once."""
-        self._tilec_look_ = None  # a launch that still uses it fails its fast look, and the slow path says why
+        self._tilec_look_ = (
+            None  # a launch that still uses it fails its fast look, and the slow path says why
+        )
         if self._release is not None:
             self._release()
 
 
 def _free(driver: DeviceDriver, ordinal: int, address: int, stream: int | None) -> None:
     if stream is not None and driver.capturing(ordinal, stream):
-        FREES.later(functools.partial(_free, driver, ordinal, address, stream))  # now it would become a part of the graph
+        FREES.later(
+            functools.partial(_free, driver, ordinal, address, stream)
+        )  # now it would become a part of the graph
         return
     with driver.outside_captures(ordinal):
         driver.free(ordinal, address, stream)
@@ -212,4 +270,9 @@ class _Bytes:
     def __init__(self, buffer: DeviceBuffer) -> None:
         self._buffer = buffer
         size = "|u1" if DTYPES[buffer.dtype].bytes == 1 else f"<u{DTYPES[buffer.dtype].bytes}"
-        self.__array_interface__ = {"shape": buffer.shape, "typestr": size, "data": (buffer.ptr or NOWHERE, False), "version": 3}
+        self.__array_interface__ = {
+            "shape": buffer.shape,
+            "typestr": size,
+            "data": (buffer.ptr or NOWHERE, False),
+            "version": 3,
+        }

@@ -1,4 +1,6 @@
-"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver is too old for. Imported when it is first needed."""
+"""nvJitLink through cuda.bindings: links LTO-IR, and compiles PTX that the driver is too old for.
+Imported when it is first needed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Linker(Protocol):
     def version(self) -> Version:
         """CUDA release that it is of."""
 
-    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+    def compile(
+        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
+    ) -> bytes:
         """The cubin of a PTX text, or of LTO-IR, for an architecture such as `sm_90a`.
 
         Raises:
@@ -53,9 +57,15 @@ class NvJitLink:
             from cuda.bindings import nvjitlink
 
             major, minor = nvjitlink.version()
-        except (ImportError, RuntimeError, OSError) as error:  # the bindings look for the library at their first call
+        except (
+            ImportError,
+            RuntimeError,
+            OSError,
+        ) as error:  # the bindings look for the library at their first call
             what = f"nvJitLink cannot be loaded: {' '.join(str(error).split())[:300]}"
-            raise MissingError(what, cause="neither the driver nor tilec brings it", fix=_FIX) from error
+            raise MissingError(
+                what, cause="neither the driver nor tilec brings it", fix=_FIX
+            ) from error
         self._api: Any = nvjitlink
         self._version = int(major), int(minor)
 
@@ -64,7 +74,9 @@ class NvJitLink:
         """CUDA release that it is of."""
         return self._version
 
-    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+    def compile(
+        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
+    ) -> bytes:
         """The cubin of a PTX text, or of LTO-IR, for an architecture.
 
         Raises:
@@ -85,7 +97,9 @@ class NvJitLink:
             except api.nvJitLinkError as error:
                 log = bytearray(api.get_error_log_size(handle))
                 api.get_error_log(handle, log)
-                raise LinkError(bytes(log).rstrip(b"\0").decode("utf-8", "replace").strip() or str(error)) from error
+                raise LinkError(
+                    bytes(log).rstrip(b"\0").decode("utf-8", "replace").strip() or str(error)
+                ) from error
             finally:
                 api.destroy(handle)
         return bytes(cubin)

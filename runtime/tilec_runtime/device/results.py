@@ -1,4 +1,6 @@
-"""What the CUDA driver's result codes mean for a user of tilec: usual cause and next step as one table, and which of them are final."""
+"""What the CUDA driver's result codes mean for a user of tilec: usual cause and next step as one
+table, and which of them are final.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the process was forked after CUDA had started",
         "start worker processes with the spawn method",
     ),
-    "CUDA_ERROR_DEINITIALIZED": ("the driver is shutting down with the process", "launch nothing from exit handlers"),
+    "CUDA_ERROR_DEINITIALIZED": (
+        "the driver is shutting down with the process",
+        "launch nothing from exit handlers",
+    ),
     "CUDA_ERROR_STUB_LIBRARY": (
         "the libcuda that was found is the toolkit's stub for linking, not the driver's",
         "remove the toolkit's stubs directory from the library path",
     ),
-    "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER": ("the driver is older than what this call needs", "update the driver"),
+    "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER": (
+        "the driver is older than what this call needs",
+        "update the driver",
+    ),
     "CUDA_ERROR_DEVICE_UNAVAILABLE": (
         "another process has the device to itself (exclusive mode), or MPS lets nobody else in",
         "end the other process, or set the compute mode to default: nvidia-smi -c 0",
@@ -72,7 +80,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the image is no code that the driver knows, or is damaged",
         "run tilec inspect on the bundle, and build it again",
     ),
-    "CUDA_ERROR_FILE_NOT_FOUND": ("the driver was asked for a file that is not there", "look at the path"),
+    "CUDA_ERROR_FILE_NOT_FOUND": (
+        "the driver was asked for a file that is not there",
+        "look at the path",
+    ),
     "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND": (
         "a part of the driver's libraries is missing or of another release",
         "install the driver again, and look for a second libcuda on the library path",
@@ -110,8 +121,14 @@ ADVICE: dict[str, tuple[str, str]] = {
         "what the call is about is in a state that does not allow it, such as a graph that is being changed",
         "finish or end what was begun with it, then call again",
     ),
-    "CUDA_ERROR_NOT_READY": ("work that was asked about is not done yet", "wait for the stream or the event"),
-    "CUDA_ERROR_UNSUPPORTED_LIMIT": ("the device has no limit of this kind", "leave the limit as it is"),
+    "CUDA_ERROR_NOT_READY": (
+        "work that was asked about is not done yet",
+        "wait for the stream or the event",
+    ),
+    "CUDA_ERROR_UNSUPPORTED_LIMIT": (
+        "the device has no limit of this kind",
+        "leave the limit as it is",
+    ),
     "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY": (
         "the device does not divide its multiprocessors as it was asked to",
         "take the context without an execution affinity",
@@ -145,7 +162,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "all blocks of a cooperative launch must be resident at once, and these are too many",
         "use a smaller grid, and a loop over the work in the kernel",
     ),
-    "CUDA_ERROR_INVALID_CLUSTER_SIZE": ("the device has no clusters of this size", "use a smaller cluster (8 blocks are portable)"),
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": (
+        "the device has no clusters of this size",
+        "use a smaller cluster (8 blocks are portable)",
+    ),
     "CUDA_ERROR_CDP_NOT_SUPPORTED": (
         "the kernel launches kernels itself, and the device or MPS does not allow that",
         "launch from the host instead",
@@ -179,12 +199,18 @@ ADVICE: dict[str, tuple[str, str]] = {
         "a kernel that ran before this call trapped (an assertion, or code of another architecture)",
         f"{_SANITIZER}; {_STICKY}",
     ),
-    "CUDA_ERROR_ASSERT": ("an assertion in a kernel failed", f"its text is on standard error; {_STICKY}"),
+    "CUDA_ERROR_ASSERT": (
+        "an assertion in a kernel failed",
+        f"its text is on standard error; {_STICKY}",
+    ),
     "CUDA_ERROR_LAUNCH_FAILED": (
         "a kernel that ran before this call failed: a trap, or an illegal address",
         f"{_SANITIZER}; {_STICKY}",
     ),
-    "CUDA_ERROR_LAUNCH_TIMEOUT": ("a kernel ran longer than the display's watchdog allows", f"use a GPU without a display; {_STICKY}"),
+    "CUDA_ERROR_LAUNCH_TIMEOUT": (
+        "a kernel ran longer than the display's watchdog allows",
+        f"use a GPU without a display; {_STICKY}",
+    ),
     "CUDA_ERROR_TENSOR_MEMORY_LEAK": (
         "a kernel that ran before this call ended without giving back all of its tensor memory",
         f"free on every path what the kernel allocates; {_STICKY}",
@@ -214,16 +240,34 @@ ADVICE: dict[str, tuple[str, str]] = {
         "these two GPUs cannot reach each other's memory",
         "copy through the host; nvidia-smi topo -p2p r shows which pairs can",
     ),
-    "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": ("access to the other GPU's memory was allowed before", "go on: it is allowed"),
+    "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED": (
+        "access to the other GPU's memory was allowed before",
+        "go on: it is allowed",
+    ),
     "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED": (
         "access to the other GPU's memory was never allowed",
         "allow it first (torch and CuPy do so at a copy between the two)",
     ),
-    "CUDA_ERROR_TOO_MANY_PEERS": ("the device is connected to as many GPUs as it can be", "use fewer GPUs in one process"),
-    "CUDA_ERROR_MULTICAST_RESOURCE_FULL": ("the GPUs' multicast is used up", "end other users of NVLink multicast"),
-    "CUDA_ERROR_FABRIC_NOT_READY": ("the GPUs' fabric is not up yet", "wait for the fabric manager, then try again"),
-    "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED": ("this host memory is pinned already", "use it as it is"),
-    "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED": ("this host memory is not pinned", "pin it first, or free it as what it is"),
+    "CUDA_ERROR_TOO_MANY_PEERS": (
+        "the device is connected to as many GPUs as it can be",
+        "use fewer GPUs in one process",
+    ),
+    "CUDA_ERROR_MULTICAST_RESOURCE_FULL": (
+        "the GPUs' multicast is used up",
+        "end other users of NVLink multicast",
+    ),
+    "CUDA_ERROR_FABRIC_NOT_READY": (
+        "the GPUs' fabric is not up yet",
+        "wait for the fabric manager, then try again",
+    ),
+    "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED": (
+        "this host memory is pinned already",
+        "use it as it is",
+    ),
+    "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED": (
+        "this host memory is not pinned",
+        "pin it first, or free it as what it is",
+    ),
     # Captures and graphs
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": (
         "the call cannot be part of a CUDA graph, such as to wait for a stream that is being captured, or for the device",
@@ -278,7 +322,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "the kernel module and libcuda are of different releases",
         "restart the machine after a driver update",
     ),
-    "CUDA_ERROR_SYSTEM_NOT_READY": ("a service of the system (such as the fabric manager) does not run", "start it, then try again"),
+    "CUDA_ERROR_SYSTEM_NOT_READY": (
+        "a service of the system (such as the fabric manager) does not run",
+        "start it, then try again",
+    ),
     "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": (
         "the forward-compatibility libcuda does not serve this GPU",
         "remove the cuda-compat package from the library path",
@@ -292,15 +339,22 @@ ADVICE: dict[str, tuple[str, str]] = {
         "start it (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY",
     ),
     "CUDA_ERROR_MPS_RPC_FAILURE": ("the MPS server does not answer", "restart the MPS daemon"),
-    "CUDA_ERROR_MPS_SERVER_NOT_READY": ("the MPS server starts, or recovers from another client's fault", "try again in a moment"),
-    "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED": ("MPS serves as many processes as it can", "end some of them"),
+    "CUDA_ERROR_MPS_SERVER_NOT_READY": (
+        "the MPS server starts, or recovers from another client's fault",
+        "try again in a moment",
+    ),
+    "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED": (
+        "MPS serves as many processes as it can",
+        "end some of them",
+    ),
     "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED": (
         "the GPU has no connections left for another client of MPS",
         "end other clients, or set CUDA_DEVICE_MAX_CONNECTIONS lower",
     ),
 }
 
-# Results after which nothing works any more on the device, in this process; and those of them that a kernel is to blame for.
+# Results after which nothing works any more on the device, in this process; and those of them that
+# a kernel is to blame for.
 STICKY = frozenset(name for name, (_, fix) in ADVICE.items() if _STICKY in fix)
 KERNEL_FAULTS = STICKY - {
     "CUDA_ERROR_CONTEXT_IS_DESTROYED",
@@ -326,4 +380,7 @@ NO_DEVICE = frozenset(
 def advice(name: str) -> tuple[str, str]:
     """Usual cause and next step of a result, of one that the table does not have too."""
     known = ADVICE.get(name)
-    return known or ("", f"look {name} up in the documentation of the CUDA driver API, and at what the process does besides tilec")
+    return known or (
+        "",
+        f"look {name} up in the documentation of the CUDA driver API, and at what the process does besides tilec",
+    )

@@ -1,5 +1,5 @@
-"""What tilec asks of a driver of devices: the protocol that `_driver` fulfils for CUDA and that tests fake. Its values are in `seam_types`:
-a launch needs no more.
+"""What tilec asks of a driver of devices: the protocol that `_driver` fulfils for CUDA and that
+tests fake. Its values are in `seam_types`: a launch needs no more.
 """
 
 from __future__ import annotations
@@ -53,11 +53,15 @@ __all__ = [
 
 
 class DeviceDriver(Protocol):
-    """A driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause and fix."""
+    """A driver as tilec uses it. Every failure is a `DriverError` (or `NoDeviceError`) with cause
+    and fix.
+    """
 
     @property
     def holds_arguments(self) -> bool:
-        """Whether launches keep their arguments alive until they are done; then they get them as they are called."""
+        """Whether launches keep their arguments alive until they are done; then they get them as
+        they are called.
+        """
 
     def version(self) -> Version:
         """CUDA release that the driver serves."""
@@ -72,7 +76,9 @@ class DeviceDriver(Protocol):
         """Make the device's primary context current, and restore the thread's own afterwards."""
 
     def adopt(self, ordinal: int) -> None:
-        """Give a thread that has no context that of device 0, for good, if this is the device; for another one, do nothing."""
+        """Give a thread that has no context that of device 0, for good, if this is the device; for
+        another one, do nothing.
+        """
 
     def load_module(self, ordinal: int, data: bytes) -> ModuleHandle:
         """Load an image into the device's primary context."""
@@ -89,7 +95,9 @@ class DeviceDriver(Protocol):
     def allow_wide_clusters(self, function: FunctionHandle) -> None:
         """Let launches of the function use clusters of more than 8 blocks."""
 
-    def active_blocks(self, ordinal: int, function: FunctionHandle, threads: int, shared: int) -> int:
+    def active_blocks(
+        self, ordinal: int, function: FunctionHandle, threads: int, shared: int
+    ) -> int:
         """Blocks of a launch that are resident on one multiprocessor at a time."""
 
     def active_clusters(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
@@ -98,28 +106,58 @@ class DeviceDriver(Protocol):
     def widest_cluster(self, ordinal: int, function: FunctionHandle, shape: LaunchShape) -> int:
         """The most blocks that a cluster of such a launch can have, whatever cluster it says."""
 
-    def tensor_map(self, ordinal: int, wanted: TensorMap, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
-        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are multiples of 16."""
-
-    def bind_launch(self, ordinal: int, function: FunctionHandle, shape: LaunchShape, stream: int, parts: LaunchParts) -> LaunchCall:
-        """A call that enqueues this launch; it reports failure by its result and never raises for one."""
-
-    def launch_target(self, ordinal: int) -> int | Callable[..., Any] | None:
-        """What the launch core launches through: the number of the device's context for the CUDA driver, a callable of a double's (see
-        `Table`), or None where all launches are bound.
+    def tensor_map(
+        self,
+        ordinal: int,
+        wanted: TensorMap,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> bytes:
+        """The bytes of a tensor map of these extents, with strides in bytes: all but the last are
+        multiples of 16.
         """
 
-    def launch_failed(self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str) -> None:
-        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under the right one; raise otherwise."""
+    def bind_launch(
+        self,
+        ordinal: int,
+        function: FunctionHandle,
+        shape: LaunchShape,
+        stream: int,
+        parts: LaunchParts,
+    ) -> LaunchCall:
+        """A call that enqueues this launch; it reports failure by its result and never raises for
+        one.
+        """
+
+    def launch_target(self, ordinal: int) -> int | Callable[..., Any] | None:
+        """What the launch core launches through: the number of the device's context for the CUDA
+        driver, a callable of a double's (see `Table`), or None where all launches are bound.
+        """
+
+    def launch_failed(
+        self, ordinal: int, result: Any, stream: int, retry: Callable[[], Any], kernel: str
+    ) -> None:
+        """Deal with a launch that failed: where only the thread's context was wrong, `retry` under
+        the right one; raise otherwise.
+        """
 
     def pointer_device(self, address: int) -> int | None:
-        """Ordinal of the device that an address belongs to; None for an address that the driver does not know."""
+        """Ordinal of the device that an address belongs to; None for an address that the driver
+        does not know.
+        """
 
     def allocation(self, address: int) -> tuple[int, int] | None:
-        """(first address, bytes) of the allocation that an address lies in; None where the driver does not know."""
+        """(first address, bytes) of the allocation that an address lies in; None where the driver
+        does not know.
+        """
 
-    def allocate(self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own for the device by default."""
+    def allocate(
+        self, ordinal: int, size: int, stream: int | None, pool: PoolHandle | None = None
+    ) -> int:
+        """Device memory, in stream order where a stream is given; then out of a pool, tilec's own
+        for the device by default.
+        """
 
     def free(self, ordinal: int, address: int, stream: int | None) -> None:
         """Give memory back, in stream order where a stream is given."""
@@ -133,11 +171,19 @@ class DeviceDriver(Protocol):
     def fill(self, ordinal: int, address: int, byte: int, size: int, stream: int) -> None:
         """Set every byte of device memory, in stream order."""
 
-    def copy_async(self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind) -> None:
-        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned memory is copied without waiting."""
+    def copy_async(
+        self, ordinal: int, target: int, source: int, size: int, stream: int, kind: CopyKind
+    ) -> None:
+        """Copy in stream order. Host memory must stay as it is until the copy is done; only pinned
+        memory is copied without waiting.
+        """
 
-    def copy_box(self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind) -> None:
-        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until the copy is done."""
+    def copy_box(
+        self, ordinal: int, target: int, source: int, box: CopyBox, stream: int, kind: CopyKind
+    ) -> None:
+        """Copy rows of bytes that lie apart, in stream order. Host memory must stay as it is until
+        the copy is done.
+        """
 
     def allocate_pinned(self, ordinal: int, size: int) -> int:
         """Host memory that the device copies from and to by itself."""
@@ -149,7 +195,9 @@ class DeviceDriver(Protocol):
         """(free, total) bytes of the device."""
 
     def default_pool(self, ordinal: int) -> PoolHandle:
-        """The pool that allocations in stream order come from unless they name another: of tilec's own, one for each device."""
+        """The pool that allocations in stream order come from unless they name another: of tilec's
+        own, one for each device.
+        """
 
     def create_pool(self, ordinal: int, release_threshold: int, max_size: int = 0) -> PoolHandle:
         """A pool of its own; `max_size` bounds what it takes from the device, 0 does not."""
@@ -164,7 +212,9 @@ class DeviceDriver(Protocol):
         """What a pool holds."""
 
     def trim_pool(self, ordinal: int, pool: PoolHandle, keep: int) -> None:
-        """Give unused memory back to the device until the pool has no more than `keep` bytes, where it can."""
+        """Give unused memory back to the device until the pool has no more than `keep` bytes, where
+        it can.
+        """
 
     def create_stream(self, ordinal: int) -> int:
         """A stream that does not wait for the legacy default stream."""
@@ -176,34 +226,45 @@ class DeviceDriver(Protocol):
         """Wait for everything on a stream."""
 
     def synchronize_since(self, ordinal: int, stream: int, since: int) -> BaseException | None:
-        """Wait for everything on a stream; what its work behind a `position` came to, from a driver that tells works apart."""
+        """Wait for everything on a stream; what its work behind a `position` came to, from a driver
+        that tells works apart.
+        """
 
     def synchronize_device(self, ordinal: int) -> None:
         """Wait for everything on all streams of a device."""
 
     def create_event(self, ordinal: int, *, timed: bool = True, blocking: bool = False) -> int:
-        """A mark that can be set in streams; one without times costs less. Waits for a `blocking` one sleep, and do not spin."""
+        """A mark that can be set in streams; one without times costs less. Waits for a `blocking`
+        one sleep, and do not spin.
+        """
 
     def destroy_event(self, ordinal: int, event: int) -> None:
         """Give an event back; streams that wait for it still do."""
 
     def position(self, ordinal: int, stream: int) -> int:
-        """Where in a stream's work the next one goes, for `record_event`; 0 from a driver that does not count."""
+        """Where in a stream's work the next one goes, for `record_event`; 0 from a driver that does
+        not count.
+        """
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
-        """Set the mark behind what a stream has to do; it was elsewhere before. `event_failure` tells of the work from `since` on."""
+        """Set the mark behind what a stream has to do; it was elsewhere before. `event_failure`
+        tells of the work from `since` on.
+        """
 
     def wait_event(self, ordinal: int, stream: int, event: int, *, anyway: bool = False) -> None:
-        """Let what a stream is given from now on wait until the mark is reached; one that was never set is.
+        """Let what a stream is given from now on wait until the mark is reached; one that was never
+        set is.
 
-        Where the work before the mark fails, so does the stream, on drivers that tell works apart; unless it goes on `anyway`.
+        Where the work before the mark fails, so does the stream, on drivers that tell works apart;
+        unless it goes on `anyway`.
         """
 
     def event_reached(self, ordinal: int, event: int) -> bool:
         """Whether everything before the mark is done."""
 
     def event_failure(self, ordinal: int, event: int) -> BaseException | None:
-        """What the work before a mark came to that is reached, where the driver tells works apart; else waiting raises it.
+        """What the work before a mark came to that is reached, where the driver tells works apart;
+        else waiting raises it.
 
         Who asks takes care of it: the stream goes on.
         """
@@ -215,16 +276,24 @@ class DeviceDriver(Protocol):
         """Seconds between two marks that were reached."""
 
     def begin_capture(self, ordinal: int, stream: int) -> None:
-        """Let what a stream is given become nodes of a graph instead of being done. The stream must not be a default one."""
+        """Let what a stream is given become nodes of a graph instead of being done. The stream must
+        not be a default one.
+        """
 
     def end_capture(self, ordinal: int, stream: int) -> GraphHandle:
-        """The graph of what the stream was given; it does its work itself again, also where this raises."""
+        """The graph of what the stream was given; it does its work itself again, also where this
+        raises.
+        """
 
     def capturing(self, ordinal: int, stream: int) -> bool:
-        """Whether a stream is captured, by whomever. Its work must not be waited for, nor may it wait for work outside of the capture."""
+        """Whether a stream is captured, by whomever. Its work must not be waited for, nor may it
+        wait for work outside of the capture.
+        """
 
     def outside_captures(self, ordinal: int) -> AbstractContextManager[None]:
-        """Let this thread wait for streams that are not captured, free there and load images, although somebody captures another one."""
+        """Let this thread wait for streams that are not captured, free there and load images,
+        although somebody captures another one.
+        """
 
     def graph_nodes(self, graph: GraphHandle) -> int:
         """How many works a graph has."""
@@ -233,14 +302,16 @@ class DeviceDriver(Protocol):
         """Make a graph ready to be launched; it need not stay."""
 
     def update_graph(self, ordinal: int, executable: ExecutableHandle, graph: GraphHandle) -> bool:
-        """Let later launches of an executable do what another graph says; whether the two are alike enough, else nothing changes."""
+        """Let later launches of an executable do what another graph says; whether the two are alike
+        enough, else nothing changes.
+        """
 
     def upload_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
         """Bring it to the device, in stream order, so that its first launch need not."""
 
     def launch_graph(self, ordinal: int, executable: ExecutableHandle, stream: int) -> None:
-        """Do what the graph says, in stream order, and behind all launches of the executable before. A stream that is captured is
-        refused, and its capture goes on.
+        """Do what the graph says, in stream order, and behind all launches of the executable
+        before. A stream that is captured is refused, and its capture goes on.
         """
 
     def destroy_graph(self, ordinal: int, graph: GraphHandle) -> None:

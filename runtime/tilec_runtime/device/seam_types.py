@@ -1,4 +1,6 @@
-"""The values that cross the seam between tilec and a driver: facts of devices, launches, copies and pools."""
+"""The values that cross the seam between tilec and a driver: facts of devices, launches, copies and
+pools.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ GraphHandle = Any
 ExecutableHandle = Any
 # The release threshold of a pool that gives nothing back by itself.
 KEEP_ALL = 2**64 - 1
-# Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first item is the result, false for
-# success. Bound once per plan and stream, so that a launch pays for one call with two arguments. A driver that holds arguments gets
-# (addresses of the tensors first, all arguments of the call) in place of the 0.
+# Enqueues one launch: (address of the array of parameter addresses, 0) gives a sequence whose first
+# item is the result, false for success. Bound once per plan and stream, so that a launch pays for
+# one call with two arguments. A driver that holds arguments gets (addresses of the tensors first,
+# all arguments of the call) in place of the 0.
 LaunchCall = Callable[[int, Any], Any]
 
 
@@ -30,15 +33,18 @@ class DeviceInfo:
     """One GPU, or the cpu device: what it is and what a launch on it may ask for.
 
     Attributes:
-        ordinal: its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device, as tensors of it say.
+        ordinal: its number, after CUDA_VISIBLE_DEVICES; -1 for the cpu device, as tensors of it
+            say.
         name: product name.
         cc: compute capability. driver: CUDA release that the driver serves.
         max_grid, max_block: largest extents per axis. max_threads: most threads of one block.
-        shared_default: shared memory in bytes that a block gets without opting in; shared_optin: the most it can opt in to.
+        shared_default: shared memory in bytes that a block gets without opting in; shared_optin:
+            the most it can opt in to.
         multiprocessors: number of multiprocessors.
         cooperative, cluster: whether such launches are supported.
         l2: bytes of its second-level cache; 0 where it has none, or where that is not known.
-        interprets: oldest and newest version of Tile IR that it runs itself: it is the cpu device. None for a GPU.
+        interprets: oldest and newest version of Tile IR that it runs itself: it is the cpu device.
+            None for a GPU.
     """
 
     ordinal: int
@@ -63,8 +69,8 @@ class DeviceInfo:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class FunctionFacts:
-    """What the driver says of a loaded entry point: most threads per block, static shared memory in bytes, registers per thread; and the
-    cluster that it was compiled for, empty for none.
+    """What the driver says of a loaded entry point: most threads per block, static shared memory in
+    bytes, registers per thread; and the cluster that it was compiled for, empty for none.
     """
 
     max_threads: int
@@ -81,8 +87,9 @@ def dim3(extents: Sequence[int]) -> Dim3:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class LaunchShape:
-    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in bytes; `cluster` empty for none;
-    `programmatic` lets it begin before the launch in front of it is done.
+    """Everything of a launch but its arguments and stream. `shared` is dynamic shared memory in
+    bytes; `cluster` empty for none; `programmatic` lets it begin before the launch in front of it
+    is done.
     """
 
     grid: Dim3
@@ -99,7 +106,8 @@ class TensorPart:
 
     Attributes:
         name: of the parameter.
-        first, end: its bytes, from the first to past the last, relative to its address; equal for a tensor of no elements.
+        first, end: its bytes, from the first to past the last, relative to its address; equal for a
+            tensor of no elements.
         itemsize: bytes of an element. shape, stride: in elements.
         readonly: must not be written.
     """
@@ -134,9 +142,11 @@ class LaunchParts:
     Attributes:
         kernel: id of the variant.
         sizes: bytes of each argument of the entry point.
-        addresses: (place among these, parameter) of arguments that are plain addresses, of which nothing else is known.
+        addresses: (place among these, parameter) of arguments that are plain addresses, of which
+            nothing else is known.
         tensors: in the order of the launcher's parameters.
-        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`); none where nobody knows.
+        slots: what each argument is of the launcher's parameters (`x.ptr`, `x.shape[0]`); none
+            where nobody knows.
     """
 
     kernel: str
@@ -147,7 +157,9 @@ class LaunchParts:
 
 
 class CopyKind(enum.Enum):
-    """From where to where a copy goes: between host memory and device memory, or inside either (of one device or of two)."""
+    """From where to where a copy goes: between host memory and device memory, or inside either (of
+    one device or of two).
+    """
 
     TO_DEVICE = "to the device"
     TO_HOST = "to the host"
@@ -157,12 +169,14 @@ class CopyKind(enum.Enum):
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class CopyBox:
-    """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and `slices`.
+    """Rows of bytes, and slices of rows, that one call copies. All in bytes but `rows` and
+    `slices`.
 
     Attributes:
         width: of a row. rows: in each slice. slices: how many.
         target_pitch, source_pitch: from row to row; no less than the width.
-        target_slice, source_slice: from slice to slice; a multiple of the pitch, with room for all rows.
+        target_slice, source_slice: from slice to slice; a multiple of the pitch, with room for all
+            rows.
     """
 
     width: int
@@ -176,12 +190,16 @@ class CopyBox:
     @property
     def target_reach(self) -> int:
         """Bytes from the first to past the last that is written."""
-        return (self.slices - 1) * self.target_slice + (self.rows - 1) * self.target_pitch + self.width
+        return (
+            (self.slices - 1) * self.target_slice + (self.rows - 1) * self.target_pitch + self.width
+        )
 
     @property
     def source_reach(self) -> int:
         """Bytes from the first to past the last that is read."""
-        return (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
+        return (
+            (self.slices - 1) * self.source_slice + (self.rows - 1) * self.source_pitch + self.width
+        )
 
 
 @value_class(frozen=True, kw_only=True, slots=True)
@@ -189,9 +207,11 @@ class PoolStats:
     """What a memory pool holds, in bytes.
 
     Attributes:
-        used: allocated and not yet given back. reserved: taken from the device, used or kept for later.
+        used: allocated and not yet given back. reserved: taken from the device, used or kept for
+            later.
         used_high, reserved_high: the most of each since the pool was made.
-        release_threshold: what is kept for later beyond this goes back to the device when something is waited for.
+        release_threshold: what is kept for later beyond this goes back to the device when something
+            is waited for.
     """
 
     used: int

@@ -17,11 +17,15 @@ from tilec_runtime.uncopied import Uncopied
 
 @final
 class Stream(Uncopied):
-    """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at the end of a `with` block."""
+    """A stream of tilec's own, for programs without a framework. It is given back by `close`, or at
+    the end of a `with` block.
+    """
 
     __slots__ = ("_borrowed", "_driver", "_handle", "_owner", "device")
 
-    def __init__(self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> None:
+    def __init__(
+        self, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
+    ) -> None:
         """Make a stream that does not wait for the legacy default stream.
 
         Args:
@@ -36,11 +40,19 @@ class Stream(Uncopied):
         marks.opened(self._driver, self.device, self._handle)
 
     @classmethod
-    def borrow_raw(cls, handle: int, device: DeviceLike | None = None, *, owner: Any = None, driver: DeviceDriver | None = None) -> Stream:
+    def borrow_raw(
+        cls,
+        handle: int,
+        device: DeviceLike | None = None,
+        *,
+        owner: Any = None,
+        driver: DeviceDriver | None = None,
+    ) -> Stream:
         """A stream that another library made. `close` leaves it as it is.
 
         Args:
-            handle: of the driver (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy default stream.
+            handle: of the driver (`cuda_stream` of torch, `ptr` of CuPy); 0 is the legacy default
+                stream.
             device: whose it is; the default device's where none is named.
             owner: whom to keep alive as long as this object: the library's own stream object.
             driver: what serves the device; the process's driver of it by default.
@@ -91,7 +103,8 @@ class Stream(Uncopied):
         self._driver.synchronize(self.device, self.handle)
 
     def close(self) -> None:
-        """Give the stream back; work on it still finishes. May be called more than once; one that is borrowed stays as it is.
+        """Give the stream back; work on it still finishes. May be called more than once; one that
+        is borrowed stays as it is.
 
         Raises:
             FaultError: on the cpu device, what a launch came to that nobody was told of by now.
@@ -106,10 +119,16 @@ class Stream(Uncopied):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Give the stream back. What a launch came to does not take the place of an error of the block: it is a RuntimeWarning then."""
+        """Give the stream back. What a launch came to does not take the place of an error of the
+        block: it is a RuntimeWarning then.
+        """
         try:
             self.close()
         except TilecError as failure:
             if error is None:
                 raise
-            warnings.warn(f"work on a stream failed, and nobody waited for it: {failure}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"work on a stream failed, and nobody waited for it: {failure}",
+                RuntimeWarning,
+                stacklevel=2,
+            )

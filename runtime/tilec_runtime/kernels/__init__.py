@@ -1,4 +1,6 @@
-"""The kernels behind `tilec_runtime.api`: CUDA C++ that tilec itself builds into kernels.tilec, and NumPy twins with the same bits."""
+"""The kernels behind `tilec_runtime.api`: CUDA C++ that tilec itself builds into kernels.tilec, and
+NumPy twins with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,24 @@ BUNDLE = "kernels.tilec"
 CODES = {
     name: code
     for code, name in enumerate(
-        ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e8m0")
+        (
+            "bool",
+            "i8",
+            "i16",
+            "i32",
+            "i64",
+            "u8",
+            "u16",
+            "u32",
+            "u64",
+            "f16",
+            "bf16",
+            "f32",
+            "f64",
+            "f8e4m3",
+            "f8e5m2",
+            "f8e8m0",
+        )
     )
 }
 # What f32 is converted to by code of its own.
@@ -61,4 +80,6 @@ def _load(driver: DeviceDriver, ordinal: int) -> Module:
 
     resource = files(__name__).joinpath(BUNDLE)
     # tilec in a zip file has no path: its bundle is then held in memory.
-    return load(resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver)
+    return load(
+        resource if isinstance(resource, Path) else resource.read_bytes(), ordinal, driver=driver
+    )

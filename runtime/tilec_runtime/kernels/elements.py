@@ -1,4 +1,6 @@
-"""Elements of one dtype as those of another with NumPy: the twin of elements.cuh and convert.cu, bit for bit."""
+"""Elements of one dtype as those of another with NumPy: the twin of elements.cuh and convert.cu,
+bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class Small(NamedTuple):
-    """A float of 4 to 16 bits: digits behind the point, bias of the exponent, the first code beyond all finite numbers, and NaN."""
+    """A float of 4 to 16 bits: digits behind the point, bias of the exponent, the first code beyond
+    all finite numbers, and NaN.
+    """
 
     digits: int
     bias: int
@@ -34,18 +38,20 @@ _SMALLEST = Small(1, 1, 7, 7)
 _NUMBERS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 _NAN32, _NAN64 = np.uint32(0x7FC00000), np.uint64(0x7FF8000000000000)
 _SIZE, _INFINITE = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
-# Digits beyond these of an integer are put together into one before it becomes a float64: what is rounded to has fewer by far.
+# Digits beyond these of an integer are put together into one before it becomes a float64: what is
+# rounded to has fewer by far.
 _KEPT, _DROPPED = np.uint64(1 << 40), np.uint64(24)
 
 
 def convert(bits: Array, source: str, target: str) -> Array:
     """The bits of elements as those of another dtype, rounded once, to nearest even.
 
-    Floats become integers towards zero; what is too large becomes the nearest bound, NaN becomes 0. Integers become integers by their low
-    bits. Every NaN is the same one.
+    Floats become integers towards zero; what is too large becomes the nearest bound, NaN becomes 0.
+    Integers become integers by their low bits. Every NaN is the same one.
 
     Args:
-        bits: unsigned integers of the source's size; of f4e2m1, bytes of two elements, the first in the low half.
+        bits: unsigned integers of the source's size; of f4e2m1, bytes of two elements, the first in
+            the low half.
         source: its dtype.
         target: the dtype wanted, another one.
     """
@@ -66,7 +72,9 @@ def _converted(bits: Array, source: str, target: str) -> Array:
     with np.errstate(all="ignore"):
         if DTYPES[source].kind == "float":
             return encode(numbers(bits, source), target)
-        return _encode_integer(bits != 0 if source == "bool" else bits.view(DTYPES[source].numpy), target)
+        return _encode_integer(
+            bits != 0 if source == "bool" else bits.view(DTYPES[source].numpy), target
+        )
 
 
 def numbers(bits: Array, dtype: str) -> Array:
@@ -100,7 +108,9 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def narrow(values: Array, dtype: str) -> Array:
-    """The bits of the nearest numbers of 4 to 16 bits. The float32 numbers may have been rounded to odd."""
+    """The bits of the nearest numbers of 4 to 16 bits. The float32 numbers may have been rounded to
+    odd.
+    """
     bits = np.ascontiguousarray(values).view(np.uint32)
     size = bits & _SIZE
     if dtype == _SCALE:
@@ -149,7 +159,9 @@ def _clipped(values: Array, dtype: str) -> Array:
     bounds = np.iinfo(DTYPES[dtype].numpy)
     low, high = float(bounds.min), float(bounds.max)
     whole = np.trunc(values)
-    inside = (whole >= low) & (whole < high)  # a float64 above all of i64 or u64 rounds to their highest, plus 1
+    inside = (whole >= low) & (
+        whole < high
+    )  # a float64 above all of i64 or u64 rounds to their highest, plus 1
     result = np.where(inside, whole, 0.0).astype(DTYPES[dtype].numpy)
     result[whole >= high] = bounds.max
     result[whole < low] = bounds.min

@@ -1,4 +1,6 @@
-"""Philox 4x32-10 and the numbers that are made of its words, with NumPy: the twin of philox.cuh and random.cu, bit for bit."""
+"""Philox 4x32-10 and the numbers that are made of its words, with NumPy: the twin of philox.cuh and
+random.cu, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def _hex(*texts: str) -> tuple[Any, ...]:
     return tuple(np.float32(float.fromhex(text)) for text in texts)
 
 
-# Polynomials, highest power first: -2 log(1 + f) / f between the roots of 1/2 and of 2; sin(pi/4 t) / t and cos(pi/4 t) of t^2.
+# Polynomials, highest power first: -2 log(1 + f) / f between the roots of 1/2 and of 2; sin(pi/4 t)
+# / t and cos(pi/4 t) of t^2.
 _LOG = _hex(
     "-0x1.6626eap-3",
     "0x1.26729ep-2",
@@ -40,12 +43,19 @@ _OCTAVE = _hex("-0x1.62e430p-23")[0]
 
 
 def philox(counter: tuple[Array, ...], key: tuple[int, int]) -> tuple[Array, ...]:
-    """The four words of each counter, whose four words are given lowest first, under a key of two words."""
+    """The four words of each counter, whose four words are given lowest first, under a key of two
+    words.
+    """
     c0, c1, c2, c3 = (np.asarray(word, np.uint64) for word in counter)
     key0, key1 = key
     for _ in range(_ROUNDS):
         a, b = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (b >> _HALF) ^ c1 ^ np.uint64(key0), b & _WORD, (a >> _HALF) ^ c3 ^ np.uint64(key1), a & _WORD
+        c0, c1, c2, c3 = (
+            (b >> _HALF) ^ c1 ^ np.uint64(key0),
+            b & _WORD,
+            (a >> _HALF) ^ c3 ^ np.uint64(key1),
+            a & _WORD,
+        )
         key0, key1 = (key0 + _WEYL[0]) & 0xFFFFFFFF, (key1 + _WEYL[1]) & 0xFFFFFFFF
     return c0, c1, c2, c3
 
@@ -62,12 +72,20 @@ def write_uniform(to: Array, dtype: str, seed: int, first: int = 0) -> None:
     _write(to, dtype, seed, first, lambda words: _uniform(words, dtype))
 
 
-def write_normal(to: Array, dtype: str, seed: int, mean: float, deviation: float, first: int = 0) -> None:
+def write_normal(
+    to: Array, dtype: str, seed: int, mean: float, deviation: float, first: int = 0
+) -> None:
     """The same with numbers of a normal distribution, made in float32 for all dtypes but f64."""
     if dtype == "f64":
         _write(to, dtype, seed, first, lambda words: _normal64(words, mean, deviation))
     else:
-        _write(to, dtype, seed, first, lambda words: _normal32(words, dtype, np.float32(mean), np.float32(deviation)))
+        _write(
+            to,
+            dtype,
+            seed,
+            first,
+            lambda words: _normal32(words, dtype, np.float32(mean), np.float32(deviation)),
+        )
 
 
 def _write(to: Array, dtype: str, seed: int, first: int, make: Any) -> None:
@@ -76,30 +94,40 @@ def _write(to: Array, dtype: str, seed: int, first: int, make: Any) -> None:
     zero = np.zeros(1, np.uint64)
     for start in range(0, to.size, CHUNK * each):
         part = to[start : start + CHUNK * each]
-        counters = np.arange(-(-part.size // each), dtype=np.uint64) + np.uint64((first + start) // each)
+        counters = np.arange(-(-part.size // each), dtype=np.uint64) + np.uint64(
+            (first + start) // each
+        )
         words = philox((counters & _WORD, counters >> _HALF, zero, zero), key)
         part[...] = make(words)[: part.size]
 
 
 def _uniform(words: tuple[Array, ...], dtype: str) -> Array:
     if dtype == "f64":
-        return _woven([(pair >> np.uint64(11)).astype(np.float64) * 2.0**-53 for pair in _joined(words)]).view(np.uint64)
+        return _woven(
+            [(pair >> np.uint64(11)).astype(np.float64) * 2.0**-53 for pair in _joined(words)]
+        ).view(np.uint64)
     drawn = _woven(words)
     if dtype == "f32":
         return ((drawn >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)).view(np.uint32)
     digits = 11 if dtype == "f16" else 8
-    return narrow((drawn >> np.uint64(32 - digits)).astype(np.float32) * np.float32(2.0**-digits), dtype)
+    return narrow(
+        (drawn >> np.uint64(32 - digits)).astype(np.float32) * np.float32(2.0**-digits), dtype
+    )
 
 
 def _normal32(words: tuple[Array, ...], dtype: str, mean: Any, deviation: Any) -> Array:
-    found = [fma(number, deviation, mean) for pair in (words[:2], words[2:]) for number in _pair32(*pair)]
+    found = [
+        fma(number, deviation, mean) for pair in (words[:2], words[2:]) for number in _pair32(*pair)
+    ]
     numbers = _woven(found)
     return numbers.view(np.uint32) if dtype == "f32" else narrow(numbers, dtype)
 
 
 def _pair32(first: Array, second: Array) -> tuple[Array, Array]:
     """Two numbers of the standard normal distribution out of two words, by Box and Muller."""
-    cut = first.astype(np.float64).view(np.uint64) & ~np.uint64((1 << 29) - 1)  # towards zero with 24 digits, as float32 has
+    cut = first.astype(np.float64).view(np.uint64) & ~np.uint64(
+        (1 << 29) - 1
+    )  # towards zero with 24 digits, as float32 has
     u = fma(cut.view(np.float64).astype(np.float32), np.float32(2.0**-32), np.float32(2.0**-33))
     bits = u.view(np.uint32)
     exponent = (bits - np.uint32(0x3F3504F3)) & np.uint32(0xFF800000)
@@ -135,7 +163,9 @@ def _normal64(words: tuple[Array, ...], mean: float, deviation: float) -> Array:
     octaves = (exponent.view(np.int64) >> np.int64(52)).astype(np.float64)
     root = np.sqrt(octaves * -float.fromhex("0x1.62e42fefa39efp+0") - p * s)
     radius = np.where(second >> np.uint64(63) != 0, -root, root)
-    t = (second << np.uint64(2)).view(np.int64).astype(np.float64) * float.fromhex("0x1.921fb54442d18p-64")
+    t = (second << np.uint64(2)).view(np.int64).astype(np.float64) * float.fromhex(
+        "0x1.921fb54442d18p-64"
+    )
     z = -(t * t)
     sine, cosine = np.ones_like(t), np.ones_like(t)
     for k in range(16, 0, -2):  # Taylor's series, from the far end

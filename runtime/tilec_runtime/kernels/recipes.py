@@ -1,4 +1,6 @@
-"""What fills memory: each recipe by a kernel on a GPU, and by its NumPy twin on the cpu device, with the same bits."""
+"""What fills memory: each recipe by a kernel on a GPU, and by its NumPy twin on the cpu device,
+with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -101,14 +103,20 @@ def convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
         into, of = target.view(f"u{DTYPES[wanted].bytes}"), origin.view(f"u{DTYPES[given].bytes}")
         each, every = (_CHUNK // DTYPES[dtype].per_byte for dtype in (wanted, given))
         for part in range(-(-into.size // each)):
-            into[part * each : (part + 1) * each] = elements.convert(of[part * every : (part + 1) * every], given, wanted)
+            into[part * each : (part + 1) * each] = elements.convert(
+                of[part * every : (part + 1) * every], given, wanted
+            )
 
     host: Any = ctx.driver
-    host.call(ctx.stream, "convert", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)])
+    host.call(
+        ctx.stream, "convert", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)]
+    )
 
 
 def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
-    """The bits of packed elements, one of them in each byte of a place: what ml_dtypes has on the host."""
+    """The bits of packed elements, one of them in each byte of a place: what ml_dtypes has on the
+    host.
+    """
     if not to.nbytes:
         return
     if ctx.driver.device(ctx.device).interprets is None:
@@ -121,7 +129,9 @@ def spread(ctx: ExecutionContext, to: Place, source: Place) -> None:
         target.view("u1")[...] = elements.spread(origin.view("u1"))
 
     host: Any = ctx.driver
-    host.call(ctx.stream, "spread", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)])
+    host.call(
+        ctx.stream, "spread", work, [(to.facts.ptr, to.nbytes), (source.facts.ptr, source.nbytes)]
+    )
 
 
 def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
@@ -129,11 +139,21 @@ def _launch_convert(ctx: ExecutionContext, to: Place, source: Place) -> None:
     module, count = _module(ctx), to.facts.size
     wanted, given = to.facts.dtype, source.facts.dtype
     if DTYPES[wanted].packed:
-        module.pack(to.raw, source.raw, count, source.code, HELD=held_of(given, wanted), stream=ctx.stream)
+        module.pack(
+            to.raw, source.raw, count, source.code, HELD=held_of(given, wanted), stream=ctx.stream
+        )
     elif DTYPES[given].packed:
         module.unpack(to.raw, source.raw, count, to.code, stream=ctx.stream)
     else:
-        module.convert(to.raw, source.raw, count, to.code, source.code, HELD=held_of(given, wanted), stream=ctx.stream)
+        module.convert(
+            to.raw,
+            source.raw,
+            count,
+            to.code,
+            source.code,
+            HELD=held_of(given, wanted),
+            stream=ctx.stream,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,7 +173,9 @@ class Fill:
         if len(set(pattern)) == 1:
             ctx.driver.fill(ctx.device, to.facts.ptr, pattern[0], to.nbytes, ctx.stream)
         else:
-            _module(ctx).fill(to.raw, to.nbytes, int.from_bytes(pattern, "little"), stream=ctx.stream)
+            _module(ctx).fill(
+                to.raw, to.nbytes, int.from_bytes(pattern, "little"), stream=ctx.stream
+            )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -176,7 +198,9 @@ class Diagonal:
         """Zeros first, then the diagonal."""
         ctx.driver.fill(ctx.device, to.facts.ptr, 0, to.nbytes, ctx.stream)
         count, step = min(self.rows, self.columns), self.columns + 1
-        _module(ctx).diagonal(to.raw, count, step, self.bits, width_of(to.facts.dtype), stream=ctx.stream)
+        _module(ctx).diagonal(
+            to.raw, count, step, self.bits, width_of(to.facts.dtype), stream=ctx.stream
+        )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -194,7 +218,9 @@ class Integers:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).integers(to.raw, to.facts.size, self.start % 2**64, self.step % 2**64, to.code, stream=ctx.stream)
+        _module(ctx).integers(
+            to.raw, to.facts.size, self.start % 2**64, self.step % 2**64, to.code, stream=ctx.stream
+        )
 
     def compute(self, to: Array, dtype: str) -> None:  # noqa: ARG002 - of a recipe
         """As `launch`."""
@@ -204,12 +230,16 @@ class Integers:
         with np.errstate(over="ignore"):
             for first in range(0, to.size, _CHUNK):
                 part = to[first : first + _CHUNK]
-                part[...] = (np.arange(first, first + part.size, dtype=np.uint64) * step + start).astype(part.dtype)
+                part[...] = (
+                    np.arange(first, first + part.size, dtype=np.uint64) * step + start
+                ).astype(part.dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Numbers:
-    """start + i * step, in f64 with each operation rounded, and `last` at the end; integer dtypes take what is not above."""
+    """start + i * step, in f64 with each operation rounded, and `last` at the end; integer dtypes
+    take what is not above.
+    """
 
     start: float
     step: float
@@ -217,7 +247,9 @@ class Numbers:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).numbers(to.raw, to.facts.size, self.start, self.step, self.last, to.code, stream=ctx.stream)
+        _module(ctx).numbers(
+            to.raw, to.facts.size, self.start, self.step, self.last, to.code, stream=ctx.stream
+        )
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""
@@ -230,7 +262,9 @@ class Numbers:
             values = np.arange(first, first + part.size, dtype=np.float64) * self.step + self.start
             if first + part.size == to.size:
                 values[-1] = self.last
-            part[...] = elements.encode(values if DTYPES[dtype].kind == "float" else np.floor(values), dtype)
+            part[...] = elements.encode(
+                values if DTYPES[dtype].kind == "float" else np.floor(values), dtype
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -252,7 +286,9 @@ class Uniform:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Normal:
-    """Random numbers of a normal distribution. For dtypes other than f64, mean and deviation are numbers that f32 has."""
+    """Random numbers of a normal distribution. For dtypes other than f64, mean and deviation are
+    numbers that f32 has.
+    """
 
     seed: int
     mean: float
@@ -260,7 +296,15 @@ class Normal:
 
     def launch(self, ctx: ExecutionContext, to: Place) -> None:
         """By a kernel."""
-        _module(ctx).normal(to.raw, to.facts.size, self.seed, self.mean, self.deviation, CODE=to.code, stream=ctx.stream)
+        _module(ctx).normal(
+            to.raw,
+            to.facts.size,
+            self.seed,
+            self.mean,
+            self.deviation,
+            CODE=to.code,
+            stream=ctx.stream,
+        )
 
     def compute(self, to: Array, dtype: str) -> None:
         """As `launch`."""

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU, ON_OTHER, TensorFacts, is_of_jax, settled_stride
+from tilec_runtime.launch.layout import (
+    ON_ANY,
+    ON_CPU,
+    ON_GPU,
+    ON_OTHER,
+    TensorFacts,
+    is_of_jax,
+    settled_stride,
+)
 from tilec_runtime.model.dtype import BY_DLPACK, BY_NUMPY, BY_TYPESTR, DTYPES
 
 # What to do with elements that share bytes, of which other libraries do not say how.
@@ -13,11 +21,15 @@ _PACKED = "copy a host array with api.from_host(x), or pass packed bytes as u8 a
 
 
 class UnreadableError(Exception):
-    """An argument is no tensor, or one that cannot be read; the text says why. Becomes an `ArgumentError` with the kernel's name."""
+    """An argument is no tensor, or one that cannot be read; the text says why. Becomes an
+    `ArgumentError` with the kernel's name.
+    """
 
 
 def is_leased(value: Any) -> bool:
-    """Whether a value is a tensor of tilec's own with a lease: launches acquire it, and keep its stream order."""
+    """Whether a value is a tensor of tilec's own with a lease: launches acquire it, and keep its
+    stream order.
+    """
     return hasattr(type(value), "_tilec_leased_")
 
 
@@ -31,7 +43,8 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
 
     Args:
         value: anything with DLPack or `__cuda_array_interface__`.
-        pointer_device: asks the driver which device an address belongs to, where the tensor does not say.
+        pointer_device: asks the driver which device an address belongs to, where the tensor does
+            not say.
 
     Raises:
         UnreadableError: it is no tensor, or cannot be read.
@@ -40,7 +53,9 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
         facts = _facts(value)
     except UnreadableError:
         raise
-    except Exception as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
+    except (
+        Exception
+    ) as error:  # foreign tensors raise what they like: fake, functional and deleted ones do
         raise UnreadableError(f"{_kind_of(value)} that cannot be read: {error}") from error
     if not hasattr(type(value), "_tilec_facts_"):
         _refuse_packed(value, facts)
@@ -53,7 +68,9 @@ def tensor_facts(value: Any, pointer_device: Callable[[int], int | None]) -> Ten
 def _refuse_packed(value: Any, facts: TensorFacts) -> None:
     """Refuse an array of another library whose elements share bytes."""
     if facts.dtype in DTYPES and DTYPES[facts.dtype].packed:
-        raise UnreadableError(f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}")
+        raise UnreadableError(
+            f"{_kind_of(value)} of {facts.dtype}, whose elements may lie one in a byte there: {_PACKED}"
+        )
 
 
 def _facts(value: Any) -> TensorFacts:
@@ -66,7 +83,9 @@ def _facts(value: Any) -> TensorFacts:
     if hasattr(value, "__cuda_array_interface__"):
         return _interface_facts(value)
     if _is_masked(cls):
-        raise UnreadableError("it is a masked array, and kernels know no masks: pass its `data`, or `filled(...)`")
+        raise UnreadableError(
+            "it is a masked array, and kernels know no masks: pass its `data`, or `filled(...)`"
+        )
     if hasattr(value, "__dlpack__"):
         return _dlpack_facts(value)
     raise UnreadableError(f"got {_kind_of(value)}")
@@ -74,12 +93,17 @@ def _facts(value: Any) -> TensorFacts:
 
 def _kind_of(value: Any) -> str:
     cls = type(value)
-    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    name = (
+        cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    )
     return "None" if value is None else f"a {name}"
 
 
 def _is_masked(cls: type) -> bool:
-    return any(base.__name__ == "MaskedArray" and base.__module__.partition(".")[0] == "numpy" for base in cls.__mro__)
+    return any(
+        base.__name__ == "MaskedArray" and base.__module__.partition(".")[0] == "numpy"
+        for base in cls.__mro__
+    )
 
 
 # torch: read by attributes, so that torch need not be imported; its tensors are the usual case.
@@ -87,22 +111,39 @@ def _is_masked(cls: type) -> bool:
 
 def is_torch(cls: type) -> bool:
     """Whether a type is torch's tensors', or a subclass of it."""
-    return any(base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor") for base in cls.__mro__)
+    return any(
+        base.__name__ == "Tensor" and base.__module__ in ("torch", "torch._tensor")
+        for base in cls.__mro__
+    )
 
 
 def _torch_facts(tensor: Any) -> TensorFacts:
     layout = str(tensor.layout)
     if layout != "torch.strided":
-        raise UnreadableError(f"it is a torch tensor of layout {layout}, and only strided ones have one address")
+        raise UnreadableError(
+            f"it is a torch tensor of layout {layout}, and only strided ones have one address"
+        )
     if tensor.is_neg() or tensor.is_conj():
-        raise UnreadableError("it is a lazily negated or conjugated torch tensor: call resolve_neg() or resolve_conj() first")
+        raise UnreadableError(
+            "it is a lazily negated or conjugated torch tensor: call resolve_neg() or resolve_conj() first"
+        )
     shape = tuple(tensor.shape)
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = BY_NUMPY.get(name)
-    device = tensor.get_device() if tensor.is_cuda else ON_CPU if tensor.device.type in ("cpu", "meta") else ON_GPU
+    device = (
+        tensor.get_device()
+        if tensor.is_cuda
+        else ON_CPU
+        if tensor.device.type in ("cpu", "meta")
+        else ON_GPU
+    )
     stride = None if tensor.is_contiguous() else tuple(tensor.stride())
     return TensorFacts(
-        ptr=tensor.data_ptr(), shape=shape, stride=settled_stride(shape, stride), dtype=dtype.name if dtype else name, device=device
+        ptr=tensor.data_ptr(),
+        shape=shape,
+        stride=settled_stride(shape, stride),
+        dtype=dtype.name if dtype else name,
+        device=device,
     )
 
 
@@ -112,7 +153,12 @@ def _torch_facts(tensor: Any) -> TensorFacts:
 def _interface_facts(value: Any) -> TensorFacts:
     try:
         interface = value.__cuda_array_interface__
-    except (AttributeError, TypeError, RuntimeError, ValueError) as error:  # a property may refuse: a tensor on the CPU, for example
+    except (
+        AttributeError,
+        TypeError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # a property may refuse: a tensor on the CPU, for example
         if hasattr(value, "__dlpack__"):
             return _dlpack_facts(value)
         raise UnreadableError(f"its __cuda_array_interface__ cannot be read: {error}") from error
@@ -131,7 +177,9 @@ def _interface_facts(value: Any) -> TensorFacts:
         size = dtype.bytes if dtype else _item_bytes(typestr)
         stride = _elements(steps, size)
         if len(stride) != len(shape):
-            raise UnreadableError(f"its __cuda_array_interface__ has {len(stride)} strides for {len(shape)} extents")
+            raise UnreadableError(
+                f"its __cuda_array_interface__ has {len(stride)} strides for {len(shape)} extents"
+            )
     device = ON_ANY if not address or 0 in shape else _named_device(value)
     return TensorFacts(
         ptr=int(address or 0),
@@ -145,7 +193,9 @@ def _interface_facts(value: Any) -> TensorFacts:
 
 def _elements(steps: Sequence[int], size: int) -> tuple[int, ...]:
     if any(step % size for step in steps):
-        raise UnreadableError(f"its strides {tuple(steps)} (bytes) are no multiples of its element's {size} bytes")
+        raise UnreadableError(
+            f"its strides {tuple(steps)} (bytes) are no multiples of its element's {size} bytes"
+        )
     return tuple(int(step) // size for step in steps)
 
 
@@ -155,10 +205,14 @@ def _item_bytes(typestr: str) -> int:
 
 
 def _named_device(value: Any) -> int:
-    """The device that an array names itself (CuPy, JAX, tilec); `ON_OTHER` where only the driver can tell."""
+    """The device that an array names itself (CuPy, JAX, tilec); `ON_OTHER` where only the driver
+    can tell.
+    """
     device = getattr(value, "device", None)
     # JAX counts the devices of all processes in `id`.
-    number = getattr(device, "local_hardware_id" if hasattr(device, "local_hardware_id") else "id", None)
+    number = getattr(
+        device, "local_hardware_id" if hasattr(device, "local_hardware_id") else "id", None
+    )
     return number if type(number) is int else ON_OTHER
 
 
@@ -176,7 +230,9 @@ def _dlpack_facts(value: Any) -> TensorFacts:
     except (AttributeError, BufferError, TypeError, ValueError, RuntimeError) as error:
         raise UnreadableError(f"its __dlpack__ cannot be read: {error}") from error
     if view.lanes != 1:
-        raise UnreadableError(f"its elements are vectors of {view.lanes}, and kernels take plain elements")
+        raise UnreadableError(
+            f"its elements are vectors of {view.lanes}, and kernels take plain elements"
+        )
     dtype = BY_DLPACK.get(view.dtype)
     device = {dlpack.CUDA: int(number), dlpack.CUDA_MANAGED: ON_ANY}.get(int(where), ON_GPU)
     return TensorFacts(
@@ -190,20 +246,28 @@ def _dlpack_facts(value: Any) -> TensorFacts:
 
 
 def _host_facts(value: Any) -> TensorFacts:
-    """A tensor in host memory: through NumPy's protocol, which also knows read-only arrays and small dtypes, else through DLPack."""
+    """A tensor in host memory: through NumPy's protocol, which also knows read-only arrays and
+    small dtypes, else through DLPack.
+    """
     name = str(getattr(value, "dtype", ""))
     dtype = BY_NUMPY.get(name)
     interface = getattr(value, "__array_interface__", None)
     if isinstance(interface, dict):
         shape = tuple(int(extent) for extent in interface["shape"])
         steps, (address, readonly) = interface.get("strides"), interface["data"]
-        stride = None if steps is None else _elements(steps, dtype.bytes if dtype else _item_bytes(interface["typestr"]))
+        stride = (
+            None
+            if steps is None
+            else _elements(steps, dtype.bytes if dtype else _item_bytes(interface["typestr"]))
+        )
     else:
         from tilec_runtime.tensors import dlpack
 
         found = dlpack.view(value, stream=None)
         if found.lanes != 1:
-            raise UnreadableError(f"its elements are vectors of {found.lanes}, and kernels take plain elements")
+            raise UnreadableError(
+                f"its elements are vectors of {found.lanes}, and kernels take plain elements"
+            )
         dtype = BY_DLPACK.get(found.dtype) or dtype
         shape, stride, address, readonly = found.shape, found.stride, found.address, found.readonly
     return TensorFacts(
@@ -217,4 +281,11 @@ def _host_facts(value: Any) -> TensorFacts:
 
 
 def _on_device(facts: TensorFacts, device: int) -> TensorFacts:
-    return TensorFacts(ptr=facts.ptr, shape=facts.shape, stride=facts.stride, dtype=facts.dtype, device=device, readonly=facts.readonly)
+    return TensorFacts(
+        ptr=facts.ptr,
+        shape=facts.shape,
+        stride=facts.stride,
+        dtype=facts.dtype,
+        device=device,
+        readonly=facts.readonly,
+    )

@@ -1,4 +1,6 @@
-"""From a call to values in parameter order: count, names, defaults, and the axes that the caller chose."""
+"""From a call to values in parameter order: count, names, defaults, and the axes that the caller
+chose.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import ParamKind
 
 
-def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, AxisValue]]:
+def bind(
+    contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, AxisValue]]:
     """The values of all parameters in order, and the axes among the keywords.
 
     Raises:
@@ -21,14 +25,24 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
     name, params = contract.name, contract.params
     if len(args) > len(params):
         fix = stream_by_name(contract, args[0])
-        raise ArgumentError(f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}", fix=fix, kernel=name)
+        raise ArgumentError(
+            f"{name}: takes {count(len(params))} ({contract.usage}), got {len(args)}",
+            fix=fix,
+            kernel=name,
+        )
     values: dict[str, Any] = {param.name: value for param, value in zip(params, args, strict=False)}
     chosen: dict[str, AxisValue] = {}
     for key, value in kwargs.items():
-        if key == "stream_" and key not in contract.index and ("stream" in contract.index or "stream" in contract.axes):
+        if (
+            key == "stream_"
+            and key not in contract.index
+            and ("stream" in contract.index or "stream" in contract.axes)
+        ):
             key = "stream"  # by that name the launcher takes where to enqueue
         if key in values and key in contract.index:
-            raise ArgumentError(f"{name}: argument {key!r} is given twice, by place and by name", kernel=name)
+            raise ArgumentError(
+                f"{name}: argument {key!r} is given twice, by place and by name", kernel=name
+            )
         if key in contract.index:
             values[key] = value
         elif key in contract.axes:
@@ -38,13 +52,22 @@ def bind(contract: Contract, args: tuple[Any, ...], kwargs: dict[str, Any]) -> t
             from tilec_runtime.model.suggest import did_you_mean  # no call that is right needs it
 
             hint = did_you_mean(key, [*contract.index, *contract.axes])
-            raise ArgumentError(f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}", kernel=name)
-    missing = [p.name for p in params if p.name not in values and p.default is None and not p.optional]
+            raise ArgumentError(
+                f"{name}: there is no argument {key!r}{hint}; it takes {contract.usage}",
+                kernel=name,
+            )
+    missing = [
+        p.name for p in params if p.name not in values and p.default is None and not p.optional
+    ]
     if missing:
         listed = ", ".join(repr(m) for m in missing)
         plural = "arguments are" if len(missing) > 1 else "argument is"
         what = f"{name}: takes {count(len(params))} ({contract.usage}), got {len(values)}: the {plural} missing: {listed}"
-        fix = "pass it as `stream_`: `stream` is where the kernel is enqueued" if "stream" in missing else ""
+        fix = (
+            "pass it as `stream_`: `stream` is where the kernel is enqueued"
+            if "stream" in missing
+            else ""
+        )
         raise ArgumentError(what, fix=fix, kernel=name)
     check_axes(contract, chosen)
     return tuple(values.get(p.name, p.default) for p in params), chosen
@@ -54,7 +77,9 @@ def stream_by_name(contract: Contract, value: Any) -> str:
     """How to pass the stream, where the first value of a call is one; empty where it is none."""
     if contract.params[0].kind is not ParamKind.TENSOR:
         return ""
-    if not isinstance(value, int) and not any(hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")):
+    if not isinstance(value, int) and not any(
+        hasattr(type(value), name) for name in ("__cuda_stream__", "cuda_stream")
+    ):
         return ""
     given = [*(param.name for param in contract.params), "stream=stream"]
     return f"pass the stream by name: {contract.name}({', '.join(given)})"
@@ -83,11 +108,16 @@ def given_axes(contract: Contract, axes: Mapping[str, AxisValue | None]) -> dict
     return {axis: value for axis, value in axes.items() if value is not None}
 
 
-def check_axes(contract: Contract, chosen: Mapping[str, AxisValue], pinned: Mapping[str, AxisValue] | None = None) -> None:
+def check_axes(
+    contract: Contract,
+    chosen: Mapping[str, AxisValue],
+    pinned: Mapping[str, AxisValue] | None = None,
+) -> None:
     """Refuse axes and values that were not built, or that a launcher is not restricted to.
 
     Raises:
-        VariantError: an axis that does not exist, a value of it that was not built, or another one than is `pinned`.
+        VariantError: an axis that does not exist, a value of it that was not built, or another one
+            than is `pinned`.
     """
     for axis, value in chosen.items():
         if axis not in contract.axes:

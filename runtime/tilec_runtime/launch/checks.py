@@ -1,4 +1,6 @@
-"""The checks of a launch that need no driver: kind, dtype, rank, device, layout, writability, aliasing, requirements."""
+"""The checks of a launch that need no driver: kind, dtype, rank, device, layout, writability,
+aliasing, requirements.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from tilec_runtime.errors import (
 from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
 from tilec_runtime.launch.binding import stream_by_name
 from tilec_runtime.launch.contract import Contract
-from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU, TensorFacts, contiguous_stride, may_overlap, overlaps_itself
+from tilec_runtime.launch.layout import (
+    ON_ANY,
+    ON_CPU,
+    ON_GPU,
+    TensorFacts,
+    contiguous_stride,
+    may_overlap,
+    overlaps_itself,
+)
 from tilec_runtime.launch.scalars import is_number, numpy_dtype, refusal, shown
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.model.expr import Expr, parse
@@ -36,7 +46,9 @@ _OP = "run the op first (sync_on), or call the package's function, which takes o
 
 
 class Call:
-    """One call under check: values in parameter order, facts of the tensors that are given, bound dtype axes; expressions read `env`."""
+    """One call under check: values in parameter order, facts of the tensors that are given, bound
+    dtype axes; expressions read `env`.
+    """
 
     __slots__ = ("axes", "contract", "driver", "env", "tensors", "values")
 
@@ -60,33 +72,63 @@ class Call:
         self.tensors: dict[str, TensorFacts] = {}
         if tensors is not None:
             names = (contract.params[place].name for place in contract.tensors)
-            self.tensors = {name: facts for name, facts in zip(names, tensors, strict=True) if facts is not None}
+            self.tensors = {
+                name: facts for name, facts in zip(names, tensors, strict=True) if facts is not None
+            }
         for param, value in zip(contract.params, values, strict=True):
             match param.kind:
-                case ParamKind.TENSOR if param.name in self.tensors or (value is None and param.optional):
+                case ParamKind.TENSOR if param.name in self.tensors or (
+                    value is None and param.optional
+                ):
                     pass
                 case ParamKind.TENSOR:
                     try:
                         self.tensors[param.name] = tensor_facts(value, driver.pointer_device)
                     except UnreadableError as error:
                         what = "takes a tensor (DLPack or __cuda_array_interface__)"
-                        fix = _OP if hasattr(type(value), "enqueue_on") else _CONFIG if hasattr(value, "for_num_elems") else ""
-                        fix = fix or (stream_by_name(contract, value) if param is contract.params[0] else "")
+                        fix = (
+                            _OP
+                            if hasattr(type(value), "enqueue_on")
+                            else _CONFIG
+                            if hasattr(value, "for_num_elems")
+                            else ""
+                        )
+                        fix = fix or (
+                            stream_by_name(contract, value) if param is contract.params[0] else ""
+                        )
                         raise self.refuse(ArgumentError, param, f"{what}: {error}", fix) from error
                 case ParamKind.SCALAR:
                     if not is_number(value):
-                        raise self.refuse(ArgumentError, param, f"takes a number, got a {type(value).__qualname__}")
+                        raise self.refuse(
+                            ArgumentError,
+                            param,
+                            f"takes a number, got a {type(value).__qualname__}",
+                        )
                 case ParamKind.PTR:
-                    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
-                        raise self.refuse(ArgumentError, param, f"takes a device address (an int below 2**64), got {shown(value)}")
+                    if (
+                        not isinstance(value, int)
+                        or isinstance(value, bool)
+                        or not 0 <= value < 2**64
+                    ):
+                        raise self.refuse(
+                            ArgumentError,
+                            param,
+                            f"takes a device address (an int below 2**64), got {shown(value)}",
+                        )
                 case ParamKind.STRUCT:
                     self._check_struct(param, value)
         self.env: dict[str, Any] = {}
 
-    def refuse(self, kind: type[ArgumentError], param: Param, what: str, fix: str = "") -> ArgumentError:
+    def refuse(
+        self, kind: type[ArgumentError], param: Param, what: str, fix: str = ""
+    ) -> ArgumentError:
         """An error about one argument."""
         noun = "output" if param.out else "argument"
-        return kind(f"{self.contract.name}: {noun} {param.name!r} {what}", fix=fix, kernel=self.contract.name)
+        return kind(
+            f"{self.contract.name}: {noun} {param.name!r} {what}",
+            fix=fix,
+            kernel=self.contract.name,
+        )
 
     def _check_struct(self, param: Param, value: Any) -> None:
         try:
@@ -98,7 +140,8 @@ class Call:
             raise self.refuse(ArgumentError, param, f"takes {param.size} bytes, got {size}")
 
     def check_signature(self, device: DeviceInfo) -> None:
-        """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in this order.
+        """Dtypes (which binds the dtype axes), ranks, devices, layouts, writability, aliasing: in
+        this order.
 
         Raises:
             ArgumentError: the first check that fails, as its typed error.
@@ -129,11 +172,18 @@ class Call:
     @property
     def cut_outputs(self) -> list[tuple[int, Any]]:
         """Places and values of the outputs that are partitions."""
-        return [(place, self.values[place]) for place in self.contract.outs if hasattr(type(self.values[place]), "grid_wish")]
+        return [
+            (place, self.values[place])
+            for place in self.contract.outs
+            if hasattr(type(self.values[place]), "grid_wish")
+        ]
 
     def open(self) -> None:
         """Let expressions read the arguments, and the axes as far as they are settled."""
-        self.env = {p.name: self.tensors.get(p.name, v) for p, v in zip(self.contract.params, self.values, strict=True)}
+        self.env = {
+            p.name: self.tensors.get(p.name, v)
+            for p, v in zip(self.contract.params, self.values, strict=True)
+        }
         self.env.update(self.axes)
 
     def check_dtypes(self) -> None:
@@ -148,7 +198,9 @@ class Call:
             elif param.dtype in origin:
                 bound = self.axes[param.dtype]
                 if found != bound:
-                    what = f"has dtype {found}, but {param.dtype} is {bound} by {origin[param.dtype]}"
+                    what = (
+                        f"has dtype {found}, but {param.dtype} is {bound} by {origin[param.dtype]}"
+                    )
                     raise self.refuse(DTypeError, param, what)
             else:
                 self._bind_dtype(param, found)
@@ -188,7 +240,11 @@ class Call:
         for param, facts in self._tensor_params():
             if param.rank not in (-1, len(facts.shape)):
                 dims = f"{len(facts.shape)} dimension{'' if len(facts.shape) == 1 else 's'}"
-                raise self.refuse(RankError, param, f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}")
+                raise self.refuse(
+                    RankError,
+                    param,
+                    f"has {dims} (shape {facts.shape}), the kernel takes {param.rank}",
+                )
 
     def check_places(self, device: DeviceInfo) -> None:
         """Every tensor lives on the kernel's device, and has memory there if it has elements."""
@@ -196,11 +252,22 @@ class Call:
             if facts.device in (device.ordinal, ON_ANY):
                 if not facts.ptr and facts.size:
                     what = f"has shape {facts.shape} and no memory: its address is 0"
-                    raise self.refuse(PlacementError, param, what, "its storage was freed or never allocated: bring it back first")
+                    raise self.refuse(
+                        PlacementError,
+                        param,
+                        what,
+                        "its storage was freed or never allocated: bring it back first",
+                    )
                 continue
-            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(facts.device, f"device {facts.device}")
+            where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(
+                facts.device, f"device {facts.device}"
+            )
             what = f"is on {where}, and the kernel is loaded on {device}"
-            fix = "copy it to the device first" if facts.device == ON_CPU else f"copy it, or load the package with device={facts.device}"
+            fix = (
+                "copy it to the device first"
+                if facts.device == ON_CPU
+                else f"copy it, or load the package with device={facts.device}"
+            )
             if device.ordinal == ON_CPU:
                 fix = f"copy it to the CPU, or load the package with device={max(facts.device, 0)}"
             raise self.refuse(PlacementError, param, what, fix)
@@ -216,17 +283,28 @@ class Call:
             else:
                 for dim, (wants, has) in enumerate(zip(param.stride, facts.stride, strict=False)):
                     if wants is not None and has != wants and facts.shape[dim] > 1 and facts.size:
-                        raise self.refuse(LayoutError, param, f"has stride {has} in dimension {dim}, and {wants} is taken")
+                        raise self.refuse(
+                            LayoutError,
+                            param,
+                            f"has stride {has} in dimension {dim}, and {wants} is taken",
+                        )
             # What cuda.tile is told of every array.
             if self.contract.info.language == "tile" and facts.stride and min(facts.stride) < 0:
                 what = f"has strides {facts.stride}, and tile kernels take none that is negative"
                 raise self.refuse(LayoutError, param, what, "pass a copy")
             if facts.ptr % facts.itemsize:
                 what = f"has address {facts.ptr:#x}, which is not aligned to its {facts.itemsize}-byte elements"
-                raise self.refuse(LayoutError, param, what, "pass a copy: memory that libraries give out is aligned")
+                raise self.refuse(
+                    LayoutError,
+                    param,
+                    what,
+                    "pass a copy: memory that libraries give out is aligned",
+                )
 
     def _way_to_strides(self, param: Param, facts: TensorFacts) -> str:
-        """What to do where a tensor has gaps: entry points of tile kernels take strides, those of others only where their code asks."""
+        """What to do where a tensor has gaps: entry points of tile kernels take strides, those of
+        others only where their code asks.
+        """
         if self.contract.info.language != "tile" or min(facts.stride) < 0:
             return "pass a contiguous copy"
         pitched = ", ".join(('"?"',) * (len(facts.stride) - 1) + ("1",))
@@ -237,7 +315,12 @@ class Call:
         """No output is read-only, and none is written twice at one place."""
         for param, facts in self._tensor_params():
             if param.out and facts.readonly:
-                raise self.refuse(ArgumentError, param, "is read-only, and the kernel writes it", "pass a writable copy")
+                raise self.refuse(
+                    ArgumentError,
+                    param,
+                    "is read-only, and the kernel writes it",
+                    "pass a writable copy",
+                )
             if param.out and overlaps_itself(facts):
                 what = f"overlaps itself: strides {facts.stride} for shape {facts.shape} name one element several times"
                 raise self.refuse(AliasError, param, what, "pass a copy that is not expanded")
@@ -251,16 +334,22 @@ class Call:
                 if other is not param and may_overlap(facts, other_facts):
                     noun = "output" if other.out else "argument"
                     what = f"overlaps {noun} {other.name!r}: {_extent(facts)} and {_extent(other_facts)}"
-                    error = self.refuse(AliasError, param, what, "pass separate memory, or a copy of the input")
+                    error = self.refuse(
+                        AliasError, param, what, "pass separate memory, or a copy of the input"
+                    )
                     error.cause = self._both(param, other)
                     raise error
 
     def _both(self, one: Param, two: Param) -> str:
-        """What two arguments are, where they were made as far as that is known, and who passes them."""
+        """What two arguments are, where they were made as far as that is known, and who passes
+        them.
+        """
         from tilec_runtime.tensors.lease import holder  # for messages alone
 
         values = dict(zip((param.name for param in self.contract.params), self.values, strict=True))
-        words = " and ".join(f"{param.name!r} is {_origin(values[param.name])}" for param in (one, two))
+        words = " and ".join(
+            f"{param.name!r} is {_origin(values[param.name])}" for param in (one, two)
+        )
         return f"{words}, in {holder(f'the launch of {self.contract.name}')}"
 
     def check_requires(self) -> None:
@@ -271,31 +360,51 @@ class Call:
             if absent and absent & condition.names:  # nothing is asked of what is not there
                 continue
             if not self.evaluate(condition):
-                raise RequirementError(f"{name}: requires {condition.text}: {_sides(condition.text, self.env)}", kernel=name)
+                raise RequirementError(
+                    f"{name}: requires {condition.text}: {_sides(condition.text, self.env)}",
+                    kernel=name,
+                )
 
     def check_facts(self) -> None:
-        """What the manifest says of every launch's tensors: divisible extents and strides, aligned addresses."""
+        """What the manifest says of every launch's tensors: divisible extents and strides, aligned
+        addresses.
+        """
         for param, facts in self._tensor_params():
-            for dim, (divisor, extent) in enumerate(zip(param.shape_divisible, facts.shape, strict=False)):
+            for dim, (divisor, extent) in enumerate(
+                zip(param.shape_divisible, facts.shape, strict=False)
+            ):
                 if extent % divisor:
                     what = f"{self.contract.name}: argument {param.name!r}: extent {dim} is {extent}, and must be divisible by {divisor}"
                     raise RequirementError(what, kernel=self.contract.name)
-            for dim, (divisor, stride) in enumerate(zip(param.stride_divisible, facts.stride, strict=False)):
+            for dim, (divisor, stride) in enumerate(
+                zip(param.stride_divisible, facts.stride, strict=False)
+            ):
                 if stride % divisor:
-                    raise self.refuse(LayoutError, param, f"has stride {stride} in dimension {dim}, which must be divisible by {divisor}")
+                    raise self.refuse(
+                        LayoutError,
+                        param,
+                        f"has stride {stride} in dimension {dim}, which must be divisible by {divisor}",
+                    )
             if facts.ptr % param.align:
-                raise self.refuse(LayoutError, param, f"has address {facts.ptr:#x}, which must be divisible by {param.align}")
+                raise self.refuse(
+                    LayoutError,
+                    param,
+                    f"has address {facts.ptr:#x}, which must be divisible by {param.align}",
+                )
 
     def evaluate(self, expression: Expr) -> Any:
         """An expression's value for this call.
 
         Raises:
-            RequirementError: it has none (division by zero, no such dimension); the message starts with the kernel's name.
+            RequirementError: it has none (division by zero, no such dimension); the message starts
+                with the kernel's name.
         """
         try:
             return expression.evaluate(self.env)
         except ExpressionError as error:
-            raise RequirementError(f"{self.contract.name}: {error.what}", kernel=self.contract.name) from error
+            raise RequirementError(
+                f"{self.contract.name}: {error.what}", kernel=self.contract.name
+            ) from error
 
     def _tensor_params(self) -> list[tuple[Param, TensorFacts]]:
         return [(p, self.tensors[p.name]) for p in self.contract.params if p.name in self.tensors]
@@ -322,7 +431,10 @@ def _sides(text: str, env: Mapping[str, Any]) -> str:
     prefix = "" if ast.unparse(node) == text.strip() else f"in {ast.unparse(node)}, "
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return f"{prefix}left-hand side is {_value(node.left, env)!r}, right-hand side is {_value(node.comparators[0], env)!r}"
-    values = [f"{name}{'.' if attr else ''}{attr} is {_use(env, name, attr)!r}" for name, attr in sorted(parse(ast.unparse(node)).uses)]
+    values = [
+        f"{name}{'.' if attr else ''}{attr} is {_use(env, name, attr)!r}"
+        for name, attr in sorted(parse(ast.unparse(node)).uses)
+    ]
     return prefix + ", ".join(values) if values else f"{prefix}it never holds"
 
 

@@ -1,7 +1,9 @@
-"""The program of a plan: under which conditions `prepare` would decide for another call as it did for this one.
+"""The program of a plan: under which conditions `prepare` would decide for another call as it did
+for this one.
 
-A call of the same class (`keys.facts_of`: presence, dtype, rank, device of each tensor, whether it is read-only, contiguous, empty,
-aligned; types of other arguments) is decided alike except for the following, each covered as noted.
+A call of the same class (`keys.facts_of`: presence, dtype, rank, device of each tensor, whether it
+is read-only, contiguous, empty, aligned; types of other arguments) is decided alike except for the
+following, each covered as noted.
 
 | decided by | on | covered by |
 |---|---|---|
@@ -22,9 +24,10 @@ aligned; types of other arguments) is decided alike except for the following, ea
 | `check_residency` | what fits on the device at once | `_admitted`: block and shared memory stay; the grid is no larger |
 | `require_image`, `Site.function` | variant and device | nothing: they stay |
 
-What cannot be written so makes a plan exact: it is for one set of extents, strides and deciding numbers. `why_exact` has the reasons that
-are known beforehand; a `LoweringError` has the others (floats computed with extents, small floats that are computed). A program has to
-give its own call's launch, or it is not used.
+What cannot be written so makes a plan exact: it is for one set of extents, strides and deciding
+numbers. `why_exact` has the reasons that are known beforehand; a `LoweringError` has the others
+(floats computed with extents, small floats that are computed). A program has to give its own call's
+launch, or it is not used.
 """
 
 from __future__ import annotations
@@ -42,7 +45,16 @@ from tilec_runtime.launch.keys import Slots, has_slot
 from tilec_runtime.launch.layout import TensorFacts, nesting, spans_meet
 from tilec_runtime.launch.limits import cluster_of, is_tile, limits_of, whole_clusters
 from tilec_runtime.launch.lowering import TensorTerms, lowered, number, truth
-from tilec_runtime.launch.program import LoweringError, Term, Writer, all_of, any_of, binary, product, unary
+from tilec_runtime.launch.program import (
+    LoweringError,
+    Term,
+    Writer,
+    all_of,
+    any_of,
+    binary,
+    product,
+    unary,
+)
 from tilec_runtime.launch.select import Decision, Settled, assumed
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.expr import Expr, parse
@@ -54,7 +66,8 @@ from tilec_runtime.values import value_class
 if TYPE_CHECKING:
     from tilec_runtime.model.table import TableEntry
 
-# Grid, block and dynamic shared memory come first among the outputs; then computed kernel arguments.
+# Grid, block and dynamic shared memory come first among the outputs; then computed kernel
+# arguments.
 SHAPE_OUTPUTS = 7
 Terms = list[Term]
 
@@ -64,7 +77,8 @@ class Admitted:
     """What a launch was admitted for.
 
     Attributes:
-        own: its shape by the kernel's expressions and the caller. shape: with what the image's compiler chose.
+        own: its shape by the kernel's expressions and the caller. shape: with what the image's
+            compiler chose.
         wished: whether the caller says something of the grid.
         image: that is launched.
         function: its entry point; None for an empty grid.
@@ -85,7 +99,8 @@ class Program:
 
     Attributes:
         steps: what it does. outputs: how many it has.
-        arguments: output of each computed kernel argument, by (expression, type); others are constants of the plan.
+        arguments: output of each computed kernel argument, by (expression, type); others are
+            constants of the plan.
         lasting: whether it has all conditions; else its plan is for one call.
     """
 
@@ -95,7 +110,9 @@ class Program:
     lasting: bool = True
 
 
-def why_exact(call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequence[GridWish]) -> str:
+def why_exact(
+    call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequence[GridWish]
+) -> str:
     """Why the plan of a call is for its extents and strides alone; empty where it can be general."""
     contract = call.contract
     if device.interprets is not None:
@@ -115,7 +132,9 @@ def why_exact(call: Call, abi: Sequence[AbiSlot], device: DeviceInfo, grid: Sequ
     return ""
 
 
-def settled_program(call: Call, settled: Settled, device: DeviceInfo, admitted: Admitted, slots: Slots, exact: str) -> tuple[Program, str]:
+def settled_program(
+    call: Call, settled: Settled, device: DeviceInfo, admitted: Admitted, slots: Slots, exact: str
+) -> tuple[Program, str]:
     """The program of a call that was checked and admitted, and why it is exact.
 
     Args:
@@ -137,7 +156,9 @@ def settled_program(call: Call, settled: Settled, device: DeviceInfo, admitted: 
         except LoweringError as error:
             why = str(error)
         exact = exact or why
-    steps = tuple(step for output, value in enumerate(shape) for step in ((op.CONST, value), (op.OUT, output)))
+    steps = tuple(
+        step for output, value in enumerate(shape) for step in ((op.CONST, value), (op.OUT, output))
+    )
     return Program(steps=steps, outputs=SHAPE_OUTPUTS, arguments={}, lasting=False), exact
 
 
@@ -161,7 +182,9 @@ class _Conditions:
         for slot, place in enumerate(self.contract.others, end):
             if place in self.contract.keyed:
                 value = call.values[place]
-                self.names[self.contract.params[place].name] = ((op.SLOT, slot),) if has_slot(value) and not exact else _plain(value)
+                self.names[self.contract.params[place].name] = (
+                    ((op.SLOT, slot),) if has_slot(value) and not exact else _plain(value)
+                )
 
     def _terms(self, facts: TensorFacts, first: int) -> TensorTerms:
         rank, shape, stride = len(facts.shape), list[Term](facts.shape), list[Term](facts.stride)
@@ -172,12 +195,25 @@ class _Conditions:
                 stride[-1] = 1
         ptr, start, end = (((op.SLOT, first + place),) for place in range(3))
         size, dtype, contiguous = product(shape), facts.dtype, facts.contiguous
-        return TensorTerms(ptr=ptr, start=start, end=end, shape=shape, stride=stride, size=size, dtype=dtype, contiguous=contiguous)
+        return TensorTerms(
+            ptr=ptr,
+            start=start,
+            end=end,
+            shape=shape,
+            stride=stride,
+            size=size,
+            dtype=dtype,
+            contiguous=contiguous,
+        )
 
     def program(self, settled: Settled, admitted: Admitted) -> Program:
         """Write it: what tells calls apart first."""
         variant, call = settled.considered[-1].variant, self.call
-        computed = {(slot.expr.strip(), slot.type): slot for slot in variant.abi if not slot.scratch and self.contract.computes(slot)}
+        computed = {
+            (slot.expr.strip(), slot.type): slot
+            for slot in variant.abi
+            if not slot.scratch and self.contract.computes(slot)
+        }
         env = self._env(call.axes)
         values = {key: lowered(parse(slot.expr), env) for key, slot in computed.items()}
         changing = [key for key, value in values.items() if isinstance(value, tuple)]
@@ -198,7 +234,11 @@ class _Conditions:
         self._shape(env, admitted)
         for key, output in arguments.items():
             self._argument(output, number(values[key]), key[1])
-        return Program(steps=tuple(self.write.steps), outputs=SHAPE_OUTPUTS + len(arguments), arguments=arguments)
+        return Program(
+            steps=tuple(self.write.steps),
+            outputs=SHAPE_OUTPUTS + len(arguments),
+            arguments=arguments,
+        )
 
     def _env(self, axes: Mapping[str, AxisValue]) -> dict[str, Any]:
         return {**self.names, **axes}
@@ -209,25 +249,37 @@ class _Conditions:
         """What was decided on the way to the point that was taken is decided so again."""
         if turn.unsayable:
             asked = [*(turn.sizes or ()), *((turn.when,) if turn.when is not None else ())]
-            if not self.exact or any(attribute == "ptr" for each in asked for _, attribute in each.uses):
+            if not self.exact or any(
+                attribute == "ptr" for each in asked for _, attribute in each.uses
+            ):
                 raise LoweringError("a dispatch rule or a tuning table cannot say")
             return None
         if turn.sizes is not None:
             sizes = [lowered(size, self._env(turn.axes)) for size in turn.sizes]
-            return self._look_up(turn.entry, [number(int(size) if isinstance(size, float) else size) for size in sizes], turn.axes)
+            return self._look_up(
+                turn.entry,
+                [number(int(size) if isinstance(size, float) else size) for size in sizes],
+                turn.axes,
+            )
         if turn.when is not None:
             held = truth(lowered(turn.when, self._env(turn.axes)))
             return self.write.check(held if turn.held else unary(op.NOT, held))
-        fitting = any_of([all_of(self._variant(variant)) for variant in self.contract.matching(dict(turn.axes))])
+        fitting = any_of(
+            [all_of(self._variant(variant)) for variant in self.contract.matching(dict(turn.axes))]
+        )
         return self.write.check(unary(op.NOT, all_of([*self._contract(turn.axes), fitting])))
 
-    def _look_up(self, found: TableEntry | None, sizes: Terms, axes: Mapping[str, AxisValue]) -> None:
+    def _look_up(
+        self, found: TableEntry | None, sizes: Terms, axes: Mapping[str, AxisValue]
+    ) -> None:
         from tilec_runtime.model.table import nearest, same_point  # few kernels have a table
 
         table, device = self.contract.table, self.device
         assert table is not None
         near = nearest(table, device.name, device.cc, device.multiprocessors)
-        for entry in (entry for tuned in near for entry in tuned.entries if same_point(entry.point, axes)):
+        for entry in (
+            entry for tuned in near for entry in tuned.entries if same_point(entry.point, axes)
+        ):
             inside = [
                 condition
                 for (low, high), size in zip(entry.ranges, sizes, strict=True)
@@ -237,31 +289,55 @@ class _Conditions:
                 for condition in inside:
                     self.write.check(condition)
                 return
-            apart = found is not None and any(a[1] < b[0] or b[1] < a[0] for a, b in zip(entry.ranges, found.ranges, strict=True))
+            apart = found is not None and any(
+                a[1] < b[0] or b[1] < a[0] for a, b in zip(entry.ranges, found.ranges, strict=True)
+            )
             if not apart:
                 self.write.check(unary(op.NOT, all_of(inside)))
 
     def _contract(self, axes: Mapping[str, AxisValue]) -> Terms:
         absent, env = self.call.absent, self._env(axes)
-        requires = [truth(lowered(each, env)) for each in self.contract.requires if not absent & each.names]
+        requires = [
+            truth(lowered(each, env)) for each in self.contract.requires if not absent & each.names
+        ]
         given = (param for param in self.contract.params if param.name in self.tensors)
-        facts = (Assumption(param=p.name, shape=p.shape_divisible, stride=p.stride_divisible, align=p.align) for p in given)
-        return [*requires, *(holds for fact in facts for holds, _, _ in assumed(fact, self.tensors[fact.param]))]
+        facts = (
+            Assumption(
+                param=p.name, shape=p.shape_divisible, stride=p.stride_divisible, align=p.align
+            )
+            for p in given
+        )
+        return [
+            *requires,
+            *(holds for fact in facts for holds, _, _ in assumed(fact, self.tensors[fact.param])),
+        ]
 
     def _variant(self, variant: VariantInfo) -> Terms:
         """Whether the arguments satisfy all assumptions of a variant."""
-        if self.contract.optionals and {fact.param for fact in variant.assume if fact.absent} != self.call.absent:
+        if (
+            self.contract.optionals
+            and {fact.param for fact in variant.assume if fact.absent} != self.call.absent
+        ):
             return [0]
-        return [holds for fact in variant.assume if not fact.absent for holds, _, _ in assumed(fact, self.tensors[fact.param])]
+        return [
+            holds
+            for fact in variant.assume
+            if not fact.absent
+            for holds, _, _ in assumed(fact, self.tensors[fact.param])
+        ]
 
     # Tensors
 
     def _layout(self, param: Param) -> None:
-        """Wanted strides; and dimensions of an output that lie within each other as they do, so that no two indices name one element."""
+        """Wanted strides; and dimensions of an output that lie within each other as they do, so
+        that no two indices name one element.
+        """
         facts, terms = self.call.tensors[param.name], self.tensors[param.name]
         if 0 in facts.shape:
             return
-        for wanted, extent, step in zip(param.stride or (), terms.shape, terms.stride, strict=False):
+        for wanted, extent, step in zip(
+            param.stride or (), terms.shape, terms.stride, strict=False
+        ):
             if wanted is not None and step != wanted:
                 equal = binary(op.EQ, step, wanted)
                 self.write.check(equal if equal == 1 else any_of([equal, binary(op.LE, extent, 1)]))
@@ -272,15 +348,23 @@ class _Conditions:
                 within = binary(op.MUL, terms.shape[dim], terms.stride[dim])
 
     def _apart(self, out: str, other: str) -> None:
-        """An output shares no byte with another tensor; interleaved ones stay as far apart as they are."""
+        """An output shares no byte with another tensor; interleaved ones stay as far apart as they
+        are.
+        """
         facts, other_facts = self.call.tensors[out], self.call.tensors[other]
         if 0 in (*facts.shape, *other_facts.shape):
             return
         one, two = self.tensors[out], self.tensors[other]
         if not spans_meet(facts, other_facts):
-            self.write.check(binary(op.EITHER, binary(op.LE, one.end, two.start), binary(op.LE, two.end, one.start)))
+            self.write.check(
+                binary(
+                    op.EITHER, binary(op.LE, one.end, two.start), binary(op.LE, two.end, one.start)
+                )
+            )
         elif self.exact:
-            self.write.check(binary(op.EQ, binary(op.SUB, two.ptr, one.ptr), other_facts.ptr - facts.ptr))
+            self.write.check(
+                binary(op.EQ, binary(op.SUB, two.ptr, one.ptr), other_facts.ptr - facts.ptr)
+            )
         else:
             raise LoweringError("two tensors lie between each other")
 
@@ -289,11 +373,16 @@ class _Conditions:
     def _shape(self, env: Mapping[str, Any], admitted: Admitted) -> None:
         """Grid, block and shared memory: outputs, and what they are held against."""
         contract, write, own, image = self.contract, self.write, admitted.own, admitted.image
-        grid, block = [*self._dims(0, contract.grid, env), 1, 1, 1][:3], [*self._dims(3, contract.block, env), 1, 1, 1][:3]
+        grid, block = (
+            [*self._dims(0, contract.grid, env), 1, 1, 1][:3],
+            [*self._dims(3, contract.block, env), 1, 1, 1][:3],
+        )
         (shared,) = self._dims(6, (contract.shared,), env)
         if admitted.wished:
             if any(isinstance(term, tuple) for term in grid):
-                raise LoweringError("the caller says the grid, and the kernel's own depends on addresses")
+                raise LoweringError(
+                    "the caller says the grid, and the kernel's own depends on addresses"
+                )
             grid = list(own.grid)
         empty = 0 in own.grid
         for term in grid:
@@ -329,26 +418,46 @@ class _Conditions:
             if region.mapped:
                 shape = self.tensors[region.param].shape
                 sides = [number(lowered(parse(side), env)) for side in region.tile]
-                tiles = product(binary(op.CDIV, extent, side) for extent, side in zip(shape, sides, strict=False))
+                tiles = product(
+                    binary(op.CDIV, extent, side)
+                    for extent, side in zip(shape, sides, strict=False)
+                )
                 self.write.check(binary(op.LE, binary(op.ADD, tiles, product(grid)), MOST_TILES))
 
     def _limits(self, grid: Terms, block: Terms, shape: LaunchShape) -> None:
         for holds, _, _ in limits_of(grid, block, shape.cluster, self.device):
             self.write.check(holds)
 
-    def _admitted(self, grid: Terms, block: Terms, shared: Term, admitted: Admitted, function: Function) -> None:
+    def _admitted(
+        self, grid: Terms, block: Terms, shared: Term, admitted: Admitted, function: Function
+    ) -> None:
         """What `check_compiled`, `admit` and `check_residency` hold against the image."""
-        check, shape, image, facts = self.write.check, admitted.shape, admitted.image, function.facts
+        check, shape, image, facts = (
+            self.write.check,
+            admitted.shape,
+            admitted.image,
+            function.facts,
+        )
         threads = product(block)
         if not is_tile(image):
             for term, has in zip(block, shape.block, strict=True):
                 if image.required_block:
                     check(binary(op.EQ, term, has))
-            check(binary(op.LE, threads, min(facts.max_threads, image.max_threads or facts.max_threads)))
+            check(
+                binary(
+                    op.LE, threads, min(facts.max_threads, image.max_threads or facts.max_threads)
+                )
+            )
             for holds, _, _ in whole_clusters(grid, image.cluster):
                 check(holds)
-        check(binary(op.LE, shared, max(self.device.shared_default - facts.static_shared, shape.shared)))
-        if cluster_of(shape, image) or shape.cooperative:  # the driver was asked about launches of this block
+        check(
+            binary(
+                op.LE, shared, max(self.device.shared_default - facts.static_shared, shape.shared)
+            )
+        )
+        if (
+            cluster_of(shape, image) or shape.cooperative
+        ):  # the driver was asked about launches of this block
             for term, has in zip((*block, shared), (*shape.block, shape.shared), strict=True):
                 check(binary(op.EQ, term, has))
         if admitted.resident is not None:

@@ -1,4 +1,6 @@
-"""How callers configure launches: of kernels without a bundle, and of those whose manifest leaves something open."""
+"""How callers configure launches: of kernels without a bundle, and of those whose manifest leaves
+something open.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,14 @@ class LaunchConfig:
     """How a kernel is launched.
 
     Attributes:
-        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it, nothing is launched.
+        grid: blocks along x, y and z; a shorter tuple or a number leaves out ones. With a 0 in it,
+            nothing is launched.
         block: threads of a block, likewise.
         shared: dynamic shared memory of a block in bytes.
         cluster: blocks of a cluster, likewise; empty for none.
         cooperative: all blocks are resident at once, so that they may wait for each other.
-        programmatic: it may begin before the launch in front of it in its stream is done (from compute capability 9.0 on).
+        programmatic: it may begin before the launch in front of it in its stream is done (from
+            compute capability 9.0 on).
     """
 
     grid: Dim3 | tuple[int, ...] | int = (1, 1, 1)
@@ -41,14 +45,19 @@ class LaunchConfig:
         """Give grid and block three extents.
 
         Raises:
-            LaunchLimitError: an extent is no whole number, or negative, or there are more than three.
+            LaunchLimitError: an extent is no whole number, or negative, or there are more than
+                three.
         """
         (shared,) = _extents("shared", (self.shared,))
         for name, said in (("cooperative", self.cooperative), ("programmatic", self.programmatic)):
             if not isinstance(said, bool):
                 raise CallError(f"LaunchConfig: {name} is {shown(said)}, and must be True or False")
         grid, block = _dim3("grid", self.grid), _dim3("block", self.block)
-        cluster = () if type(self.cluster) is tuple and not self.cluster else _dim3("cluster", self.cluster)
+        cluster = (
+            ()
+            if type(self.cluster) is tuple and not self.cluster
+            else _dim3("cluster", self.cluster)
+        )
         shape = LaunchShape(
             grid=grid,
             block=block,
@@ -57,7 +66,13 @@ class LaunchConfig:
             cooperative=self.cooperative,
             programmatic=self.programmatic,
         )
-        for name, made in (("grid", grid), ("block", block), ("cluster", cluster), ("shared", shared), ("_shape", shape)):
+        for name, made in (
+            ("grid", grid),
+            ("block", block),
+            ("cluster", cluster),
+            ("shared", shared),
+            ("_shape", shape),
+        ):
             object.__setattr__(self, name, made)
 
     @classmethod
@@ -66,28 +81,46 @@ class LaunchConfig:
         return cls.covering((count,), (block,), shared=shared)
 
     @classmethod
-    def for_2d(cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0) -> LaunchConfig:
+    def for_2d(
+        cls, width: int, height: int, block: tuple[int, int] = (16, 16), *, shared: int = 0
+    ) -> LaunchConfig:
         """One thread for each element of a matrix; x runs along `width`."""
         return cls.covering((width, height), block, shared=shared)
 
     @classmethod
-    def for_3d(cls, width: int, height: int, depth: int, block: tuple[int, int, int] = (8, 8, 8), *, shared: int = 0) -> LaunchConfig:
+    def for_3d(
+        cls,
+        width: int,
+        height: int,
+        depth: int,
+        block: tuple[int, int, int] = (8, 8, 8),
+        *,
+        shared: int = 0,
+    ) -> LaunchConfig:
         """One thread for each element of a volume; x runs along `width`."""
         return cls.covering((width, height, depth), block, shared=shared)
 
     @classmethod
-    def covering(cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0) -> LaunchConfig:
+    def covering(
+        cls, extents: tuple[int, ...], block: tuple[int, ...], *, shared: int = 0
+    ) -> LaunchConfig:
         """So many blocks along each axis that their threads cover it.
 
         Raises:
-            LaunchLimitError: an extent is no whole number or negative, or a block has none along an axis.
+            LaunchLimitError: an extent is no whole number or negative, or a block has none along an
+                axis.
         """
         threads = _extents("block", _several(block))
         elements = _extents("element count", _several(extents))
         if 0 in threads:
-            raise LaunchLimitError(f"the block is {threads}: it has one thread at least along each axis")
+            raise LaunchLimitError(
+                f"the block is {threads}: it has one thread at least along each axis"
+            )
         if len(threads) != len(elements):
-            raise LaunchLimitError(f"{len(elements)} extents cannot be covered by blocks of {len(threads)}", fix="give as many of both")
+            raise LaunchLimitError(
+                f"{len(elements)} extents cannot be covered by blocks of {len(threads)}",
+                fix="give as many of both",
+            )
         grid = tuple(-(-extent // most) for extent, most in zip(elements, threads, strict=True))
         return cls(grid=grid, block=threads, shared=shared)
 
@@ -101,25 +134,42 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
     """The kernel with what a `LaunchConfig` says in place of what the manifest leaves open.
 
     Raises:
-        ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the manifest.
+        ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the
+            manifest.
     """
     name, launch = info.name, info.launch
     given: Any = config
     if not isinstance(given, LaunchConfig):
         what = f"{name}: config takes a LaunchConfig, got a {type(given).__qualname__}"
-        raise ArgumentError(what, fix="pass LaunchConfig(grid=..., block=...) or LaunchConfig.for_num_elems(n)", kernel=name)
+        raise ArgumentError(
+            what,
+            fix="pass LaunchConfig(grid=..., block=...) or LaunchConfig.for_num_elems(n)",
+            kernel=name,
+        )
     if not launch.open:
         fix = f'leave it out, or say what callers choose: kernel.{name}.launch.open = ["grid"]'
-        raise ArgumentError(f"{name}: takes no config, for its manifest says grid and block", fix=fix, kernel=name)
+        raise ArgumentError(
+            f"{name}: takes no config, for its manifest says grid and block", fix=fix, kernel=name
+        )
     shape = config.shape
-    said = {"grid": _texts(shape.grid), "block": _texts(shape.block), "shared": (str(shape.shared),)}
+    said = {
+        "grid": _texts(shape.grid),
+        "block": _texts(shape.block),
+        "shared": (str(shape.shared),),
+    }
     own = {"grid": _padded(launch.grid), "block": _padded(launch.block), "shared": (launch.shared,)}
     for key, texts in said.items():
         if key not in launch.open and texts not in (_UNSAID[key], own[key]):
             what = f"{name}: the manifest says {key} {' x '.join(own[key])}, and config says {' x '.join(texts)}"
-            raise ArgumentError(what, fix=f'leave {key} out of the config, or add "{key}" to kernel.{name}.launch.open', kernel=name)
+            raise ArgumentError(
+                what,
+                fix=f'leave {key} out of the config, or add "{key}" to kernel.{name}.launch.open',
+                kernel=name,
+            )
     if shape.cluster and launch.cluster and shape.cluster != (*launch.cluster, 1, 1)[:3]:
-        what = f"{name}: the manifest says cluster {launch.cluster}, and config says {shape.cluster}"
+        what = (
+            f"{name}: the manifest says cluster {launch.cluster}, and config says {shape.cluster}"
+        )
         raise ArgumentError(what, fix="leave cluster out of the config", kernel=name)
     taken = {key: said[key] if key in launch.open else own[key] for key in said}
     launch = dataclasses.replace(
@@ -138,7 +188,9 @@ def configured(info: KernelInfo, config: LaunchConfig) -> KernelInfo:
 def _dim3(noun: str, extents: tuple[int, ...] | int) -> Dim3:
     given = _extents(noun, _several(extents))
     if len(given) > 3:
-        raise LaunchLimitError(f"the {noun} {given} has {len(given)} extents, and three are possible")
+        raise LaunchLimitError(
+            f"the {noun} {given} has {len(given)} extents, and three are possible"
+        )
     x, y, z = (*given, 1, 1, 1)[:3]
     return x, y, z
 
@@ -150,7 +202,9 @@ def _several(extents: Any) -> tuple[Any, ...]:
 def _extents(noun: str, extents: tuple[Any, ...]) -> tuple[int, ...]:
     for extent in extents:
         if not is_whole(extent) or extent < 0:
-            raise LaunchLimitError(f"the {noun} has {shown(extent)}, and must have whole numbers that are not negative")
+            raise LaunchLimitError(
+                f"the {noun} has {shown(extent)}, and must have whole numbers that are not negative"
+            )
     return tuple([operator.index(extent) for extent in extents])
 
 

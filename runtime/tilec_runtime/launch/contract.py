@@ -1,4 +1,6 @@
-"""A kernel's launch contract, read once from the bundle's index: parsed expressions, and which facts of the arguments decide a launch."""
+"""A kernel's launch contract, read once from the bundle's index: parsed expressions, and which
+facts of the arguments decide a launch.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ class Contract:
         outs: places of the tensors that the kernel writes.
         pairs: places of two tensors that must not overlap, the first of which is written.
         optionals: names of the tensors that may be None.
-        defaults: of all parameters, None for none. required: number of leading parameters that a call by place must give.
-        keyed: places of scalars whose value decides the launch (it stands in an expression), not only a kernel argument.
+        defaults: of all parameters, None for none. required: number of leading parameters that a
+            call by place must give.
+        keyed: places of scalars whose value decides the launch (it stands in an expression), not
+            only a kernel argument.
         choices: names of the axes that a caller chooses.
         grid, block, shared, requires: parsed.
         shared_out: whether blocks share the tiles of an output.
         table: what tuning found, None where there is nothing; sizes: its expressions, parsed.
-        rules: conditions of the dispatch rules, parsed, None for all launches; each with what those launches take.
+        rules: conditions of the dispatch rules, parsed, None for all launches; each with what those
+            launches take.
     """
 
     def __init__(self, info: KernelInfo) -> None:
@@ -46,26 +51,48 @@ class Contract:
         self.others = tuple(i for i, p in enumerate(info.params) if p.kind is not ParamKind.TENSOR)
         self.outs = tuple(i for i in self.tensors if info.params[i].out)
         self.defaults = tuple(p.default for p in info.params)
-        self.required = max((i + 1 for i, p in enumerate(info.params) if p.default is None and not p.optional), default=0)
+        self.required = max(
+            (i + 1 for i, p in enumerate(info.params) if p.default is None and not p.optional),
+            default=0,
+        )
         self.optionals = info.optionals
         self.axes = dict(info.axes)
         self.default = dict(info.default)
         self.choices = info.choices
         self.table = info.table
-        self.shared_out = info.safety is not None and any(region.mapped for region in info.safety.regions)
+        self.shared_out = info.safety is not None and any(
+            region.mapped for region in info.safety.regions
+        )
         try:
             self.grid = tuple(parse(text) for text in info.launch.grid)
             self.block = tuple(parse(text) for text in info.launch.block)
             self.shared = parse(info.launch.shared)
             self.requires = tuple(parse(text) for text in info.launch.requires)
             self.sizes = tuple(parse(text) for text in info.table.sizes) if info.table else ()
-            self.rules = tuple((parse(rule.when) if rule.when else None, rule.take) for rule in info.rules)
+            self.rules = tuple(
+                (parse(rule.when) if rule.when else None, rule.take) for rule in info.rules
+            )
             conditions = [when for when, _ in self.rules if when is not None]
-            deciding = [*self.grid, *self.block, self.shared, *self.requires, *self.sizes, *conditions, *self._derived_slots()]
+            deciding = [
+                *self.grid,
+                *self.block,
+                self.shared,
+                *self.requires,
+                *self.sizes,
+                *conditions,
+                *self._derived_slots(),
+            ]
         except ExpressionError as error:
-            raise BundleError(f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}") from error
+            raise BundleError(
+                f"{info.name}: the bundle's index holds an expression that cannot be read: {error.what}"
+            ) from error
         used = {use for expression in deciding for use in expression.uses}
-        self.pairs = tuple((out, i) for out in self.outs for i in self.tensors if i != out and not (i in self.outs and i < out))
+        self.pairs = tuple(
+            (out, i)
+            for out in self.outs
+            for i in self.tensors
+            if i != out and not (i in self.outs and i < out)
+        )
         self.keyed = tuple(i for i in self.others if (info.params[i].name, "") in used)
 
     def _derived_slots(self) -> Iterable[Expr]:
@@ -82,12 +109,20 @@ class Contract:
     @functools.cached_property
     def usage(self) -> str:
         """What the launcher takes, for messages: `z, x, y, alpha=1.0`."""
-        return ", ".join(p.name if p.default is None and not p.optional else f"{p.name}={p.default!r}" for p in self.params)
+        return ", ".join(
+            p.name if p.default is None and not p.optional else f"{p.name}={p.default!r}"
+            for p in self.params
+        )
 
     @functools.cached_property
     def hints(self) -> frozenset[str]:
         """Names of the compiler hints that any image was built with."""
-        return frozenset(name for variant in self.info.variants for _, hints in variant.hints for name, _ in hints)
+        return frozenset(
+            name
+            for variant in self.info.variants
+            for _, hints in variant.hints
+            for name, _ in hints
+        )
 
     def built(self, name: str) -> str:
         """The values of an axis that were built, for messages."""
@@ -95,7 +130,9 @@ class Contract:
 
     def matching(self, axes: dict[str, AxisValue]) -> list[VariantInfo]:
         """Variants at one point of the matrix, in the order in which a launch tries them."""
-        return [v for v in self.info.variants if all(axes.get(name) == value for name, value in v.axes)]
+        return [
+            v for v in self.info.variants if all(axes.get(name) == value for name, value in v.axes)
+        ]
 
     def dtype_of(self, param: Param, bound: dict[str, AxisValue]) -> str:
         """A parameter's dtype once the dtype axes are bound."""

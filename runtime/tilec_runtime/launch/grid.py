@@ -1,4 +1,6 @@
-"""What callers say of a launch's grid, besides the kernel's own expressions: by the partitions that it writes, or outright."""
+"""What callers say of a launch's grid, besides the kernel's own expressions: by the partitions that
+it writes, or outright.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
     """
     grid, source = own, "the kernel's own expressions give"
     instead = [wish for wish in wishes if wish.rule is GridRule.INSTEAD]
-    # Callers are held against each other first: a kernel's expressions follow from the same tensors, and say less of what is wrong.
+    # Callers are held against each other first: a kernel's expressions follow from the same
+    # tensors, and say less of what is wrong.
     said = instead or [wish for wish in wishes if wish.rule is GridRule.EXACTLY]
     for wish in said[1:]:
         if wish.grid != said[0].grid:
@@ -53,7 +56,9 @@ def settle_grid(kernel: str, own: Dim3, wishes: Sequence[GridWish]) -> Dim3:
     for wish in wishes:
         if wish.rule is GridRule.EXACTLY and wish.grid != grid:
             raise _disagree(kernel, grid, source, wish)
-        if wish.rule is GridRule.AT_MOST and any(has > most for has, most in zip(grid, wish.grid, strict=True)):
+        if wish.rule is GridRule.AT_MOST and any(
+            has > most for has, most in zip(grid, wish.grid, strict=True)
+        ):
             raise _disagree(kernel, grid, source, wish)
     return grid
 

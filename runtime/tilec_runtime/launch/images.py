@@ -1,4 +1,6 @@
-"""Loaded images: each is loaded once per device, at its first launch, by whichever thread comes first."""
+"""Loaded images: each is loaded once per device, at its first launch, by whichever thread comes
+first.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Function:
 
 
 class ImageStore:
-    """What is loaded through one driver. Images stay loaded as long as the process: kernels may still run from them."""
+    """What is loaded through one driver. Images stay loaded as long as the process: kernels may
+    still run from them.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
@@ -34,7 +38,13 @@ class ImageStore:
         self._entries: dict[tuple[Any, ...], _Entry] = {}
 
     def function(
-        self, driver: DeviceDriver, ordinal: int, image: ImageInfo, kernel: str, code: Callable[[], bytes], by: JitBy | None = None
+        self,
+        driver: DeviceDriver,
+        ordinal: int,
+        image: ImageInfo,
+        kernel: str,
+        code: Callable[[], bytes],
+        by: JitBy | None = None,
     ) -> Function:
         """The entry point of an image on a device; loads the image if this is its first use.
 
@@ -47,7 +57,8 @@ class ImageStore:
             by: what compiles it.
 
         Raises:
-            KernelCacheError: the driver refuses the image. ContextLostError: nothing works on the device any more.
+            KernelCacheError: the driver refuses the image. ContextLostError: nothing works on the
+                device any more.
             TileIRError: the cpu device cannot read it.
         """
 
@@ -93,7 +104,15 @@ class _Entry:
 
 def refused(error: DriverError, what: str, ordinal: int, kernel: str = "") -> KernelCacheError:
     """The error of an image, or of an entry point, that the driver of a device did not take."""
-    return KernelCacheError(what, result=error.result, code=error.code, cause=error.cause, fix=error.fix, kernel=kernel, device=ordinal)
+    return KernelCacheError(
+        what,
+        result=error.result,
+        code=error.code,
+        cause=error.cause,
+        fix=error.fix,
+        kernel=kernel,
+        device=ordinal,
+    )
 
 
 _STORES: weakref.WeakKeyDictionary[DeviceDriver, ImageStore] = weakref.WeakKeyDictionary()
@@ -101,6 +120,8 @@ _STORES_LOCK = ForkLock()
 
 
 def store_of(driver: DeviceDriver) -> ImageStore:
-    """The store of a driver: the process has one driver, so bundles that are loaded twice share their images."""
+    """The store of a driver: the process has one driver, so bundles that are loaded twice share
+    their images.
+    """
     with _STORES_LOCK:
         return _STORES.setdefault(driver, ImageStore())

@@ -1,4 +1,6 @@
-"""Compiling at load, where `jit-fallback` allows it: by whom, what came of it, and what is kept of that."""
+"""Compiling at load, where `jit-fallback` allows it: by whom, what came of it, and what is kept of
+that.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Compiled:
     Attributes:
         variant: id of the variant. target: what the bundle has of it.
         by: what compiled it.
-        kept: nothing was compiled: the machine code was in tilec's cache. (The driver has a cache of its own, of which nobody knows.)
+        kept: nothing was compiled: the machine code was in tilec's cache. (The driver has a cache
+            of its own, of which nobody knows.)
     """
 
     variant: str
@@ -48,11 +51,14 @@ class Jit:
     """What a loaded bundle has compiled.
 
     Args:
-        cache: keeps machine code; None for that of the environment, which is looked for when it is first needed.
+        cache: keeps machine code; None for that of the environment, which is looked for when it is
+            first needed.
         linker: makes the linker, when it is first needed.
     """
 
-    def __init__(self, *, cache: JitCache | None = None, linker: Callable[[], Linker] | None = None) -> None:
+    def __init__(
+        self, *, cache: JitCache | None = None, linker: Callable[[], Linker] | None = None
+    ) -> None:
         self._cache = cache
         self._make = linker or _nvjitlink
         self._linker: Linker | None = None
@@ -66,8 +72,11 @@ class Jit:
         with self._lock:
             return tuple(self._compiled.values())
 
-    def code(self, taken: Candidate, image: Callable[[], bytes], device: DeviceFacts, variant: str) -> bytes:
-        """What the driver is to load for an image that is no machine code; asked for once per device.
+    def code(
+        self, taken: Candidate, image: Callable[[], bytes], device: DeviceFacts, variant: str
+    ) -> bytes:
+        """What the driver is to load for an image that is no machine code; asked for once per
+        device.
 
         Args:
             taken: the image.
@@ -76,7 +85,8 @@ class Jit:
             variant: id of its variant, for messages.
 
         Raises:
-            LinkerError: there is no nvJitLink, or one that is too old. KernelCacheError: it refuses the image, with its log.
+            LinkerError: there is no nvJitLink, or one that is too old. KernelCacheError: it refuses
+                the image, with its log.
             RuntimeWarning: the policy is to warn, and warnings are errors in this process.
         """
         assert taken.jit is not None
@@ -95,14 +105,20 @@ class Jit:
         return code
 
     def note(self, taken: Candidate, variant: str) -> None:
-        """Take down that a variant runs code that was compiled: for this bundle, or before for another one that has the same image."""
+        """Take down that a variant runs code that was compiled: for this bundle, or before for
+        another one that has the same image.
+        """
         assert taken.jit is not None
         target = str(taken.image.target)
         with self._lock:
             kept = taken.image.digest in self._found
-            self._compiled.setdefault((variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept))
+            self._compiled.setdefault(
+                (variant, target), Compiled(variant=variant, target=target, by=taken.jit, kept=kept)
+            )
 
-    def _machine_code(self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str) -> tuple[bytes, bool]:
+    def _machine_code(
+        self, image: ImageInfo, data: Callable[[], bytes], device: DeviceFacts, variant: str
+    ) -> tuple[bytes, bool]:
         """PTX or LTO-IR as machine code, by nvJitLink; and whether it was in the cache."""
         linker = self._linker_for(image, device, variant)
         arch = f"sm_{device.cc[0]}{device.cc[1]}{image.target.suffix}"
@@ -118,12 +134,15 @@ class Jit:
         if why:
             form = FORMS[image.target.kind]
             raise KernelCacheError(
-                f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}", kernel=variant
+                f"{variant}: what nvJitLink made of the {form} for {image.target} is no code for {arch}: {why}",
+                kernel=variant,
             )
         cache.put(key, made)
         return made, False
 
-    def _link(self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str) -> bytes:
+    def _link(
+        self, linker: Linker, image: ImageInfo, data: bytes, arch: str, variant: str
+    ) -> bytes:
         from tilec_runtime.device.nvjitlink import Form, LinkError
 
         try:
@@ -148,11 +167,18 @@ class Jit:
                 why = ", for the driver is too old" if image.target.kind is TargetKind.PTX else ""
                 form = FORMS[image.target.kind]
                 what = f"{variant}: the {form} for {image.target} has to go through nvJitLink{why}: {error.what}"
-                raise LinkerError(what, cause=error.cause, fix=f"{error.fix}; or {machine_code(device)}", kernel=variant) from error
+                raise LinkerError(
+                    what,
+                    cause=error.cause,
+                    fix=f"{error.fix}; or {machine_code(device)}",
+                    kernel=variant,
+                ) from error
         beyond = _beyond(image, linker.version)
         if beyond:
             fix = f"pip install --upgrade 'nvidia-nvjitlink<14'; or {machine_code(device)}"
-            raise LinkerError(f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant)
+            raise LinkerError(
+                f"{variant}: nvJitLink {dotted(linker.version)} {beyond}", fix=fix, kernel=variant
+            )
         return linker
 
     def _kept(self) -> JitCache:
@@ -177,7 +203,10 @@ def asked_for(text: JitFallback | str, who: str) -> JitFallback:
     try:
         return text if isinstance(text, JitFallback) else JitFallback.parse(text)
     except ValueError as error:
-        raise CallError(f"{who}: {error}", fix="say deny, warn or allow; or nothing, to go by what the bundle says") from error
+        raise CallError(
+            f"{who}: {error}",
+            fix="say deny, warn or allow; or nothing, to go by what the bundle says",
+        ) from error
 
 
 def _nvjitlink() -> Linker:
@@ -192,8 +221,13 @@ def _beyond(image: ImageInfo, linker: Version) -> str:
     if version is None:
         return ""
     if image.target.kind is TargetKind.PTX:
-        return f"reads PTX up to ISA {dotted(own)}, and the PTX for {image.target} is of ISA {dotted(version)}" if own < version else ""
-    # LTO-IR is what the compiler's intermediate code is at the time: of no other major release, and of no newer one.
+        return (
+            f"reads PTX up to ISA {dotted(own)}, and the PTX for {image.target} is of ISA {dotted(version)}"
+            if own < version
+            else ""
+        )
+    # LTO-IR is what the compiler's intermediate code is at the time: of no other major release, and
+    # of no newer one.
     if version[0] == linker[0] and version <= linker:
         return ""
     return f"links LTO-IR of CUDA {linker[0]}.0 to {dotted(linker)}, and the LTO-IR for {image.target} is of CUDA {dotted(version)}"

@@ -1,4 +1,6 @@
-"""Machine code that was compiled at load, in the private cache of builds: found by what it was made of, and verified before it is used."""
+"""Machine code that was compiled at load, in the private cache of builds: found by what it was made
+of, and verified before it is used.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,24 @@ _KIND = store.KINDS[2]
 
 
 class JitCache:
-    """Look-up is `get`, never check-then-read. Whatever fails here costs a compile and nothing else.
+    """Look-up is `get`, never check-then-read. Whatever fails here costs a compile and nothing
+    else.
 
     Args:
-        root: the cache's directory, made when first written to; None for a cache that holds nothing. One that others can change is
-            neither read nor written: code from there would run on the GPU. A RuntimeWarning says so, once in a process.
+        root: the cache's directory, made when first written to; None for a cache that holds
+            nothing. One that others can change is neither read nor written: code from there would
+            run on the GPU. A RuntimeWarning says so, once in a process.
     """
 
     def __init__(self, root: Path | None) -> None:
-        self._root = private_root(root, lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2))
+        self._root = private_root(
+            root, lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2)
+        )
 
     def get(self, key: Mapping[str, Any]) -> bytes | None:
-        """What is kept under a key, or None. What was damaged or is of another key is removed, and never given."""
+        """What is kept under a key, or None. What was damaged or is of another key is removed, and
+        never given.
+        """
         if self._root is None:
             return None
         path = store.path_of(self._root, _KIND, _name(key))
@@ -50,7 +58,13 @@ class JitCache:
         """Keep something, if that can be; of several writers the last one's stays, whole."""
         if self._root is not None:
             with contextlib.suppress(OSError):
-                store.save(self._root, _KIND, _name(key), canonical_json({"digest": sha256(data), "key": dict(key)}), data)
+                store.save(
+                    self._root,
+                    _KIND,
+                    _name(key),
+                    canonical_json({"digest": sha256(data), "key": dict(key)}),
+                    data,
+                )
 
     def drop(self, key: Mapping[str, Any]) -> None:
         """Remove what is kept under a key."""

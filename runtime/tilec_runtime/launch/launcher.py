@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 class Launcher(Uncopied, LauncherBase):
     """A kernel on a device, ready to be called: `launcher(*args, stream=None, **kwargs)`.
 
-    Calls are checked before the driver is asked, and enqueue at once: they return when the launch is in the stream. On the cpu device a
-    call with an array that is no tensor of tilec's returns when the launch is done. A launcher may be called from any thread.
+    Calls are checked before the driver is asked, and enqueue at once: they return when the launch
+    is in the stream. On the cpu device a call with an array that is no tensor of tilec's returns
+    when the launch is done. A launcher may be called from any thread.
 
-    A call whose plan is cached runs in the launch core, which calls a method of this class for every other one.
+    A call whose plan is cached runs in the launch core, which calls a method of this class for
+    every other one.
 
     Attributes:
         pinned: the axes that it is restricted to.
@@ -47,9 +49,15 @@ class Launcher(Uncopied, LauncherBase):
     """
 
     def __init__(
-        self, info: KernelInfo | str, site: Site, pinned: dict[str, AxisValue] | None = None, grid: tuple[GridWish, ...] = ()
+        self,
+        info: KernelInfo | str,
+        site: Site,
+        pinned: dict[str, AxisValue] | None = None,
+        grid: tuple[GridWish, ...] = (),
     ) -> None:
-        """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is asked when it is first needed."""
+        """Use `Module.kernels` or `Module.NAME`. Of a kernel that is given by name, the bundle is
+        asked when it is first needed.
+        """
         self._info = info
         self.site = site
         self.pinned = dict(pinned or {})
@@ -85,7 +93,11 @@ class Launcher(Uncopied, LauncherBase):
 
     def _call(self, /, *args: Any, stream: StreamLike | None = None, **kwargs: Any) -> None:
         """Make a call that the launch core did not."""
-        if "config" in kwargs and "config" not in self.contract.index and "config" not in self.contract.axes:
+        if (
+            "config" in kwargs
+            and "config" not in self.contract.index
+            and "config" not in self.contract.axes
+        ):
             config = kwargs.pop("config")
             (self if config is None else self.configured(config))(*args, stream=stream, **kwargs)
         elif kwargs or not self.contract.required <= len(args) <= len(self.contract.params):
@@ -96,11 +108,18 @@ class Launcher(Uncopied, LauncherBase):
         else:
             self._launch(stream, args)
 
-    def _launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = ()) -> None:
+    def _launch(
+        self,
+        stream: StreamLike | None,
+        values: tuple[Any, ...],
+        choices: tuple[AxisValue | None, ...] = (),
+    ) -> None:
         """Make a launch that the launch core did not."""
         if choices:
             named = zip(self.contract.choices, choices, strict=True)
-            self._restrict({name: value for name, value in named if value is not None}).launch(stream, values)
+            self._restrict({name: value for name, value in named if value is not None}).launch(
+                stream, values
+            )
             return
         stream = current_stream(values) if stream is None else stream
         self.enqueue(stream, values)
@@ -118,13 +137,21 @@ class Launcher(Uncopied, LauncherBase):
         handle = stream_handle(stream, contract.name)
         leased = [place for place in contract.tensors if is_leased(values[place])]
         self._check_leases(contract, values, leased)
-        ordered = bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
+        ordered = (
+            bool(leased) or own_recording(site.driver, site.device.ordinal, handle) is not None
+        )
         if not (ordered and self._launch_in_core(handle, values, leased)):
             self._launch_in_python(handle, values, leased)
 
     def _launch_in_core(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> bool:
-        """Let the launch core make a launch with tensors whose leases were checked, or on a stream that is captured; whether it did."""
-        answer = None if self._table is None else self._table.launch(handle, values, self._order(handle, values, leased))
+        """Let the launch core make a launch with tensors whose leases were checked, or on a stream
+        that is captured; whether it did.
+        """
+        answer = (
+            None
+            if self._table is None
+            else self._table.launch(handle, values, self._order(handle, values, leased))
+        )
         if answer is None or isinstance(answer, bool):
             return answer is True
         self._refused(answer, handle, values)
@@ -137,11 +164,17 @@ class Launcher(Uncopied, LauncherBase):
         ready = self._known(facts)
         if ready is None or facts is None:
             captured = recording_of(driver, ordinal, handle) is not None
-            with driver.outside_captures(ordinal) if captured else contextlib.nullcontext():  # the first launch loads the image
+            with (
+                driver.outside_captures(ordinal) if captured else contextlib.nullcontext()
+            ):  # the first launch loads the image
                 ready, facts = self._prepared(values, facts)
             driver.adopt(ordinal)
             ready.plan.call(handle, ready.outputs)  # the driver notes what may fail
-            if ready.plan.native and self._keep(values, facts, ready.plan) and self._launch_in_core(handle, values, leased):
+            if (
+                ready.plan.native
+                and self._keep(values, facts, ready.plan)
+                and self._launch_in_core(handle, values, leased)
+            ):
                 return
         call, block = ready.plan.call(handle, ready.outputs), self._filled(ready, values)
         self._order(handle, values, leased)()
@@ -150,9 +183,11 @@ class Launcher(Uncopied, LauncherBase):
             self._keep(values, facts, ready.plan)
 
     def _order(self, handle: int, values: tuple[Any, ...], leased: list[int]) -> Callable[[], None]:
-        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes after; the launch is their next use.
+        """What lets a stream wait for the uses of tilec's own tensors that a launch on it comes
+        after; the launch is their next use.
 
-        Of a stream that is captured, the graph learns of the tensors instead, and keeps what else the launch uses.
+        Of a stream that is captured, the graph learns of the tensors instead, and keeps what else
+        the launch uses.
         """
 
         def order() -> None:
@@ -160,14 +195,25 @@ class Launcher(Uncopied, LauncherBase):
                 values[place].storage.pass_through(handle, write=self.contract.params[place].out)
             recording = own_recording(self.site.driver, self.site.device.ordinal, handle)
             if recording is not None:
-                recording.keep(*(value for place, value in enumerate(values) if place not in leased and not is_number(value)))
+                recording.keep(
+                    *(
+                        value
+                        for place, value in enumerate(values)
+                        if place not in leased and not is_number(value)
+                    )
+                )
 
         return order
 
     def _keep(self, values: tuple[Any, ...], facts: Facts, plan: Plan) -> bool:
-        """Let the launch core do calls like this one; whether it takes them. Its table is made when the device has its context."""
+        """Let the launch core do calls like this one; whether it takes them. Its table is made when
+        the device has its context.
+        """
         if not self._tabled:
-            self._tabled, self._table = True, table_of(self.contract, self.site.driver, self.site.device.ordinal)
+            self._tabled, self._table = (
+                True,
+                table_of(self.contract, self.site.driver, self.site.device.ordinal),
+            )
         if self._table is None:
             return False
         try:
@@ -185,19 +231,29 @@ class Launcher(Uncopied, LauncherBase):
             self._launch_in_python(handle, values, leased)
             return 0
 
-        self.site.driver.launch_failed(self.site.device.ordinal, result, handle, again, self.info.name)
+        self.site.driver.launch_failed(
+            self.site.device.ordinal, result, handle, again, self.info.name
+        )
 
     def _complete(self, stream: StreamLike, values: tuple[Any, ...]) -> None:
-        """Wait for a launch on the cpu device that takes an array of another library, unless a capture or the op of this stream does."""
+        """Wait for a launch on the cpu device that takes an array of another library, unless a
+        capture or the op of this stream does.
+        """
         from tilec_runtime.running import RUNNING  # launches on a GPU do not ask
 
         if any(is_foreign(values[place]) for place in self.contract.tensors):
-            driver, ordinal, handle = self.site.driver, self.site.device.ordinal, stream_handle(stream, self.info.name)
+            driver, ordinal, handle = (
+                self.site.driver,
+                self.site.device.ordinal,
+                stream_handle(stream, self.info.name),
+            )
             waited = RUNNING.op is not None and RUNNING.stream == handle
             if not waited and own_recording(driver, ordinal, handle) is None:
                 driver.synchronize(ordinal, handle)
 
-    def _enqueue(self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]) -> None:
+    def _enqueue(
+        self, ready: Ready, call: LaunchCall, block: Block, handle: int, values: tuple[Any, ...]
+    ) -> None:
         """Call the driver."""
         driver = self.site.driver
         result = call(block.address, (ready.addresses, values) if driver.holds_arguments else 0)[0]
@@ -205,20 +261,30 @@ class Launcher(Uncopied, LauncherBase):
             self._failed(ready.plan, call, block, handle, result)
 
     def _failed(self, plan: Plan, call: LaunchCall, block: Block, handle: int, result: Any) -> None:
-        """Let the driver deal with a launch that it refused; returns where a second try was accepted."""
+        """Let the driver deal with a launch that it refused; returns where a second try was
+        accepted.
+        """
         driver, name = self.site.driver, self.info.name
         try:
-            driver.launch_failed(self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name)
+            driver.launch_failed(
+                self.site.device.ordinal, result, handle, lambda: call(block.address, 0)[0], name
+            )
         except BaseException:
             plan.bind.cache_clear()
             raise
 
     def _facts(self, values: tuple[Any, ...]) -> Facts | None:
-        """The facts of a call; None where an argument cannot be read, which `prepare` then explains."""
+        """The facts of a call; None where an argument cannot be read, which `prepare` then
+        explains.
+        """
         contract, ask = self.contract, self.site.driver.pointer_device
         given = [values[place] for place in contract.tensors]
         try:
-            return facts_of(contract, values, [None if value is None else tensor_facts(value, ask) for value in given])
+            return facts_of(
+                contract,
+                values,
+                [None if value is None else tensor_facts(value, ask) for value in given],
+            )
         except Exception:  # noqa: BLE001 - tensors of other libraries raise what they like
             return None
 
@@ -248,22 +314,31 @@ class Launcher(Uncopied, LauncherBase):
         """An argument block for a call.
 
         Raises:
-            ArgumentError: a number does not fit its dtype, or the type of the entry point's argument.
+            ArgumentError: a number does not fit its dtype, or the type of the entry point's
+                argument.
         """
         try:
             return ready.plan.fill(ready, values)
         except MISFITS as error:
             name = self.info.name
-            prepare(self.contract, values, self.pinned, self.site, self._grid)  # raises for a number that does not fit its parameter
+            prepare(
+                self.contract, values, self.pinned, self.site, self._grid
+            )  # raises for a number that does not fit its parameter
             what = f"{name}: a number does not fit the type in which the kernel's entry point takes it: {error}"
             fix = "pass a number that fits, or build the kernel with a wider type of that argument"
-            raise ArgumentError(what, cause="the entry point takes another type than the parameter has", fix=fix, kernel=name) from error
+            raise ArgumentError(
+                what,
+                cause="the entry point takes another type than the parameter has",
+                fix=fix,
+                kernel=name,
+            ) from error
 
     def variant(self, **axes: AxisValue | None) -> Launcher:
         """This launcher, restricted to some values of its axes; one that is None is left as it is.
 
         Raises:
-            VariantError: an axis or a value that was not built, or no variant with these values together.
+            VariantError: an axis or a value that was not built, or no variant with these values
+                together.
         """
         contract = self.contract
         chosen = given_axes(contract, axes)
@@ -271,7 +346,8 @@ class Launcher(Uncopied, LauncherBase):
         return self._restrict(chosen)
 
     def options(self, **hints: int) -> Launcher:
-        """This launcher, restricted to variants whose image for this device was built with these compiler hints.
+        """This launcher, restricted to variants whose image for this device was built with these
+        compiler hints.
 
         Raises:
             VariantError: there is none; the message names what was built.
@@ -284,12 +360,15 @@ class Launcher(Uncopied, LauncherBase):
         """This launcher, launched as a configuration says where the manifest leaves that open.
 
         Raises:
-            ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than the manifest.
+            ArgumentError: it is no configuration, the kernel takes none, or it says otherwise than
+                the manifest.
         """
         from tilec_runtime.launch.config import LaunchConfig, configured  # few kernels take one
 
         given: object = config
-        known = self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None
+        known = (
+            self._derived.get(("config", config.shape)) if isinstance(given, LaunchConfig) else None
+        )
         if known is None:
             info = configured(self.info, config)
             known = self._derive(("config", config.shape), info=info)
@@ -305,12 +384,18 @@ class Launcher(Uncopied, LauncherBase):
         if launcher is None:
             if len(self._derived) >= MOST_PLANS:
                 self._derived.clear()
-            same = {"info": self._info, "site": self.site, "pinned": self.pinned, "grid": self._grid}
+            same = {
+                "info": self._info,
+                "site": self.site,
+                "pinned": self.pinned,
+                "grid": self._grid,
+            }
             launcher = self._derived[key] = Launcher(**same | changed)
         return launcher
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """Why a call with these arguments (without the stream) takes the variant and the image it takes; nothing is enqueued.
+        """Why a call with these arguments (without the stream) takes the variant and the image it
+        takes; nothing is enqueued.
 
         Raises:
             LaunchError: the call would be refused.
@@ -320,8 +405,9 @@ class Launcher(Uncopied, LauncherBase):
         return explain(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
 
     def residency(self, *args: Any, **kwargs: Any) -> Residency:
-        """What the device holds at once of a launch with these arguments (without the stream): `max_active_blocks`, `max_cooperative_grid`
-        and `suggest_block_size`. The image is loaded, nothing is enqueued.
+        """What the device holds at once of a launch with these arguments (without the stream):
+        `max_active_blocks`, `max_cooperative_grid` and `suggest_block_size`. The image is loaded,
+        nothing is enqueued.
 
         Raises:
             LaunchError: the call would be refused for another reason.
@@ -334,11 +420,15 @@ class Launcher(Uncopied, LauncherBase):
         values, chosen = bind(contract, args, kwargs)
         return residency(contract, values, self._restrict(chosen).pinned, self.site, self._grid)
 
-    def step(self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any) -> Stepper:
-        """Go through what a launch with these arguments (without the stream) would run, one operation after another.
+    def step(
+        self, *args: Any, block: Coordinates | Sequence[Coordinates] = (0, 0, 0), **kwargs: Any
+    ) -> Stepper:
+        """Go through what a launch with these arguments (without the stream) would run, one
+        operation after another.
 
-        Only on the cpu device. Nothing is enqueued, and no stream is waited for: the blocks run in the calling thread, as far as the
-        stepper is asked to go, and what they write is in the arguments at once.
+        Only on the cpu device. Nothing is enqueued, and no stream is waited for: the blocks run in
+        the calling thread, as far as the stepper is asked to go, and what they write is in the
+        arguments at once.
 
         Args:
             args: the kernel's arguments in order.
@@ -354,7 +444,9 @@ class Launcher(Uncopied, LauncherBase):
 
         contract = self.contract
         values, chosen = bind(contract, args, kwargs)
-        self._check_leases(contract, values, [place for place in contract.tensors if is_leased(values[place])])
+        self._check_leases(
+            contract, values, [place for place in contract.tensors if is_leased(values[place])]
+        )
         return step_launch(contract, values, self._restrict(chosen).pinned, self.site, block)
 
     def _restrict(self, axes: dict[str, AxisValue]) -> Launcher:
@@ -362,15 +454,22 @@ class Launcher(Uncopied, LauncherBase):
         if not axes:
             return self
         check_axes(self.contract, axes, self.pinned)
-        return self._derive(tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)), pinned={**self.pinned, **axes})
+        return self._derive(
+            tuple((name, type(axes[name]), axes[name]) for name in sorted(axes)),
+            pinned={**self.pinned, **axes},
+        )
 
     def _check_leases(self, contract: Contract, values: tuple[Any, ...], leased: list[int]) -> None:
         """See that tilec's own tensors may be used as the kernel uses them; errors name both sides."""
         if not leased:
             return
-        from tilec_runtime.tensors.lease import holder  # there is one of tilec's tensors, so it is loaded
+        from tilec_runtime.tensors.lease import (
+            holder,
+        )  # there is one of tilec's tensors, so it is loaded
 
         who = holder(f"the launch of {self.info.name}")
         for place in leased:
             tensor = values[place]
-            (tensor.require_writable if contract.params[place].out else tensor.require_readable)(who)
+            (tensor.require_writable if contract.params[place].out else tensor.require_readable)(
+                who
+            )

@@ -11,16 +11,17 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.values import value_class
 
 Shape = tuple[int, ...]
-# Of a tensor: address, extents, strides, and its class: what no condition of a plan can ask (None for no tensor). The second part of
-# a class is the number of dimensions.
+# Of a tensor: address, extents, strides, and its class: what no condition of a plan can ask (None
+# for no tensor). The second part of a class is the number of dimensions.
 Look = tuple[int, Shape, Shape, tuple[object, ...] | None]
-# Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no elements), where only the driver can
-# tell, or on some accelerator that is not said.
+# Device numbers of tensors that live on no GPU, on all of them (managed memory, and tensors of no
+# elements), where only the driver can tell, or on some accelerator that is not said.
 ON_CPU = -1
 ON_ANY = -2
 ON_OTHER = -3
 ON_GPU = -4
-# Where the array interface says that memory of no bytes is: NumPy before 2.3 takes an address of 0 for "none given", and copies elements.
+# Where the array interface says that memory of no bytes is: NumPy before 2.3 takes an address of 0
+# for "none given", and copies elements.
 NOWHERE = 16
 
 
@@ -35,7 +36,8 @@ class TensorFacts:
 
     Attributes:
         ptr: address of its first element.
-        shape, stride: extents and strides in elements; the stride of a dimension of one element is what a contiguous tensor has.
+        shape, stride: extents and strides in elements; the stride of a dimension of one element is
+            what a contiguous tensor has.
         dtype: a dtype's name, or the foreign name of one that tilec has not.
         device: ordinal, or `ON_CPU`, `ON_ANY`, `ON_OTHER`, `ON_GPU`.
         readonly: must not be written.
@@ -70,7 +72,12 @@ class TensorFacts:
 
     def look(self, *more: object) -> Look:
         """What a launch reads of it; `more` is part of its class."""
-        return self.ptr, self.shape, self.stride, (self.dtype, len(self.shape), self.device, self.readonly, self.contiguous, *more)
+        return (
+            self.ptr,
+            self.shape,
+            self.stride,
+            (self.dtype, len(self.shape), self.device, self.readonly, self.contiguous, *more),
+        )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -85,7 +92,9 @@ def contiguous_stride(shape: Shape) -> Shape:
 
 
 def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
-    """Strides with those of dimensions of one element or none (which no access uses) as in a contiguous tensor."""
+    """Strides with those of dimensions of one element or none (which no access uses) as in a
+    contiguous tensor.
+    """
     if stride is None or 0 in shape:
         return contiguous_stride(shape)
     settled = list(stride)
@@ -98,7 +107,9 @@ def settled_stride(shape: Shape, stride: Shape | None) -> Shape:
 
 
 def as_bytes(facts: TensorFacts) -> TensorFacts:
-    """A tensor whose elements share bytes as one of these bytes; its last dimension is dense. Any other as it is."""
+    """A tensor whose elements share bytes as one of these bytes; its last dimension is dense. Any
+    other as it is.
+    """
     each = DTYPES[facts.dtype].per_byte if facts.dtype in DTYPES else 1
     if each == 1:
         return facts
@@ -108,7 +119,9 @@ def as_bytes(facts: TensorFacts) -> TensorFacts:
 
 
 def byte_range(facts: TensorFacts) -> tuple[int, int]:
-    """(first, past the last) byte of a tensor relative to its address; (0, 0) for one of no elements."""
+    """(first, past the last) byte of a tensor relative to its address; (0, 0) for one of no
+    elements.
+    """
     if 0 in facts.shape:
         return 0, 0
     facts = as_bytes(facts)
@@ -126,10 +139,13 @@ def span(facts: TensorFacts) -> tuple[int, int]:
 
 
 def nesting(facts: TensorFacts) -> list[int] | None:
-    """The dimensions, outermost first, if steps of each pass all elements of the next, so that no two indices name one element: as in rows
-    or columns of a larger matrix. None where they are interleaved.
+    """The dimensions, outermost first, if steps of each pass all elements of the next, so that no
+    two indices name one element: as in rows or columns of a larger matrix. None where they are
+    interleaved.
     """
-    order = sorted(range(len(facts.shape)), key=lambda dim: (facts.stride[dim], facts.shape[dim]), reverse=True)
+    order = sorted(
+        range(len(facts.shape)), key=lambda dim: (facts.stride[dim], facts.shape[dim]), reverse=True
+    )
     reach = 1
     for dim in reversed(order):
         if facts.stride[dim] < reach:
@@ -139,12 +155,16 @@ def nesting(facts: TensorFacts) -> list[int] | None:
 
 
 def overlaps_itself(facts: TensorFacts) -> bool:
-    """Whether several indices certainly name one element, as in an expanded tensor or in overlapping windows: for this, two dimensions
-    are looked at at a time.
+    """Whether several indices certainly name one element, as in an expanded tensor or in
+    overlapping windows: for this, two dimensions are looked at at a time.
     """
     if 0 in facts.shape:
         return False
-    dims = [(extent, abs(stride)) for extent, stride in zip(facts.shape, facts.stride, strict=True) if extent > 1]
+    dims = [
+        (extent, abs(stride))
+        for extent, stride in zip(facts.shape, facts.stride, strict=True)
+        if extent > 1
+    ]
     if any(stride == 0 for _, stride in dims):
         return True
     for (extent, stride), (other_extent, other_stride) in itertools.combinations(dims, 2):
@@ -161,14 +181,17 @@ def spans_meet(a: TensorFacts, b: TensorFacts) -> bool:
 
 
 def may_overlap(a: TensorFacts, b: TensorFacts) -> bool:
-    """Whether two tensors can share a byte. Side by side columns of one matrix are told apart; stranger interleavings are not."""
+    """Whether two tensors can share a byte. Side by side columns of one matrix are told apart;
+    stranger interleavings are not.
+    """
     if 0 in (*a.shape, *b.shape) or not spans_meet(a, b):
         return False
     a, b = as_bytes(a), as_bytes(b)
     pitch = math.gcd(*_outer(a), *_outer(b))
     if pitch == 0:
         return True
-    # Outer steps are multiples of the pitch: what is left of each tensor is a window that repeats with it.
+    # Outer steps are multiples of the pitch: what is left of each tensor is a window that repeats
+    # with it.
     a_start, a_width = _window(a, pitch)
     b_start, b_width = _window(b, pitch)
     apart = (b_start - a_start) % pitch
@@ -179,7 +202,9 @@ def _outer(facts: TensorFacts) -> list[int]:
     """Steps in bytes that are no part of the tensor's innermost dense run."""
     run = facts.itemsize
     outer = []
-    for extent, stride in sorted(zip(facts.shape, facts.stride, strict=True), key=lambda pair: abs(pair[1])):
+    for extent, stride in sorted(
+        zip(facts.shape, facts.stride, strict=True), key=lambda pair: abs(pair[1])
+    ):
         step = abs(stride) * facts.itemsize
         if extent > 1 and step == run:
             run = step * extent
@@ -199,5 +224,7 @@ def _window(facts: TensorFacts, pitch: int) -> tuple[int, int]:
 
 
 def is_of_jax(kind: type) -> bool:
-    """Whether a type of arrays is JAX's: those never change, although no protocol of theirs says so."""
+    """Whether a type of arrays is JAX's: those never change, although no protocol of theirs says
+    so.
+    """
     return kind.__module__.partition(".")[0] in ("jax", "jaxlib")

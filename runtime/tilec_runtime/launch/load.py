@@ -34,15 +34,17 @@ def load(
     driver: DeviceDriver | None = None,
     jit_fallback: JitFallback | str | None = None,
 ) -> Module:
-    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images at the first launch that needs them.
+    """Load a bundle on a device. A kernel's row of the index is read when it is asked for, images
+    at the first launch that needs them.
 
     Args:
         bundle: a path, the bytes of a bundle, or an open one.
-        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the default device (`use_device`) where none
-            is named.
+        device: ordinal, `"cuda:1"`, `"cpu"`, or a device object of torch, CuPy or cuda.core; the
+            default device (`use_device`) where none is named.
         driver: what to launch through; the process's driver of the device by default.
-        jit_fallback: whether images that are no machine code of the device may be compiled at the first launch: `"deny"`, `"warn"` or
-            `"allow"`; by default what `TILEC_JIT_FALLBACK` says, or else the bundle, and deny where neither says anything.
+        jit_fallback: whether images that are no machine code of the device may be compiled at the
+            first launch: `"deny"`, `"warn"` or `"allow"`; by default what `TILEC_JIT_FALLBACK`
+            says, or else the bundle, and deny where neither says anything.
 
     Raises:
         CallError: there is no such policy.
@@ -54,19 +56,39 @@ def load(
     return Module(site_on(opened, find_device(device, found), found, jit_fallback))
 
 
-def site_on(bundle: Bundle, device: DeviceInfo, driver: DeviceDriver, jit_fallback: JitFallback | str | None = None) -> Site:
-    """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of `load`."""
-    said, who = (jit_fallback, "jit_fallback") if jit_fallback is not None else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
+def site_on(
+    bundle: Bundle,
+    device: DeviceInfo,
+    driver: DeviceDriver,
+    jit_fallback: JitFallback | str | None = None,
+) -> Site:
+    """Where a bundle is loaded. The driver is asked nothing; arguments and errors are those of
+    `load`.
+    """
+    said, who = (
+        (jit_fallback, "jit_fallback")
+        if jit_fallback is not None
+        else (os.environ.get(JIT_VARIABLE) or None, JIT_VARIABLE)
+    )
     asked = None
     if said is not None:
         from tilec_runtime.launch.jit import asked_for
 
         asked = asked_for(said, who)
-    return Site(bundle=bundle, device=device, driver=driver, store=store_of(driver), asked=asked, jit=Once(_jit))
+    return Site(
+        bundle=bundle,
+        device=device,
+        driver=driver,
+        store=store_of(driver),
+        asked=asked,
+        jit=Once(_jit),
+    )
 
 
 class Module(Uncopied):
-    """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a kernel."""
+    """A bundle on a device. `module.NAME` and `module.kernels["NAME"]` give the launcher of a
+    kernel.
+    """
 
     def __init__(self, site: Site) -> None:
         """Use `load`."""
@@ -85,7 +107,9 @@ class Module(Uncopied):
 
     @property
     def compiled(self) -> tuple[Compiled, ...]:
-        """The images that were no machine code and were compiled so far, by the driver or by nvJitLink."""
+        """The images that were no machine code and were compiled so far, by the driver or by
+        nvJitLink.
+        """
         return self._site.jit().compiled
 
     @property
@@ -101,8 +125,12 @@ class Module(Uncopied):
             from tilec_runtime.model.suggest import did_you_mean
 
             hint = did_you_mean(name, self.kernels) or f"; it has {', '.join(self.kernels)}"
-            raise AttributeError(f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self)
-        launcher = self.__dict__[name] = self.kernels[name]  # found without this method the next time
+            raise AttributeError(
+                f"{self.info.package.name} has no kernel {name!r}{hint}", name=name, obj=self
+            )
+        launcher = self.__dict__[name] = self.kernels[
+            name
+        ]  # found without this method the next time
         return launcher
 
     def __dir__(self) -> list[str]:

@@ -1,4 +1,6 @@
-"""Expressions of the manifest to code of programs: what `Expr.evaluate` computes, over the slots of a call."""
+"""Expressions of the manifest to code of programs: what `Expr.evaluate` computes, over the slots of
+a call.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ _FUNCTIONS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorTerms:
-    """The facts of a tensor as terms of a program: addresses of its first element, of its first byte and behind its last one; extents and
-    strides in elements.
+    """The facts of a tensor as terms of a program: addresses of its first element, of its first
+    byte and behind its last one; extents and strides in elements.
     """
 
     ptr: Term
@@ -99,7 +101,9 @@ def _lower(node: ast.expr, env: Mapping[str, Any]) -> Value:
         case ast.Subscript():
             return _part(node, env)
         case ast.BinOp():
-            return _joined(_OPERATORS[type(node.op)], _lower(node.left, env), _lower(node.right, env))
+            return _joined(
+                _OPERATORS[type(node.op)], _lower(node.left, env), _lower(node.right, env)
+            )
         case ast.UnaryOp(op=ast.Not()):
             return unary(program.NOT, truth(_lower(node.operand, env)))
         case ast.UnaryOp():
@@ -146,7 +150,11 @@ def _joined(operation: tuple[int, Callable[[Any, Any], Any]], left: Value, right
 
 def _part(node: ast.Subscript, env: Mapping[str, Any]) -> Value:
     whole, index = _lower(node.value, env), _lower(node.slice, env)
-    if not isinstance(whole, list) or not isinstance(index, int) or not -len(whole) <= index < len(whole):
+    if (
+        not isinstance(whole, list)
+        or not isinstance(index, int)
+        or not -len(whole) <= index < len(whole)
+    ):
         raise LoweringError("which part of a shape is taken is not known")
     return whole[index]
 
@@ -168,7 +176,11 @@ def _comparison(op: ast.cmpop, left: Value, right: Value) -> Term:
     negated = isinstance(op, ast.NotEq)
     if isinstance(left, list) and isinstance(right, list):
         pairs = zip(left, right, strict=False)
-        equal = program.all_of([binary(program.EQ, a, b) for a, b in pairs]) if len(left) == len(right) else 0
+        equal = (
+            program.all_of([binary(program.EQ, a, b) for a, b in pairs])
+            if len(left) == len(right)
+            else 0
+        )
         return unary(program.NOT, equal) if negated else equal
     if isinstance(left, str) and isinstance(right, str):
         return (left == right) != negated

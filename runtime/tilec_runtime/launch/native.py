@@ -1,4 +1,6 @@
-"""The compiled launch core (`_core/`) for launchers: where it was built, and unless TILEC_NATIVE=0 turns it off."""
+"""The compiled launch core (`_core/`) for launchers: where it was built, and unless TILEC_NATIVE=0
+turns it off.
+"""
 
 from __future__ import annotations
 
@@ -51,23 +53,32 @@ class PlainLauncher:
 
         Args:
             args: the kernel's arguments in order.
-            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int. None is the current stream
-                of the arrays' library (torch, CuPy), and the device's default stream for all other arrays.
+            stream: where to enqueue: a stream of torch, CuPy or cuda.core, or a handle as an int.
+                None is the current stream of the arrays' library (torch, CuPy), and the device's
+                default stream for all other arrays.
             kwargs: arguments by name, and axes (`BM=128`).
 
         Raises:
             LaunchError: the call was refused; nothing was enqueued.
             NoImageError: the bundle has no image for this device.
             DriverError: the driver refused the image or the launch.
-            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the kernel failed.
+            FaultError: on the cpu device, and with an array that is no tensor of tilec's: the
+                kernel failed.
         """
         self._call(*args, stream=stream, **kwargs)
 
-    def launch(self, stream: StreamLike | None, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), /) -> None:
+    def launch(
+        self,
+        stream: StreamLike | None,
+        values: tuple[Any, ...],
+        choices: tuple[AxisValue | None, ...] = (),
+        /,
+    ) -> None:
         """Check the arguments and enqueue the kernel; generated code calls this.
 
         On the cpu device, a launch that takes an array of another library returns when it is done:
-        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are read.
+        whoever reads such an array waits for nothing. Tensors of tilec's own wait when they are
+        read.
 
         Args:
             stream: where to enqueue, as for a call.
@@ -115,9 +126,19 @@ def _loaded() -> ModuleType | None:
         from tilec_runtime import _core
 
         configure = _core.configure
-    except (ImportError, AttributeError):  # no extension was built: the directory of its sources may be found in its place
+    except (
+        ImportError,
+        AttributeError,
+    ):  # no extension was built: the directory of its sources may be found in its place
         return None
-    configure(tuple((row.name, *row.dlpack) for row in DTYPES.values()), reading_of, encoded, handle_attribute, handle_of, current_stream)
+    configure(
+        tuple((row.name, *row.dlpack) for row in DTYPES.values()),
+        reading_of,
+        encoded,
+        handle_attribute,
+        handle_of,
+        current_stream,
+    )
     return _core
 
 
@@ -125,7 +146,11 @@ def absence() -> str:
     """Why launches take Python's path; empty where the launch core makes them."""
     if CORE is not None:
         return ""
-    return "TILEC_NATIVE=0 turns the launch core off" if os.environ.get("TILEC_NATIVE") == "0" else "the launch core was not built"
+    return (
+        "TILEC_NATIVE=0 turns the launch core off"
+        if os.environ.get("TILEC_NATIVE") == "0"
+        else "the launch core was not built"
+    )
 
 
 # The launch core; None where launches take Python's path.

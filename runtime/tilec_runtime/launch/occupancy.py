@@ -1,4 +1,6 @@
-"""How much of a launch the device holds at once, as its driver counts: for choosing a grid and a block before launching."""
+"""How much of a launch the device holds at once, as its driver counts: for choosing a grid and a
+block before launching.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from tilec_runtime.device.seam_types import DeviceInfo, dim3
 from tilec_runtime.launch.contract import Contract
 from tilec_runtime.launch.grid import GridWish
 from tilec_runtime.launch.images import Function
-from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, cluster_of, is_tile, resident_blocks
+from tilec_runtime.launch.limits import (
+    admit,
+    check_compiled,
+    check_device_limits,
+    cluster_of,
+    is_tile,
+    resident_blocks,
+)
 from tilec_runtime.launch.prepare import Site, explain
 from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.kernel import AxisValue
@@ -30,10 +39,12 @@ class Residency:
     Attributes:
         threads: of a block of this launch.
         max_active_blocks: blocks of this size and shared memory on one multiprocessor.
-        max_cooperative_grid: the most blocks that a cooperative launch of this kind may have; 0 where the device has none.
-        suggest_block_size: threads of a block with which most threads are resident, the largest such; the block that the kernel was
-            compiled for where that is fixed.
-        max_cluster_size: the most blocks that a cluster of this kind may have; 1 where the device has no clusters.
+        max_cooperative_grid: the most blocks that a cooperative launch of this kind may have; 0
+            where the device has none.
+        suggest_block_size: threads of a block with which most threads are resident, the largest
+            such; the block that the kernel was compiled for where that is fixed.
+        max_cluster_size: the most blocks that a cluster of this kind may have; 1 where the device
+            has no clusters.
         max_active_clusters: clusters of this launch on the whole device; 0 where it has none.
     """
 
@@ -46,9 +57,14 @@ class Residency:
 
 
 def residency(
-    contract: Contract, values: tuple[Any, ...], axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()
+    contract: Contract,
+    values: tuple[Any, ...],
+    axes: dict[str, AxisValue],
+    site: Site,
+    grid: tuple[GridWish, ...] = (),
 ) -> Residency:
-    """What the device holds of a launch with these arguments; the image is loaded for it, and nothing is enqueued.
+    """What the device holds of a launch with these arguments; the image is loaded for it, and
+    nothing is enqueued.
 
     Raises:
         LaunchError: the launch would be refused for another reason than what is resident.
@@ -57,20 +73,41 @@ def residency(
     """
     found = explain(contract, values, axes, site, grid)
     name, device, shape = contract.name, site.device, found.shape
-    taken = require_image(found.variant.images, site.facts(contract.info), kernel=found.variant.id, language=contract.info.language)
+    taken = require_image(
+        found.variant.images,
+        site.facts(contract.info),
+        kernel=found.variant.id,
+        language=contract.info.language,
+    )
     image = taken.image
     check_device_limits(name, shape, device)
     check_compiled(name, shape, image)
-    return held_of(name, shape, device, image, site.function(taken, contract.info, found.variant.id), site.driver)
+    return held_of(
+        name,
+        shape,
+        device,
+        image,
+        site.function(taken, contract.info, found.variant.id),
+        site.driver,
+    )
 
 
-def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> Residency:
+def held_of(
+    name: str,
+    shape: LaunchShape,
+    device: DeviceInfo,
+    image: ImageInfo,
+    function: Function,
+    driver: DeviceDriver,
+) -> Residency:
     """What the device holds of launches of a loaded function.
 
     Raises:
         LaunchLimitError: no such launch is possible at all, whatever is resident.
     """
-    one_kind = dataclasses.replace(shape, cooperative=False)  # that the device has no such launches is told by a 0
+    one_kind = dataclasses.replace(
+        shape, cooperative=False
+    )  # that the device has no such launches is told by a 0
     admit(name, one_kind, device, image, function, driver)
     shape = dataclasses.replace(shape, block=_block(shape, image))
     threads, handle = math.prod(shape.block), function.handle
@@ -80,10 +117,14 @@ def held_of(name: str, shape: LaunchShape, device: DeviceInfo, image: ImageInfo,
     return Residency(
         threads=threads,
         max_active_blocks=driver.active_blocks(device.ordinal, handle, threads, shape.shared),
-        max_cooperative_grid=resident_blocks(shape, device, image, function, driver) if device.cooperative and fits else 0,
+        max_cooperative_grid=resident_blocks(shape, device, image, function, driver)
+        if device.cooperative and fits
+        else 0,
         suggest_block_size=_suggested(shape, device, image, function, driver),
         max_cluster_size=widest,
-        max_active_clusters=driver.active_clusters(device.ordinal, handle, shape) if shape.cluster and size > 1 and fits else 0,
+        max_active_clusters=driver.active_clusters(device.ordinal, handle, shape)
+        if shape.cluster and size > 1 and fits
+        else 0,
     )
 
 
@@ -94,14 +135,25 @@ def _block(shape: LaunchShape, image: ImageInfo) -> tuple[int, int, int]:
     return shape.block
 
 
-def _suggested(shape: LaunchShape, device: DeviceInfo, image: ImageInfo, function: Function, driver: DeviceDriver) -> int:
+def _suggested(
+    shape: LaunchShape,
+    device: DeviceInfo,
+    image: ImageInfo,
+    function: Function,
+    driver: DeviceDriver,
+) -> int:
     if image.required_block or image.block or is_tile(image):
         return math.prod(shape.block)
-    most = min(function.facts.max_threads, image.max_threads or function.facts.max_threads, device.max_threads)
+    most = min(
+        function.facts.max_threads,
+        image.max_threads or function.facts.max_threads,
+        device.max_threads,
+    )
     if most < _WARP:
         return most
     resident = {
-        threads: threads * driver.active_blocks(device.ordinal, function.handle, threads, shape.shared)
+        threads: threads
+        * driver.active_blocks(device.ordinal, function.handle, threads, shape.shared)
         for threads in range(_WARP, most + 1, _WARP)
     }
     return max(resident, key=lambda threads: (resident[threads], threads))

@@ -1,4 +1,6 @@
-"""Kernel arguments: a plan packs what changes from launch to launch into one block, next to what stays the same."""
+"""Kernel arguments: a plan packs what changes from launch to launch into one block, next to what
+stays the same.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ WIDER = "pass parts of the tensor whose extents and strides fit, or build the ke
 
 
 class Block:
-    """Memory for the arguments of one launch in flight: values, and the array of their addresses that the driver reads.
+    """Memory for the arguments of one launch in flight: values, and the array of their addresses
+    that the driver reads.
 
     Attributes:
         values: the bytes. address: of the array.
@@ -30,11 +33,17 @@ class Block:
     __slots__ = ("_array", "_pin", "address", "values")
 
     def __init__(self, template: bytes, offsets: tuple[int, ...]) -> None:
-        """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel argument is."""
+        """Lay out a block: `template` holds the values that stay, `offsets` say where each kernel
+        argument is.
+        """
         self.values = bytearray(template or 1)  # a kernel may take nothing
-        self._pin = (ctypes.c_char * len(self.values)).from_buffer(self.values)  # while it lives, the bytearray cannot move
+        self._pin = (ctypes.c_char * len(self.values)).from_buffer(
+            self.values
+        )  # while it lives, the bytearray cannot move
         base = ctypes.addressof(self._pin)
-        self._array = (ctypes.c_void_p * max(len(offsets), 1))(*[base + offset for offset in offsets])
+        self._array = (ctypes.c_void_p * max(len(offsets), 1))(
+            *[base + offset for offset in offsets]
+        )
         self.address = ctypes.addressof(self._array)
 
 
@@ -42,7 +51,8 @@ Fixed = bytes | tuple[int, Callable[[int], bytes]]
 
 
 def fixed_parts(call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> dict[int, Fixed]:
-    """Arguments that a call's extents, strides and deciding numbers determine, by place: bytes, or what makes a tensor map of an address.
+    """Arguments that a call's extents, strides and deciding numbers determine, by place: bytes, or
+    what makes a tensor map of an address.
 
     Raises:
         LayoutError: a computed argument does not fit its slot, or no map can be made of a tensor.
@@ -53,7 +63,9 @@ def fixed_parts(call: Call, abi: tuple[AbiSlot, ...], ordinal: int) -> dict[int,
             from tilec_runtime.launch.tensormaps import encoder  # few kernels take any
 
             found[number] = encoder(call, slot, ordinal)
-        elif not slot.scratch and (contract.computes(slot) or contract.index.get(slot.expr.strip()) in contract.keyed):
+        elif not slot.scratch and (
+            contract.computes(slot) or contract.index.get(slot.expr.strip()) in contract.keyed
+        ):
             found[number] = _constant(call, slot)
     return found
 
@@ -67,13 +79,20 @@ class Packing:
 
     Attributes:
         template: the bytes of all values, of which some stay. offsets: of each kernel argument.
-        patches: (kind, source, offset, size, format) of the values that a launch writes: a tensor's `ADDRESS`, an `OUTPUT` of the program,
-            a `SCALAR` of the call. The format is that of the struct module, or the name of a small float.
+        patches: (kind, source, offset, size, format) of the values that a launch writes: a tensor's
+            `ADDRESS`, an `OUTPUT` of the program, a `SCALAR` of the call. The format is that of the
+            struct module, or the name of a small float.
     """
 
     __slots__ = ("_maps", "offsets", "patches", "template")
 
-    def __init__(self, call: Call, abi: tuple[AbiSlot, ...], fixed: Mapping[int, Fixed], arguments: Mapping[tuple[str, str], int]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        abi: tuple[AbiSlot, ...],
+        fixed: Mapping[int, Fixed],
+        arguments: Mapping[tuple[str, str], int],
+    ) -> None:
         """Lay out the arguments of a checked call.
 
         Args:
@@ -85,9 +104,13 @@ class Packing:
         layout, placed = _Layout(), dict[tuple[str, str], int]()
         contract = call.contract
         for number, place in enumerate(contract.tensors):
-            placed[f"{contract.params[place].name}.ptr", "ptr"] = layout.add(ADDRESS, number, "Q", _POINTER, _POINTER)
+            placed[f"{contract.params[place].name}.ptr", "ptr"] = layout.add(
+                ADDRESS, number, "Q", _POINTER, _POINTER
+            )
         for place, kind, size, align in _scalars(call, abi):
-            placed[contract.params[place].name, kind] = layout.add(SCALAR, place, _format(kind, size), size, align)
+            placed[contract.params[place].name, kind] = layout.add(
+                SCALAR, place, _format(kind, size), size, align
+            )
         for key, output in arguments.items():
             size = next(slot.size for slot in abi if (slot.expr.strip(), slot.type) == key)
             placed[key] = layout.add(OUTPUT, output, format_of(key[1]), size, size)
@@ -97,8 +120,12 @@ class Packing:
         for number, slot in enumerate(abi):
             name = slot.expr.strip()
             data = fixed.get(number)
-            at = placed.get((name, slot.type), placed.get((name, "ptr")) if name.endswith(".ptr") else None)
-            if at is None or slot.scratch or isinstance(data, tuple):  # whoever enqueues the launch writes the address of scratch memory
+            at = placed.get(
+                (name, slot.type), placed.get((name, "ptr")) if name.endswith(".ptr") else None
+            )
+            if (
+                at is None or slot.scratch or isinstance(data, tuple)
+            ):  # whoever enqueues the launch writes the address of scratch memory
                 at = layout.reserve(slot.size, slot.align)
                 if isinstance(data, tuple):
                     maps.append((*data, at))
@@ -108,10 +135,16 @@ class Packing:
         template = bytearray(layout.size)
         for offset, data in constants:
             template[offset : offset + len(data)] = data
-        self.template, self.offsets, self.patches = bytes(template), tuple(offsets), tuple(layout.patches)
+        self.template, self.offsets, self.patches = (
+            bytes(template),
+            tuple(offsets),
+            tuple(layout.patches),
+        )
         self._maps = tuple(maps)
 
-    def pack(self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]) -> Block:
+    def pack(
+        self, addresses: Sequence[int], outputs: Sequence[int], values: tuple[Any, ...]
+    ) -> Block:
         """Return the arguments of one launch.
 
         Args:
@@ -131,15 +164,21 @@ class Packing:
 
 
 def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, int, int]]:
-    """(place, type, bytes, alignment) of every form in which a parameter that is no tensor is packed.
+    """(place, type, bytes, alignment) of every form in which a parameter that is no tensor is
+    packed.
 
-    Each is packed in its own type at least, also where no argument of the kernel has it: that sees to its range.
+    Each is packed in its own type at least, also where no argument of the kernel has it: that sees
+    to its range.
     """
     contract = call.contract
     for place in contract.others:
         param = contract.params[place]
-        own = {ParamKind.SCALAR: contract.dtype_of(param, call.axes), ParamKind.PTR: "ptr"}.get(param.kind, "struct")
-        forms = {slot.type: (slot.size, slot.align) for slot in abi if slot.expr.strip() == param.name}
+        own = {ParamKind.SCALAR: contract.dtype_of(param, call.axes), ParamKind.PTR: "ptr"}.get(
+            param.kind, "struct"
+        )
+        forms = {
+            slot.type: (slot.size, slot.align) for slot in abi if slot.expr.strip() == param.name
+        }
         size = param.size if own == "struct" else struct.calcsize(f"={format_of(own)}")
         forms.setdefault(own, (size, 1))
         for kind, (size, align) in forms.items():
@@ -148,7 +187,13 @@ def _scalars(call: Call, abi: tuple[AbiSlot, ...]) -> Iterator[tuple[int, str, i
 
 def _format(kind: str, size: int) -> str:
     """How a scalar is packed: a format of the struct module, or the name of a dtype that has none."""
-    return f"{size}s" if kind == "struct" else kind if encoder_of(kind) is not None else format_of(kind)
+    return (
+        f"{size}s"
+        if kind == "struct"
+        else kind
+        if encoder_of(kind) is not None
+        else format_of(kind)
+    )
 
 
 def encoded(format_: str, value: Any) -> bytes:

@@ -1,4 +1,6 @@
-"""Plans of launches: what a checked call leaves to later calls of its class, and the bounded table of one launcher's plans."""
+"""Plans of launches: what a checked call leaves to later calls of its class, and the bounded table
+of one launcher's plans.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tilec_runtime.values import value_class
 # Binds launches of a shape on a stream.
 Bind = Callable[[LaunchShape, int], LaunchCall]
 
-# Keys that one launcher caches plans for, general and exact ones each; a miss beyond that starts over.
+# Keys that one launcher caches plans for, general and exact ones each; a miss beyond that starts
+# over.
 MOST_PLANS = 1024
 # Plans of one key; the oldest leaves.
 MOST_ALIKE = 16
@@ -30,14 +33,17 @@ class Plan:
 
     Attributes:
         variant: id of the variant it launches.
-        function: the driver's handle of the entry point; None for an empty grid, which launches nothing.
+        function: the driver's handle of the entry point; None for an empty grid, which launches
+            nothing.
         exact: why it is for the extents and strides of one call; empty for a general plan.
         steps: of its program. outputs: how many that has.
         template, offsets, patches: of the argument block (`Packing`).
         cluster, cooperative, programmatic: of its launches.
         lasting: whether later calls may use it.
-        native: whether the launch core may launch it, which allocates no memory and takes plans up to its limits.
-        bind: gives the driver's call that enqueues a shape on a stream, and remembers the last ones.
+        native: whether the launch core may launch it, which allocates no memory and takes plans up
+            to its limits.
+        bind: gives the driver's call that enqueues a shape on a stream, and remembers the last
+            ones.
     """
 
     def __init__(
@@ -53,12 +59,22 @@ class Plan:
         addresses: tuple[int, ...],
         scratch: bool = False,
     ) -> None:
-        """Keep what a launch needs of a call that was checked; `addresses` are the slots of the tensors' addresses."""
+        """Keep what a launch needs of a call that was checked; `addresses` are the slots of the
+        tensors' addresses.
+        """
         self.variant, self.function, self.exact = variant, function, exact
-        self.cluster, self.cooperative, self.programmatic = shape.cluster, shape.cooperative, shape.programmatic
+        self.cluster, self.cooperative, self.programmatic = (
+            shape.cluster,
+            shape.cooperative,
+            shape.programmatic,
+        )
         self.steps, self.outputs, self.lasting = program.steps, program.outputs, program.lasting
         self.native = self.lasting and not exact and not scratch
-        self.template, self.offsets, self.patches = packing.template, packing.offsets, packing.patches
+        self.template, self.offsets, self.patches = (
+            packing.template,
+            packing.offsets,
+            packing.patches,
+        )
         self.bind = functools.lru_cache(maxsize=MOST_BOUND)(bind)
         self._packing, self._addresses = packing, addresses
 
@@ -70,7 +86,15 @@ class Plan:
     def ready(self, slots: Slots) -> Ready | None:
         """This plan for a call; None where it does not apply."""
         outputs = run(self.steps, slots, self.outputs)
-        return None if outputs is None else Ready(plan=self, outputs=outputs, addresses=tuple([slots[place] for place in self._addresses]))
+        return (
+            None
+            if outputs is None
+            else Ready(
+                plan=self,
+                outputs=outputs,
+                addresses=tuple([slots[place] for place in self._addresses]),
+            )
+        )
 
     def call(self, stream: int, outputs: list[int]) -> LaunchCall:
         """What enqueues a launch on a stream."""
@@ -120,13 +144,17 @@ class Plans:
         plans = self._general.get(facts.key, ())
         if self._exact:
             plans += self._exact.get(exact_key(contract, facts), ())
-        return next((ready for plan in plans if (ready := plan.ready(facts.slots)) is not None), None)
+        return next(
+            (ready for plan in plans if (ready := plan.ready(facts.slots)) is not None), None
+        )
 
     def add(self, contract: Contract, facts: Facts, plan: Plan) -> None:
         """Cache a plan of a call, if it lasts."""
         if not plan.lasting:
             return
-        plans, key = (self._exact, exact_key(contract, facts)) if plan.exact else (self._general, facts.key)
+        plans, key = (
+            (self._exact, exact_key(contract, facts)) if plan.exact else (self._general, facts.key)
+        )
         if len(plans) >= MOST_PLANS and key not in plans:
             plans.clear()
         plans[key] = (plan, *plans.get(key, ())[: MOST_ALIKE - 1])

@@ -1,4 +1,6 @@
-"""From one call to a plan that later calls with the same facts reuse: every check, the variant, the image, the launch shape."""
+"""From one call to a plan that later calls with the same facts reuse: every check, the variant, the
+image, the launch shape.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from tilec_runtime.bundle.choose import Candidate, Choice, DeviceFacts, choose_image, require_image
 from tilec_runtime.bundle.read import Bundle
-from tilec_runtime.device.seam_types import DeviceInfo, LaunchCall, LaunchParts, LaunchShape, TensorPart
+from tilec_runtime.device.seam_types import (
+    DeviceInfo,
+    LaunchCall,
+    LaunchParts,
+    LaunchShape,
+    TensorPart,
+)
 from tilec_runtime.errors import DeviceError
 from tilec_runtime.launch.checks import Call, Values
 from tilec_runtime.launch.conditions import Admitted, settled_program, why_exact
@@ -47,7 +55,8 @@ MOST_OTHERS = 8
 class Site:
     """Where a bundle is loaded: one device, through one driver, with what is loaded there.
 
-    `asked` is what the caller or the environment says of compiling at load, before the bundle is asked; `jit` gives what does it.
+    `asked` is what the caller or the environment says of compiling at load, before the bundle is
+    asked; `jit` gives what does it.
     """
 
     bundle: Bundle
@@ -60,10 +69,17 @@ class Site:
     def facts(self, kernel: KernelInfo) -> DeviceFacts:
         """What the choice of a kernel's image knows of the device."""
         device, jit = self.device, self.asked or kernel.jit
-        return DeviceFacts(cc=device.cc, driver=device.driver, name=device.name, interprets=device.interprets, jit=jit)
+        return DeviceFacts(
+            cc=device.cc,
+            driver=device.driver,
+            name=device.name,
+            interprets=device.interprets,
+            jit=jit,
+        )
 
     def function(self, taken: Candidate, kernel: KernelInfo, variant: str) -> Function:
-        """The entry point of an image that was chosen: loaded if this is its first use, and compiled before where it has to be.
+        """The entry point of an image that was chosen: loaded if this is its first use, and
+        compiled before where it has to be.
 
         Raises:
             BundleError: its bytes are damaged. CompileError, MissingError: it cannot be compiled.
@@ -75,10 +91,14 @@ class Site:
             return self.bundle.image(digest)
 
         if taken.jit is None:
-            return self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, original)
+            return self.store.function(
+                self.driver, self.device.ordinal, taken.image, kernel.name, original
+            )
         jit = self.jit()
         code = functools.partial(jit.code, taken, original, self.facts(kernel), variant)
-        found = self.store.function(self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit)
+        found = self.store.function(
+            self.driver, self.device.ordinal, taken.image, kernel.name, code, by=taken.jit
+        )
         jit.note(taken, variant)
         return found
 
@@ -90,9 +110,12 @@ class Explanation:
     Attributes:
         kernel: its name. device: where.
         axes: the point of the matrix.
-        origins: who says so, axis by axis: the caller, the arguments, the tuning table, the default.
-        reasons: of points that come first by the tuning table, why they were taken or passed over; empty where there is no table.
-        considered: variants at that point in the order in which they were tried; the last one is taken.
+        origins: who says so, axis by axis: the caller, the arguments, the tuning table, the
+            default.
+        reasons: of points that come first by the tuning table, why they were taken or passed over;
+            empty where there is no table.
+        considered: variants at that point in the order in which they were tried; the last one is
+            taken.
         others: the kernel's other variants, each with why it was not looked at.
         images: the choice among that variant's images, with every candidate.
         shape: grid, block, shared memory.
@@ -125,11 +148,22 @@ class Explanation:
         said = [f"{name} is {who}" for name, who in self.origins]
         lines += [f"  {'; '.join(said)}"] if said else []
         lines += [f"  {reason}" for reason in self.reasons]
-        lines += [f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}" for c in self.considered]
+        lines += [
+            f"  {'takes' if c.taken else 'passes over'} variant {c.variant.id}: {c.reason}"
+            for c in self.considered
+        ]
         for candidate in self.images.candidates:
-            word = "takes" if candidate.image is self.image else "could take" if candidate.accepted else "cannot take"
+            word = (
+                "takes"
+                if candidate.image is self.image
+                else "could take"
+                if candidate.accepted
+                else "cannot take"
+            )
             lines.append(f"  {word} image {candidate.image.target}: {candidate.reason}")
-        lines.append(f"  grid {self.shape.grid}, block {self.shape.block}, {self.shape.shared} bytes of dynamic shared memory")
+        lines.append(
+            f"  grid {self.shape.grid}, block {self.shape.block}, {self.shape.shared} bytes of dynamic shared memory"
+        )
         lines += [f"  leaves variant {c.variant.id}: {c.reason}" for c in self.others[:MOST_OTHERS]]
         more = len(self.others) - MOST_OTHERS
         lines += [f"  leaves {more} more: `others` has them all"] if more > 0 else []
@@ -137,7 +171,12 @@ class Explanation:
 
 
 def prepare(
-    contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = (), read: Facts | None = None
+    contract: Contract,
+    values: Values,
+    axes: dict[str, AxisValue],
+    site: Site,
+    grid: tuple[GridWish, ...] = (),
+    read: Facts | None = None,
 ) -> tuple[Plan, Facts]:
     """Check a call in the documented order; its plan, and the facts that it was made for.
 
@@ -155,8 +194,14 @@ def prepare(
         DriverError: the driver refuses the image.
     """
     try:
-        call = Call(contract, values, dict(axes), site.driver, None if read is None else read.tensors)
-        facts = read or facts_of(contract, values, [call.tensors.get(contract.params[place].name) for place in contract.tensors])
+        call = Call(
+            contract, values, dict(axes), site.driver, None if read is None else read.tensors
+        )
+        facts = read or facts_of(
+            contract,
+            values,
+            [call.tensors.get(contract.params[place].name) for place in contract.tensors],
+        )
         return _prepared(call, facts, axes, site, grid), facts
     except DeviceError as error:
         if error.device is None:
@@ -164,13 +209,20 @@ def prepare(
         raise
 
 
-def _prepared(call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]) -> Plan:
+def _prepared(
+    call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...]
+) -> Plan:
     contract, settled = call.contract, _settled(call, axes, site)
     variant = settled.considered[-1].variant
     name, device, driver = contract.name, site.device, site.driver
     own = shape = _settled_shape(call, grid)
     check_device_limits(name, shape, device)
-    taken = require_image(variant.images, site.facts(contract.info), kernel=variant.id, language=contract.info.language)
+    taken = require_image(
+        variant.images,
+        site.facts(contract.info),
+        kernel=variant.id,
+        language=contract.info.language,
+    )
     image = taken.image
     if image.block:
         shape = as_compiled(shape, image)
@@ -186,7 +238,14 @@ def _prepared(call: Call, facts: Facts, axes: dict[str, AxisValue], site: Site, 
         resident = check_residency(name, shape, device, image, function, driver)
         bind = _binder(call, variant, site, function)
     exact = why_exact(call, variant.abi, device, grid)
-    admitted = Admitted(own=own, shape=shape, image=image, function=function, wished=bool(grid or call.cut_outputs), resident=resident)
+    admitted = Admitted(
+        own=own,
+        shape=shape,
+        image=image,
+        function=function,
+        wished=bool(grid or call.cut_outputs),
+        resident=resident,
+    )
     program, exact = settled_program(call, settled, device, admitted, facts.slots, exact)
     return Plan(
         variant=variant.id,
@@ -225,15 +284,28 @@ def _parts(call: Call, variant: VariantInfo) -> LaunchParts:
     """What a driver that runs kernels itself has to know of a launch."""
     contract = call.contract
     names = [contract.params[place].name for place in contract.tensors]
-    tensors = tuple(TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors)
+    tensors = tuple(
+        TensorPart.of(name, call.tensors[name]) for name in names if name in call.tensors
+    )
     plain = {param.name for param in contract.params if param.kind is ParamKind.PTR}
-    addresses = tuple((place, slot.expr.strip()) for place, slot in enumerate(variant.abi) if slot.expr.strip() in plain)
-    sizes, slots = tuple(slot.size for slot in variant.abi), tuple(slot.expr.strip() for slot in variant.abi)
-    return LaunchParts(kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots)
+    addresses = tuple(
+        (place, slot.expr.strip())
+        for place, slot in enumerate(variant.abi)
+        if slot.expr.strip() in plain
+    )
+    sizes, slots = (
+        tuple(slot.size for slot in variant.abi),
+        tuple(slot.expr.strip() for slot in variant.abi),
+    )
+    return LaunchParts(
+        kernel=variant.id, sizes=sizes, addresses=addresses, tensors=tensors, slots=slots
+    )
 
 
 def _settled_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
-    """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions that are written have it."""
+    """Grid, block and shared memory, as the kernel's expressions, the caller and the partitions
+    that are written have it.
+    """
     shape = _wished_shape(call, grid)
     if call.contract.shared_out:
         from tilec_runtime.launch.regions import check_counts
@@ -250,15 +322,26 @@ def _wished_shape(call: Call, grid: tuple[GridWish, ...]) -> LaunchShape:
     from tilec_runtime.launch.regions import check_grid, check_shares, check_tiles
 
     check_tiles(call, parted)
-    wishes = [*grid, *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted)]
+    wishes = [
+        *grid,
+        *(value.grid_wish(contract.params[place].name, contract.name) for place, value in parted),
+    ]
     settled = settle_grid(contract.name, shape.grid, wishes)
-    check_grid(call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes))
+    check_grid(
+        call, shape.grid, settled, prefix=any(wish.rule is GridRule.AT_MOST for wish in wishes)
+    )
     if not grid:  # whoever gives one as well knows the kernel's blocks
         check_shares(call, shape.grid, parted)
     return dataclasses.replace(shape, grid=settled)
 
 
-def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site: Site, grid: tuple[GridWish, ...] = ()) -> Explanation:
+def explain(
+    contract: Contract,
+    values: Values,
+    axes: dict[str, AxisValue],
+    site: Site,
+    grid: tuple[GridWish, ...] = (),
+) -> Explanation:
     """Check a call and say what a launch would take; nothing is loaded.
 
     Raises:
@@ -275,7 +358,9 @@ def explain(contract: Contract, values: Values, axes: dict[str, AxisValue], site
     check_device_limits(contract.name, shape, site.device)
     if images.image is not None:
         check_recorded(contract.name, shape, site.device, images.image)
-    fixed_parts(call, considered[-1].variant.abi, site.device.ordinal)  # refuses extents and strides that the kernel's numbers cannot hold
+    fixed_parts(
+        call, considered[-1].variant.abi, site.device.ordinal
+    )  # refuses extents and strides that the kernel's numbers cannot hold
     return Explanation(
         kernel=contract.name,
         device=site.device,

@@ -1,4 +1,6 @@
-"""Programs of plans: flat postfix code over 64-bit integers, whose checks say where a plan applies and whose outputs are its launch."""
+"""Programs of plans: flat postfix code over 64-bit integers, whose checks say where a plan applies
+and whose outputs are its launch.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ BOUND = 2**63  # numbers lie between -BOUND and BOUND, both excluded, as in the 
 Step = tuple[int, int]
 # What pushes one number: the number itself where it is known, or code.
 Term = int | tuple[Step, ...]
-# A condition, and why it does not hold: a text with places for values. Over numbers it is known; over terms, a program checks it.
+# A condition, and why it does not hold: a text with places for values. Over numbers it is known;
+# over terms, a program checks it.
 Demand = tuple[Term, str, tuple[Any, ...]]
 
 
@@ -55,7 +58,9 @@ _UNARY: dict[int, Callable[[int], int]] = {NEG: operator.neg, NOT: operator.not_
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether a number fits a signed integer of so many bits; of an unsigned one where they are negative."""
+    """Whether a number fits a signed integer of so many bits; of an unsigned one where they are
+    negative.
+    """
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if bits > 0 else 0 <= value < 1 << -bits
 
 
@@ -68,7 +73,8 @@ def run(steps: Sequence[Step], slots: Sequence[int], outputs: int) -> list[int] 
         outputs: how many outputs the program has.
 
     Returns:
-        Its outputs; None where a check does not hold, or a number is beyond 64 bits or divided by zero.
+        Its outputs; None where a check does not hold, or a number is beyond 64 bits or divided by
+        zero.
     """
     stack: list[int] = []
     push, pop = stack.append, stack.pop
@@ -184,7 +190,12 @@ class Writer:
         if condition in self._checked:
             return
         self._checked.add(condition)
-        if len(condition) > 3 and condition[-2:] == ((MOD, 0), (NOT, 0)) and condition[-3][0] == CONST and condition[-3][1] > 0:
+        if (
+            len(condition) > 3
+            and condition[-2:] == ((MOD, 0), (NOT, 0))
+            and condition[-3][0] == CONST
+            and condition[-3][1] > 0
+        ):
             term, divisor = condition[:-3], condition[-3][1]
             if self._divisors.get(term, 1) % divisor:
                 self._divisors[term] = divisor

@@ -1,4 +1,6 @@
-"""How kernels that own regions of their outputs have to be launched: on their own grid, with outputs cut into the kernel's tiles."""
+"""How kernels that own regions of their outputs have to be launched: on their own grid, with
+outputs cut into the kernel's tiles.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
 
     Raises:
         LayoutError: one is cut into other tiles.
-        LaunchLimitError: one is dealt out to blocks, and the kernel's blocks own one region each, or the other way round.
+        LaunchLimitError: one is dealt out to blocks, and the kernel's blocks own one region each,
+            or the other way round.
     """
     regions = {region.param: region for region in _regions(call)}
     for place, value in parted:
@@ -34,19 +37,29 @@ def check_tiles(call: Call, parted: Sequence[tuple[int, Any]]) -> None:
         tile = tuple(int(call.evaluate(parse(extent))) for extent in region.tile)
         if tuple(value.tile) != tile:
             what = f"is cut into tiles of {tuple(value.tile)}, and the kernel's blocks write tiles of {tile}"
-            raise call.refuse(LayoutError, param, what, f"partition({', '.join(map(str, tile))}), or choose the variant of that tile")
+            raise call.refuse(
+                LayoutError,
+                param,
+                what,
+                f"partition({', '.join(map(str, tile))}), or choose the variant of that tile",
+            )
         if value.mapped and not region.mapped:
             raise _refused(
-                call, f"{param.name} is dealt out to blocks, and each block of the kernel writes one tile of it", "leave map() out"
+                call,
+                f"{param.name} is dealt out to blocks, and each block of the kernel writes one tile of it",
+                "leave map() out",
             )
         if region.mapped and not value.mapped:
             raise _refused(
-                call, f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles", "call map(blocks) on it"
+                call,
+                f"{param.name} is not dealt out to blocks, and the kernel's blocks share its tiles",
+                "call map(blocks) on it",
             )
 
 
 def check_counts(call: Call, grid: Dim3) -> None:
-    """See that the tiles of outputs that blocks share can be counted: kernels number them in 32 bits, and go on by the number of blocks.
+    """See that the tiles of outputs that blocks share can be counted: kernels number them in 32
+    bits, and go on by the number of blocks.
 
     Args:
         call: the call.
@@ -58,7 +71,10 @@ def check_counts(call: Call, grid: Dim3) -> None:
     for region in _regions(call):
         if not region.mapped:
             continue
-        tiles = [int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})"))) for axis, size in enumerate(region.tile)]
+        tiles = [
+            int(call.evaluate(parse(f"cdiv({region.param}.shape[{axis}], {size})")))
+            for axis, size in enumerate(region.tile)
+        ]
         blocks = math.prod(grid)
         if math.prod(tiles) + blocks > MOST_TILES:
             what = f"{region.param} has {' x '.join(map(str, tiles))} tiles for {blocks} blocks, which count to {MOST_TILES} together"
@@ -66,7 +82,8 @@ def check_counts(call: Call, grid: Dim3) -> None:
 
 
 def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> None:
-    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can tell whether they go on to further tiles.
+    """See that tiles are dealt out to no fewer blocks than the kernel's own grid has: nobody can
+    tell whether they go on to further tiles.
 
     Those of kernels that share regions do.
 
@@ -76,7 +93,8 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
         parted: places and values of the arguments that are partitions.
 
     Raises:
-        LaunchLimitError: there are fewer, which would leave tiles unwritten where they do not go on.
+        LaunchLimitError: there are fewer, which would leave tiles unwritten where they do not go
+            on.
     """
     shared = {region.param for region in _regions(call)}
     for place, value in parted:
@@ -95,7 +113,8 @@ def check_shares(call: Call, own: Dim3, parted: Sequence[tuple[int, Any]]) -> No
 
 
 def check_grid(call: Call, own: Dim3, grid: Dim3, *, prefix: bool) -> None:
-    """See that no two blocks own one region on the grid that a caller asks for in place of the kernel's own.
+    """See that no two blocks own one region on the grid that a caller asks for in place of the
+    kernel's own.
 
     Args:
         call: the call.

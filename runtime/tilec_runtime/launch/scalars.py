@@ -16,7 +16,8 @@ Encode = Callable[[Any], Any]
 # What packing raises where a number does not fit.
 MISFITS = (struct.error, OverflowError, TypeError, ValueError)
 
-# Format character of the struct module; small floats are encoded first and packed as unsigned integers.
+# Format character of the struct module; small floats are encoded first and packed as unsigned
+# integers.
 _FORMATS = {
     "bool": "?",
     "i8": "b",
@@ -41,7 +42,9 @@ _FORMATS = {
 
 @value_class(frozen=True, slots=True)
 class _SmallFloat:
-    """A float format: bits of exponent and mantissa, its largest finite value, and the codes of infinity and NaN (None for none)."""
+    """A float format: bits of exponent and mantissa, its largest finite value, and the codes of
+    infinity and NaN (None for none).
+    """
 
     exponent: int
     mantissa: int
@@ -72,12 +75,16 @@ class _SmallFloat:
         if math.ldexp(steps, power - self.mantissa) > self.largest:
             raise OverflowError("too large")
         # A carry out of the mantissa lands in the exponent, which is what it means.
-        code = steps + ((power + bias - 1) << self.mantissa) if steps >= 1 << self.mantissa else steps
+        code = (
+            steps + ((power + bias - 1) << self.mantissa) if steps >= 1 << self.mantissa else steps
+        )
         return sign | code
 
 
 def _encode_scale(value: Any) -> int:
-    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number, the upper one of two that are as near; 255 is NaN."""
+    """Code of f8e8m0: a power of two from 2**-127 to 2**127, nearest to the number, the upper one
+    of two that are as near; 255 is NaN.
+    """
     number = float(value)
     if math.isnan(number):
         return 255
@@ -112,12 +119,16 @@ def format_of(dtype: str) -> str:
 
 
 def encoder_of(dtype: str) -> Encode | None:
-    """What turns a number into what its format character packs; None where that is the number itself."""
+    """What turns a number into what its format character packs; None where that is the number
+    itself.
+    """
     return _SMALL.get(dtype)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since reading them would wait for the device."""
+    """Whether it is a Python number or a NumPy scalar; tensors of one element are not, since
+    reading them would wait for the device.
+    """
     return isinstance(value, bool | int | float) or _is_numpy(value)
 
 
@@ -180,19 +191,27 @@ def byte_count(what: str, value: Any) -> int:
         CallError: it is none.
     """
     if not is_whole(value) or value < 0:
-        raise CallError(f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative")
+        raise CallError(
+            f"{what} is {shown(value)}, and must be a whole number of bytes that is not negative"
+        )
     return operator.index(value)
 
 
 def bare(handle: Any) -> Any:
-    """The number of an address or handle that the driver's bindings wrap (`CUdeviceptr`, `CUdevice`); anything else as it is."""
+    """The number of an address or handle that the driver's bindings wrap (`CUdeviceptr`,
+    `CUdevice`); anything else as it is.
+    """
     kind = type(handle)
     return int(handle) if hasattr(kind, "__int__") and not hasattr(kind, "__float__") else handle
 
 
 def shown(value: Any) -> str:
     """A value in a message; Python itself refuses to write integers of thousands of digits."""
-    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 2048 else repr(value)
+    return (
+        f"an integer of {value.bit_length()} bits"
+        if isinstance(value, int) and value.bit_length() > 2048
+        else repr(value)
+    )
 
 
 def _bounds(dtype: str) -> str:
@@ -205,4 +224,6 @@ def _bounds(dtype: str) -> str:
 
 
 def _is_numpy(value: Any) -> bool:
-    return any(base.__name__ == "generic" and base.__module__ == "numpy" for base in type(value).__mro__)
+    return any(
+        base.__name__ == "generic" and base.__module__ == "numpy" for base in type(value).__mro__
+    )

@@ -1,4 +1,6 @@
-"""Launches of kernels that need scratch memory: each brings its own along, in the order of its stream."""
+"""Launches of kernels that need scratch memory: each brings its own along, in the order of its
+stream.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ _ADDRESS = ctypes.sizeof(ctypes.c_void_p)
 
 
 def with_scratch(
-    bind: Callable[[LaunchShape, int], LaunchCall], driver: DeviceDriver, ordinal: int, sizes: Sequence[tuple[int, int]], kernel: str
+    bind: Callable[[LaunchShape, int], LaunchCall],
+    driver: DeviceDriver,
+    ordinal: int,
+    sizes: Sequence[tuple[int, int]],
+    kernel: str,
 ) -> Callable[[LaunchShape, int], LaunchCall]:
-    """What enqueues a launch of a shape on a stream, with memory that is allocated in front of it and given back behind it.
+    """What enqueues a launch of a shape on a stream, with memory that is allocated in front of it
+    and given back behind it.
 
     Args:
         bind: enqueues the launch alone.

@@ -1,4 +1,6 @@
-"""Which variant a call takes: its point of the matrix, then the first set of assumptions that the arguments satisfy."""
+"""Which variant a call takes: its point of the matrix, then the first set of assumptions that the
+arguments satisfy.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Considered:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What was decided on the way to a point: a rule held or not, a table had an entry or none, or else a point was passed over.
+    """What was decided on the way to a point: a rule held or not, a table had an entry or none, or
+    else a point was passed over.
 
     Attributes:
         axes: those that were settled, or the point.
@@ -58,8 +61,10 @@ class Settled:
     Attributes:
         considered: the variants at that point in order; the last one is taken.
         origins: by axis who says its value, for messages.
-        reasons: of the points that come first, why they were taken or passed over; empty without table and rules.
-        trail: all that was decided before that point was taken, in order; empty without table and rules.
+        reasons: of the points that come first, why they were taken or passed over; empty without
+            table and rules.
+        trail: all that was decided before that point was taken, in order; empty without table and
+            rules.
     """
 
     considered: tuple[Considered, ...]
@@ -69,9 +74,11 @@ class Settled:
 
 
 def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str, str]:
-    """Settle every axis of a call whose signature was checked, check it there, and choose the variant.
+    """Settle every axis of a call whose signature was checked, check it there, and choose the
+    variant.
 
-    Of a kernel with a tuning table or rules, who says the axes that are settled already: `tuned.settle_in_turn` settles the others.
+    Of a kernel with a tuning table or rules, who says the axes that are settled already:
+    `tuned.settle_in_turn` settles the others.
 
     Args:
         call: the call; its axes are settled in place.
@@ -81,7 +88,10 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
         LaunchError: no variant takes the call.
     """
     contract = call.contract
-    origins = {axis: "the caller's" if axis in pinned else "the dtype of the arguments" for axis in call.axes}
+    origins = {
+        axis: "the caller's" if axis in pinned else "the dtype of the arguments"
+        for axis in call.axes
+    }
     _take_tiles(call, pinned, origins)
     if contract.info.dispatched:
         return origins
@@ -90,7 +100,9 @@ def settle(call: Call, pinned: Mapping[str, AxisValue]) -> Settled | Mapping[str
     return Settled(considered=select_variant(call), origins=origins)
 
 
-def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None) -> None:
+def settle_axes(
+    contract: Contract, axes: dict[str, AxisValue], origins: dict[str, str] | None = None
+) -> None:
     """Give every axis that is still open its default, or its only value.
 
     Raises:
@@ -105,7 +117,9 @@ def settle_axes(contract: Contract, axes: dict[str, AxisValue], origins: dict[st
             axes[name] = built[0]
         else:
             what = f"{contract.name}: {name} has no default: choose one of {contract.built(name)}"
-            raise VariantError(what, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name)
+            raise VariantError(
+                what, fix=_ways_to_say(contract, name, built[0]), kernel=contract.name
+            )
         if origins is not None:
             origins[name] = "the only value" if len(built) == 1 else "the default"
     if not contract.matching(axes):
@@ -141,10 +155,14 @@ def _take_tiles(call: Call, pinned: Mapping[str, AxisValue], origins: dict[str, 
                 continue
             if extent not in built:
                 what = f"is cut into tiles of {tuple(tile)}, and no variant with {name} = {extent} was built"
-                raise call.refuse(LayoutError, param, what, f"partition by {name} = {call.contract.built(name)}")
+                raise call.refuse(
+                    LayoutError, param, what, f"partition by {name} = {call.contract.built(name)}"
+                )
             if call.axes.get(name, extent) != extent:
                 what = f"is cut into tiles of {tuple(tile)}, which makes {name} {extent}, and {origins[name]} make it {call.axes[name]}"
-                raise call.refuse(LayoutError, param, what, "cut both into the tiles of one variant")
+                raise call.refuse(
+                    LayoutError, param, what, "cut both into the tiles of one variant"
+                )
             call.axes[name] = extent
             origins[name] = f"the tiles of {region.param}"
 
@@ -153,37 +171,64 @@ def select_variant(call: Call) -> tuple[Considered, ...]:
     """Every variant that was considered for a checked call, in order; the last one is taken.
 
     Raises:
-        VariantError: the arguments satisfy the assumptions of no variant at this point of the matrix.
+        VariantError: the arguments satisfy the assumptions of no variant at this point of the
+            matrix.
     """
     contract = call.contract
     considered: list[Considered] = []
     for variant in contract.matching(call.axes):
         why = _other_tensors(call, variant) if contract.optionals else ""
-        demands = (demand for fact in variant.assume if not fact.absent for demand in assumed(fact, call.tensors[fact.param]))
-        why = why or next((what.format(*values) for holds, what, values in demands if not holds), "")
+        demands = (
+            demand
+            for fact in variant.assume
+            if not fact.absent
+            for demand in assumed(fact, call.tensors[fact.param])
+        )
+        why = why or next(
+            (what.format(*values) for holds, what, values in demands if not holds), ""
+        )
         if not why:
-            reason = "the arguments satisfy all its assumptions" if variant.assume else "it assumes nothing"
+            reason = (
+                "the arguments satisfy all its assumptions"
+                if variant.assume
+                else "it assumes nothing"
+            )
             considered.append(Considered(variant=variant, taken=True, reason=reason))
             return tuple(considered)
         considered.append(Considered(variant=variant, taken=False, reason=why))
     lines = [f"{contract.name}: the arguments satisfy the assumptions of no variant"]
     lines += [f"  {entry.variant.id}: {entry.reason}" for entry in considered]
-    raise VariantError("\n".join(lines), fix="add the empty set {} to assume.sets as a fallback, and build again", kernel=contract.name)
+    raise VariantError(
+        "\n".join(lines),
+        fix="add the empty set {} to assume.sets as a fallback, and build again",
+        kernel=contract.name,
+    )
 
 
 def no_variant(contract: Contract, axes: Mapping[str, AxisValue]) -> VariantError:
     """The error for a point of the matrix that was not built; names those that were."""
     point = ", ".join(f"{name}={value}" for name, value in axes.items())
-    built = "; ".join(dict.fromkeys(", ".join(f"{n}={v}" for n, v in variant.axes) for variant in contract.info.variants))
+    built = "; ".join(
+        dict.fromkeys(
+            ", ".join(f"{n}={v}" for n, v in variant.axes) for variant in contract.info.variants
+        )
+    )
     fix = f"choose one that was built, or add it to the matrix of kernel.{contract.name}"
-    return VariantError(f"{contract.name}: no variant with {point} was built; built are: {built}", fix=fix, kernel=contract.name)
+    return VariantError(
+        f"{contract.name}: no variant with {point} was built; built are: {built}",
+        fix=fix,
+        kernel=contract.name,
+    )
 
 
-def require_built(contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]) -> None:
+def require_built(
+    contract: Contract, pinned: Mapping[str, AxisValue], axes: Mapping[str, AxisValue]
+) -> None:
     """See that there are variants with these axis values, within what a launcher is restricted to.
 
     Raises:
-        VariantError: an axis or a value that was not built, one that the launcher is not restricted to, or no variant with all of them.
+        VariantError: an axis or a value that was not built, one that the launcher is not restricted
+            to, or no variant with all of them.
     """
     check_axes(contract, axes, pinned)
     point = {**pinned, **axes}
@@ -192,14 +237,18 @@ def require_built(contract: Contract, pinned: Mapping[str, AxisValue], axes: Map
 
 
 def require_options(
-    contract: Contract, axes: Mapping[str, AxisValue], hints: Mapping[str, int], facts: DeviceFacts | None = None
+    contract: Contract,
+    axes: Mapping[str, AxisValue],
+    hints: Mapping[str, int],
+    facts: DeviceFacts | None = None,
 ) -> tuple[VariantInfo, ...]:
     """The variants with these axis values that were built with these compiler hints.
 
     Args:
         contract: of the kernel.
         axes: values that are settled, if any.
-        hints: names and values; `max_divisibility` is the largest divisor that a variant may assume.
+        hints: names and values; `max_divisibility` is the largest divisor that a variant may
+            assume.
         facts: of the device, whose image counts; None for any target's.
 
     Raises:
@@ -212,17 +261,33 @@ def require_options(
     built = {variant.id: _hints_of(variant, facts) for variant in here}
     known = sorted(contract.hints)
     unknown = next((hint for hint in wanted if hint not in contract.hints), None)
-    fitting = tuple(variant for variant in here if not wanted or any(wanted.items() <= found.items() for found in built[variant.id]))
-    within = tuple(variant for variant in fitting if limit is None or (type(limit) is int and variant.divisibility <= limit))
+    fitting = tuple(
+        variant
+        for variant in here
+        if not wanted or any(wanted.items() <= found.items() for found in built[variant.id])
+    )
+    within = tuple(
+        variant
+        for variant in fitting
+        if limit is None or (type(limit) is int and variant.divisibility <= limit)
+    )
     if within:
         return within
     if fitting:
         assumed = ", ".join(map(str, sorted({variant.divisibility for variant in fitting})))
         what = f"{name}: no variant was built for max_divisibility={limit!r}; divisors that variants assume: {assumed}"
-        raise VariantError(what, fix=f"add the empty set {{}} to kernel.{name}.assume.sets and build again", kernel=name)
+        raise VariantError(
+            what,
+            fix=f"add the empty set {{}} to kernel.{name}.assume.sets and build again",
+            kernel=name,
+        )
     asked = ", ".join(f"{hint}={value!r}" for hint, value in hints.items())
     point = ", ".join(f"{axis}={value}" for axis, value in axes.items())
-    sets = {", ".join(f"{hint}={value}" for hint, value in found.items()): None for each in built.values() for found in each}
+    sets = {
+        ", ".join(f"{hint}={value}" for hint, value in found.items()): None
+        for each in built.values()
+        for found in each
+    }
     shown = "; ".join(text or "none" for text in sets) or "none"
     where = f" of {point}" if point else ""
     on = f" for {facts.name}" if facts else ""
@@ -232,7 +297,11 @@ def require_options(
     if unknown == "num_cta_in_cga":
         near = "; num_cta_in_cga of cuTile Rust is num_ctas here"
     what = f"{name}: no variant{where} was built with the options {asked}{on}{near}; options that were built: {shown}"
-    more = "" if near else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
+    more = (
+        ""
+        if near
+        else f", or add the option to the matrix of kernel.{name} ({unknown or next(iter(hints))} = [...]) and build again"
+    )
     fix = f"choose what was built{more}"
     raise VariantError(what, fix=fix, kernel=name)
 
@@ -242,12 +311,17 @@ def narrowed(info: KernelInfo, variants: tuple[VariantInfo, ...]) -> KernelInfo:
     points = [dict(variant.axes) for variant in variants]
 
     def left(name: str, value: AxisValue) -> bool:
-        return any(point.get(name) == value and type(point.get(name)) is type(value) for point in points)
+        return any(
+            point.get(name) == value and type(point.get(name)) is type(value) for point in points
+        )
 
     return dataclasses.replace(
         info,
         variants=variants,
-        axes=tuple((name, tuple(value for value in values if left(name, value))) for name, values in info.axes),
+        axes=tuple(
+            (name, tuple(value for value in values if left(name, value)))
+            for name, values in info.axes
+        ),
         default=tuple((name, value) for name, value in info.default if left(name, value)),
     )
 
@@ -277,12 +351,27 @@ def assumed(fact: Assumption, tensor: TensorFacts | TensorTerms) -> Iterator[Dem
     """What a variant assumes of a tensor, over its numbers or over terms of a program."""
     for dim, (wanted, extent) in enumerate(zip(fact.extent, tensor.shape, strict=False)):
         if wanted is not None:
-            yield binary(EQ, extent, wanted), "{}.shape[{}] is {}, not {}", (fact.param, dim, extent, wanted)
-    for noun, divisors, numbers in (("shape", fact.shape, tensor.shape), ("stride", fact.stride, tensor.stride)):
+            yield (
+                binary(EQ, extent, wanted),
+                "{}.shape[{}] is {}, not {}",
+                (fact.param, dim, extent, wanted),
+            )
+    for noun, divisors, numbers in (
+        ("shape", fact.shape, tensor.shape),
+        ("stride", fact.stride, tensor.stride),
+    ):
         for dim, (divisor, value) in enumerate(zip(divisors, numbers, strict=False)):
-            yield divides(divisor, value), "{}.{}[{}] is {}, not divisible by {}", (fact.param, noun, dim, value, divisor)
+            yield (
+                divides(divisor, value),
+                "{}.{}[{}] is {}, not divisible by {}",
+                (fact.param, noun, dim, value, divisor),
+            )
     if fact.contiguous:
         dense = contiguous_stride(tensor.shape) if isinstance(tensor, TensorFacts) else ()
         what = "{} has strides {}, not those of a contiguous tensor, {}"
         yield int(tensor.contiguous), what, (fact.param, tensor.stride, dense)
-    yield divides(fact.align, tensor.ptr), "{} has address {:#x}, not divisible by {}", (fact.param, tensor.ptr, fact.align)
+    yield (
+        divides(fact.align, tensor.ptr),
+        "{} has address {:#x}, not divisible by {}",
+        (fact.param, tensor.ptr, fact.align),
+    )

@@ -1,4 +1,6 @@
-"""Goes through what a launch on the cpu device would run, operation by operation, in the calling thread."""
+"""Goes through what a launch on the cpu device would run, operation by operation, in the calling
+thread.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from tilec_runtime.model.kernel import AxisValue
 
 
 def step_launch(
-    contract: Contract, values: tuple[Any, ...], axes: dict[str, AxisValue], site: Site, block: Coordinates | Sequence[Coordinates]
+    contract: Contract,
+    values: tuple[Any, ...],
+    axes: dict[str, AxisValue],
+    site: Site,
+    block: Coordinates | Sequence[Coordinates],
 ) -> Stepper:
     """Check a call as a launch does, and give what goes through blocks of it; nothing is enqueued.
 
@@ -26,7 +32,11 @@ def step_launch(
     name = contract.name
     if site.device.interprets is None:
         fix = f'load the package on "cpu" too, and step through {name} there'
-        raise CallError(f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation", fix=fix, kernel=name)
+        raise CallError(
+            f"{name} is loaded on {site.device}, and only the cpu device can stop at each operation",
+            fix=fix,
+            kernel=name,
+        )
     plan, facts = prepare(contract, values, axes, site)
     ready = plan.ready(facts.slots)
     assert ready is not None  # `prepare` tried it

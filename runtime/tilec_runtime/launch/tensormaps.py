@@ -1,4 +1,6 @@
-"""Arguments that are tensor maps: checked where a plan is made, encoded by the driver for each address that a tensor has."""
+"""Arguments that are tensor maps: checked where a plan is made, encoded by the driver for each
+address that a tensor has.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ Encode = Callable[[int], bytes]
 
 
 def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
-    """(place among the tensors, what makes the map of an address) of one argument. All but the address stays the same in a plan.
+    """(place among the tensors, what makes the map of an address) of one argument. All but the
+    address stays the same in a plan.
 
     Raises:
         LayoutError: the copy engine cannot read a tensor of this shape and these strides.
@@ -35,16 +38,28 @@ def encoder(call: Call, slot: AbiSlot, ordinal: int) -> tuple[int, Encode]:
 
     def refuse(what: str, fix: str) -> ArgumentError:
         layout = f"shape {tuple(facts.shape)}, strides {tuple(facts.stride)}"
-        return call.refuse(LayoutError, param, f"{what} ({layout}), and the kernel takes a tensor descriptor of it", fix)
+        return call.refuse(
+            LayoutError,
+            param,
+            f"{what} ({layout}), and the kernel takes a tensor descriptor of it",
+            fix,
+        )
 
     if len(facts.shape) != len(wanted.box):
-        raise refuse(f"has {len(facts.shape)} dimensions where the kernel's boxes have {len(wanted.box)}", "pass a tensor of that rank")
+        raise refuse(
+            f"has {len(facts.shape)} dimensions where the kernel's boxes have {len(wanted.box)}",
+            "pass a tensor of that rank",
+        )
     if 0 in facts.shape:
         raise refuse("has no elements", "launch nothing where there is nothing")
     if facts.stride[-1] != 1 and facts.shape[-1] != 1:
-        raise refuse("is not contiguous in its last dimension", "pass a tensor whose last stride is 1")
+        raise refuse(
+            "is not contiguous in its last dimension", "pass a tensor whose last stride is 1"
+        )
     if any(stride % GRANULE or stride < 0 for stride in strides[:-1]):
-        raise refuse(f"has strides that are not multiples of {GRANULE} bytes", "pad the last dimension")
+        raise refuse(
+            f"has strides that are not multiples of {GRANULE} bytes", "pad the last dimension"
+        )
     driver, shape = call.driver, tuple(facts.shape)
 
     @functools.lru_cache(maxsize=MOST_KNOWN)

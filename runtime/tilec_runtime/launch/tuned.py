@@ -1,4 +1,6 @@
-"""The point that a call takes of a kernel with a tuning table or rules: the table's, a rule's, the default, whatever fits."""
+"""The point that a call takes of a kernel with a tuning table or rules: the table's, a rule's, the
+default, whatever fits.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tilec_runtime.model.table import Lookup, Point, look_up, same_point
 
 
 def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -> Settled:
-    """Settle the axes that caller and arguments leave open, check the call there, and choose the variant.
+    """Settle the axes that caller and arguments leave open, check the call there, and choose the
+    variant.
 
     Args:
         call: the call; its axes are settled in place.
@@ -42,12 +45,16 @@ def settle_in_turn(call: Call, origins: Mapping[str, str], device: DeviceInfo) -
             reasons.append(f"passed over: {error.what.splitlines()[0]}")
             continue
         found = {axis: origins[axis] if axis in said else who for axis in call.axes}
-        return Settled(considered=considered, origins=found, reasons=tuple(reasons), trail=tuple(trail))
+        return Settled(
+            considered=considered, origins=found, reasons=tuple(reasons), trail=tuple(trail)
+        )
     call.axes = said
     raise first or no_variant(contract, said)
 
 
-def _points(call: Call, device: DeviceInfo, reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
+def _points(
+    call: Call, device: DeviceInfo, reasons: list[str], trail: list[Decision]
+) -> Iterator[tuple[Point, str, str]]:
     """The points that a call may take, best first, each with who says so and why; each once."""
     contract, said = call.contract, dict(call.axes)
     seen: list[Point] = []
@@ -80,17 +87,29 @@ def _points(call: Call, device: DeviceInfo, reasons: list[str], trail: list[Deci
             yield variant.axes, "what fits", f"so the next that may fit is tried: {variant.id}"
 
 
-def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str], trail: list[Decision]) -> Iterator[tuple[Point, str, str]]:
+def _by_rule(
+    call: Call, said: Mapping[str, AxisValue], reasons: list[str], trail: list[Decision]
+) -> Iterator[tuple[Point, str, str]]:
     """The points of the rules that hold, in order."""
     contract = call.contract
     for number, (when, take) in enumerate(contract.rules, 1):
-        name = f"dispatch rule {number}" if when is None else f"dispatch rule {number}, {when.text},"
+        name = (
+            f"dispatch rule {number}" if when is None else f"dispatch rule {number}, {when.text},"
+        )
         call.axes = dict(said)
         call.open()
         try:
             holds = when is None or bool(call.evaluate(when))
         except RequirementError as error:
-            none = [p.name for p in contract.params if p.optional and p.name in when.names and p.name not in call.tensors] if when else []
+            none = (
+                [
+                    p.name
+                    for p in contract.params
+                    if p.optional and p.name in when.names and p.name not in call.tensors
+                ]
+                if when
+                else []
+            )
             trail.append(Decision(axes=dict(said), when=when, unsayable=True))
             reasons.append(f"{name} cannot say: {f'{none[0]} is None' if none else error.what}")
             continue
@@ -99,12 +118,21 @@ def _by_rule(call: Call, said: Mapping[str, AxisValue], reasons: list[str], trai
         if not holds:
             reasons.append(f"{name} does not hold")
             continue
-        points = {variant.axes: None for variant in contract.info.variants if same_point(variant.axes, said)}
+        points = {
+            variant.axes: None
+            for variant in contract.info.variants
+            if same_point(variant.axes, said)
+        }
         points = {point: None for point in points if same_point(point, dict(take))}
         if not points:
-            reasons.append(f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already")
+            reasons.append(
+                f"{name} holds, and says {_point_text(take)}, which was not built with what is settled already"
+            )
         # What neither arguments nor rule say is the default's, where that was built.
-        for point in sorted(points, key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)})):
+        for point in sorted(
+            points,
+            key=lambda point: not same_point(point, {**contract.default, **said, **dict(take)}),
+        ):
             yield point, f"dispatch rule {number}'s", f"{name} holds: {_point_text(point)}"
 
 
@@ -114,7 +142,9 @@ def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
     assert table is not None
     call.open()
     sizes: list[int] = []
-    trail.append(Decision(axes=dict(said), sizes=contract.sizes, unsayable=True))  # as long as it has not said anything
+    trail.append(
+        Decision(axes=dict(said), sizes=contract.sizes, unsayable=True)
+    )  # as long as it has not said anything
     for size in contract.sizes:
         try:
             value: Any = call.evaluate(size)
@@ -122,8 +152,15 @@ def _look_up(call: Call, device: DeviceInfo, trail: list[Decision]) -> Lookup:
             return Lookup(entry=None, reason=f"{table.source} cannot say: {error.what}")
         try:
             sizes.append(int(value))
-        except (TypeError, ValueError, OverflowError):  # an infinity, a dtype: the table is no reason to refuse the launch
-            return Lookup(entry=None, reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything")
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # an infinity, a dtype: the table is no reason to refuse the launch
+            return Lookup(
+                entry=None,
+                reason=f"{table.source} cannot say: {size.text} is {value!r}, and no number of anything",
+            )
     found = look_up(
         table,
         device=device.name,

@@ -1,4 +1,6 @@
-"""GPU architectures: one table of facts, and targets with their parsing, ordering and compatibility."""
+"""GPU architectures: one table of facts, and targets with their parsing, ordering and
+compatibility.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ class Arch:
 
     Attributes:
         cc: compute capability, such as (9, 0).
-        ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and family-specific forms, None where there is none.
-        toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's driver and later ones).
+        ptx: oldest PTX ISA that names it; `ptx_a` and `ptx_f` for its architecture- and
+            family-specific forms, None where there is none.
+        toolkit: oldest CUDA toolkit that compiles for it (cubins made for it load on that release's
+            driver and later ones).
         tile: whether Tile IR can be assembled for it.
-        soc: the GPU of a system on a chip (Jetson), whose machine code is its own: no cubins of other capabilities, nor its on others.
+        soc: the GPU of a system on a chip (Jetson), whose machine code is its own: no cubins of
+            other capabilities, nor its on others.
         threads, warps, blocks, registers: most per multiprocessor.
-        shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt in to.
+        shared: shared memory per multiprocessor in bytes; `shared_block` the most one block can opt
+            in to.
         shared_reserved: shared memory in bytes that the system keeps of every resident block.
     """
 
@@ -121,7 +127,9 @@ _KINDS = {prefix: kind for kind, prefix in _PREFIXES.items()}
 @functools.total_ordering
 @value_class(frozen=True, slots=True)
 class Target:
-    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir` (portable Tile IR bytecode)."""
+    """What code is made for: `sm_90a` (cubin), `compute_80` (PTX), `lto_80` (LTO-IR) or `tileir`
+    (portable Tile IR bytecode).
+    """
 
     kind: TargetKind
     cc: Version = (0, 0)
@@ -162,7 +170,9 @@ class Target:
         return f"{_PREFIXES[self.kind]}_{self.number}"
 
     def __lt__(self, other: object) -> bool:
-        """Cubins first, then PTX, then LTO-IR, then Tile IR; each by capability, plain before `f` before `a`."""
+        """Cubins first, then PTX, then LTO-IR, then Tile IR; each by capability, plain before `f`
+        before `a`.
+        """
         if not isinstance(other, Target):
             return NotImplemented
         return self._rank < other._rank
@@ -172,9 +182,11 @@ class Target:
         return (list(TargetKind).index(self.kind), self.cc, ("", "f", "a").index(self.suffix))
 
     def runs_on(self, cc: Version, *, exact: bool = False) -> bool:
-        """Whether a device of capability `cc` can run code of this target; `exact` is the rule of tile cubins.
+        """Whether a device of capability `cc` can run code of this target; `exact` is the rule of
+        tile cubins.
 
-        Of PTX and LTO-IR this is the architecture's rule alone: whether anything there reads their version is another question.
+        Of PTX and LTO-IR this is the architecture's rule alone: whether anything there reads their
+        version is another question.
         """
         if self.kind is TargetKind.TILEIR:
             return cc in ARCHS and ARCHS[cc].tile
@@ -183,12 +195,16 @@ class Target:
         if self.suffix == "f":
             return cc[0] == self.cc[0] and cc[1] >= self.cc[1]
         if self.kind is TargetKind.CUBIN:
-            return cc == self.cc or (cc[0] == self.cc[0] and cc[1] > self.cc[1] and not (self.arch.soc or is_soc(cc)))
+            return cc == self.cc or (
+                cc[0] == self.cc[0] and cc[1] > self.cc[1] and not (self.arch.soc or is_soc(cc))
+            )
         return cc >= self.cc
 
 
 def is_soc(cc: Version) -> bool:
-    """Whether capability `cc` is known to belong to a system on a chip with machine code of its own."""
+    """Whether capability `cc` is known to belong to a system on a chip with machine code of its
+    own.
+    """
     return cc in ARCHS and ARCHS[cc].soc
 
 
@@ -202,13 +218,21 @@ def _parse(text: str) -> Target:
     digits = number.removesuffix(suffix)
     if prefix not in _KINDS or not digits.isdecimal() or len(digits) not in (2, 3):
         there_are = "sm_NN (cubin), compute_NN (PTX), lto_NN (LTO-IR) and tileir"
-        raise ValueError(f"unknown target {text!r}: targets are {there_are}; for example sm_90, compute_80")
+        raise ValueError(
+            f"unknown target {text!r}: targets are {there_are}; for example sm_90, compute_80"
+        )
     cc = (int(digits[:-1]), int(digits[-1]))
     if cc not in ARCHS:
         known = ", ".join(f"{prefix}_{major}{minor}" for major, minor in ARCHS)
         raise ValueError(f"unknown architecture in target {text!r}: known are {known}")
     arch = ARCHS[cc]
     if suffix and {"a": arch.ptx_a, "f": arch.ptx_f}[suffix] is None:
-        forms = [f"{prefix}_{digits}{s}" for s, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f)) if isa]
-        raise ValueError(f"target {text!r} does not exist: compute capability {cc[0]}.{cc[1]} has {', '.join(forms)}")
+        forms = [
+            f"{prefix}_{digits}{s}"
+            for s, isa in (("", arch.ptx), ("a", arch.ptx_a), ("f", arch.ptx_f))
+            if isa
+        ]
+        raise ValueError(
+            f"target {text!r} does not exist: compute capability {cc[0]}.{cc[1]} has {', '.join(forms)}"
+        )
     return Target(_KINDS[prefix], cc, suffix)

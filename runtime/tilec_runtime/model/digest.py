@@ -14,4 +14,6 @@ def sha256(data: bytes) -> str:
 
 def canonical_json(value: Any) -> bytes:
     """`value` as JSON with sorted keys and no white space, so that equal values give equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode()

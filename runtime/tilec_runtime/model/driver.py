@@ -34,7 +34,9 @@ BRANCHES: dict[Version, int] = {
 
 
 def cuda_of_branch(branch: int) -> Version | None:
-    """The newest CUDA release that a driver of this branch serves; None for branches older than the table."""
+    """The newest CUDA release that a driver of this branch serves; None for branches older than the
+    table.
+    """
     known = [cuda for cuda, first in BRANCHES.items() if first <= branch]
     return max(known) if known else None
 

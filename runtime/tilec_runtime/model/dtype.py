@@ -31,7 +31,9 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Size of one element in bytes; of a packed dtype, size of the byte that several elements share."""
+        """Size of one element in bytes; of a packed dtype, size of the byte that several elements
+        share.
+        """
         return (self.bits + 7) // 8
 
     @property
@@ -53,11 +55,23 @@ class DType:
         return self.name
 
 
-def _row(name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code: int, kind: str) -> DType:
-    return DType(name=name, bits=bits, numpy=numpy, c=c, tile=tile, typestr=typestr, dlpack=(code, bits), kind=kind)
+def _row(
+    name: str, bits: int, numpy: str, c: str, tile: str, typestr: str, code: int, kind: str
+) -> DType:
+    return DType(
+        name=name,
+        bits=bits,
+        numpy=numpy,
+        c=c,
+        tile=tile,
+        typestr=typestr,
+        dlpack=(code, bits),
+        kind=kind,
+    )
 
 
-# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8 e8m0fnu, 17 f4 e2m1fn.
+# DLPack type codes: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 f8 e4m3fn, 12 f8 e5m2, 14 f8
+# e8m0fnu, 17 f4 e2m1fn.
 _ROWS = (
     _row("bool", 8, "bool", "bool", "bool_", "|b1", 6, "bool"),
     _row("i8", 8, "int8", "signed char", "int8", "|i1", 0, "int"),

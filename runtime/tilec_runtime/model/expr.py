@@ -1,4 +1,6 @@
-"""The manifest's expression language: small formulas over parameters and axes, parsed once and evaluated often; never run as Python."""
+"""The manifest's expression language: small formulas over parameters and axes, parsed once and
+evaluated often; never run as Python.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ class Expr:
     Attributes:
         text: as it was written.
         names: the parameters and axes that it reads.
-        uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`, `("eps", "")` for a bare name.
-        extents: (name, attribute, index) of each part of a shape or stride whose index is written out: `("x", "shape", -1)`.
+        uses: (name, attribute) of each use: `("x", "stride")`, `("x", "nbytes")` for `nbytes(x)`,
+            `("eps", "")` for a bare name.
+        extents: (name, attribute, index) of each part of a shape or stride whose index is written
+            out: `("x", "shape", -1)`.
         kind: what its value will be: `number`, `truth`, `text`, or `any` for a bare name.
         tree: as Python's parser reads it.
     """
@@ -45,18 +49,26 @@ class Expr:
         """The expression's value.
 
         Args:
-            env: axes and scalars by name as plain values; tensors as anything with `shape` and `stride` (elements), `size`, `ptr`, `dtype`
-                (a dtype's name), and `nbytes` or `itemsize` (bytes).
+            env: axes and scalars by name as plain values; tensors as anything with `shape` and
+                `stride` (elements), `size`, `ptr`, `dtype` (a dtype's name), and `nbytes` or
+                `itemsize` (bytes).
 
         Raises:
-            ExpressionError: a name is not in `env`, or a value does not fit (division by zero, no such dimension, too large).
+            ExpressionError: a name is not in `env`, or a value does not fit (division by zero, no
+                such dimension, too large).
         """
         try:
             value = self._run(env)
         except FaultError as fault:
-            raise ExpressionError(f"{fault} in {self.text!r}{self._values(env)}", text=self.text, column=fault.column) from None
+            raise ExpressionError(
+                f"{fault} in {self.text!r}{self._values(env)}", text=self.text, column=fault.column
+            ) from None
         if value.__class__ is int and not -INT_BOUND < value < INT_BOUND:
-            raise ExpressionError(f"the value of {self.text!r} is beyond 64 bits{self._values(env)}", text=self.text, column=1)
+            raise ExpressionError(
+                f"the value of {self.text!r} is beyond 64 bits{self._values(env)}",
+                text=self.text,
+                column=1,
+            )
         return value  # type: ignore[no-any-return]
 
     def _values(self, env: Mapping[str, Any]) -> str:
@@ -97,8 +109,9 @@ def _parse(text: str) -> Expr:
 def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, Expr]:
     """Read one argument of a kernel's entry point: (type, value).
 
-    `y.ptr` gives `("ptr", y.ptr)`, `i32(x.shape[1])` gives `("i32", x.shape[1])`, and a bare parameter `eps` gives `("", eps)`: its type is
-    the parameter's. `descriptor(x, BM, BK)` gives `("descriptor", x.ptr)`; `parse_box` reads the rest.
+    `y.ptr` gives `("ptr", y.ptr)`, `i32(x.shape[1])` gives `("i32", x.shape[1])`, and a bare
+    parameter `eps` gives `("", eps)`: its type is the parameter's. `descriptor(x, BM, BK)` gives
+    `("descriptor", x.ptr)`; `parse_box` reads the rest.
 
     Raises:
         ExpressionError: it is not of the language, or its type cannot be told.
@@ -110,11 +123,22 @@ def parse_abi(text: str, *, names: Collection[str] | None = None) -> tuple[str, 
         return "ptr", _build(node, text, text, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DTYPES:
         if len(node.args) != 1 or node.keywords:
-            raise ExpressionError(f"the cast {node.func.id}() takes one value", text=text, column=column_of(node, text))
+            raise ExpressionError(
+                f"the cast {node.func.id}() takes one value",
+                text=text,
+                column=column_of(node, text),
+            )
         inner = node.args[0]
-        start, end = column_of(inner, text) - 1, len(text.encode()[: inner.end_col_offset or 0].decode())
+        start, end = (
+            column_of(inner, text) - 1,
+            len(text.encode()[: inner.end_col_offset or 0].decode()),
+        )
         return node.func.id, _build(inner, text, text[start:end], names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == DESCRIPTOR:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == DESCRIPTOR
+    ):
         return DESCRIPTOR, _described(node, text, names)
     _build(node, text, text, names)  # its own errors come first
     what = f"the argument's type cannot be told: write a cast, such as i32({text.strip()})"
@@ -130,7 +154,9 @@ def parse_box(text: str) -> tuple[str, tuple[Expr, ...]]:
 
 
 def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr:
-    """The address of a tensor that is passed as a descriptor, of any strides, with all names that the descriptor reads."""
+    """The address of a tensor that is passed as a descriptor, of any strides, with all names that
+    the descriptor reads.
+    """
     if len(node.args) < 2 or node.keywords or not isinstance(node.args[0], ast.Name):
         what = f"{DESCRIPTOR}() takes a tensor and the extents of a box, such as {DESCRIPTOR}(x, BM, BK)"
         raise ExpressionError(what, text=text, column=column_of(node, text))
@@ -140,12 +166,24 @@ def _described(node: ast.Call, text: str, names: Collection[str] | None) -> Expr
     found = parse(f"{tensor}.ptr")
     whole = found.names.union(*(part.names for part in inner))
     uses = found.uses.union({(tensor, "stride")}, *(part.uses for part in inner))
-    return dataclasses.replace(found, names=whole, uses=uses, extents=frozenset().union(*(part.extents for part in inner)))
+    return dataclasses.replace(
+        found, names=whole, uses=uses, extents=frozenset().union(*(part.extents for part in inner))
+    )
 
 
 def _build(node: ast.expr, text: str, own: str, names: Collection[str] | None) -> Expr:
     builder = Builder(text, names)
     kind, run = builder.build(node, 1)
     if kind == "tuple":
-        raise builder.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
-    return Expr(own, frozenset(builder.names), frozenset(builder.uses), frozenset(builder.extents), kind, node, run)
+        raise builder.error(
+            node, "a whole shape can only be compared: take one extent, such as x.shape[0]"
+        )
+    return Expr(
+        own,
+        frozenset(builder.names),
+        frozenset(builder.uses),
+        frozenset(builder.extents),
+        kind,
+        node,
+        run,
+    )

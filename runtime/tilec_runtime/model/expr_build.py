@@ -45,7 +45,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _KINDS = {"shape": "tuple", "stride": "tuple", "size": "number", "ptr": "number", "dtype": "text"}
-# A kind is what is known of a value before it is there: number, truth (a number too), text, tuple, or any (a bare name).
+# A kind is what is known of a value before it is there: number, truth (a number too), text, tuple,
+# or any (a bare name).
 Part = tuple[str, Run]
 
 
@@ -66,7 +67,9 @@ class Builder:
     def build(self, node: ast.expr, depth: int) -> Part:
         self.nodes += 1
         if depth > MAX_DEPTH:
-            raise self.error(node, f"the expression is nested too deeply: the most is {MAX_DEPTH} levels")
+            raise self.error(
+                node, f"the expression is nested too deeply: the most is {MAX_DEPTH} levels"
+            )
         if self.nodes > MAX_NODES:
             raise self.error(node, f"the expression has too many parts: the most is {MAX_NODES}")
         match node:
@@ -90,8 +93,16 @@ class Builder:
                 return self.call(node, depth)
             case ast.Tuple():
                 raise self.error(node, "a tuple can only be compared with a shape or a stride")
-        word = {"IfExp": "'if'", "Lambda": "'lambda'", "List": "a list", "ListComp": "a comprehension", "Starred": "'*'"}
-        raise self.error(node, f"{word.get(type(node).__name__, 'this')} is not part of the language")
+        word = {
+            "IfExp": "'if'",
+            "Lambda": "'lambda'",
+            "List": "a list",
+            "ListComp": "a comprehension",
+            "Starred": "'*'",
+        }
+        raise self.error(
+            node, f"{word.get(type(node).__name__, 'this')} is not part of the language"
+        )
 
     def number(self, node: ast.expr, depth: int) -> Run:
         """`node` as a number; a bare name is checked when its value is there."""
@@ -102,7 +113,9 @@ class Builder:
         if kind in ("number", "truth"):
             return run
         if kind == "tuple":
-            raise self.error(node, "a whole shape can only be compared: take one extent, such as x.shape[0]")
+            raise self.error(
+                node, "a whole shape can only be compared: take one extent, such as x.shape[0]"
+            )
         if kind == "text":
             raise self.error(node, "a dtype or text can only be compared with == or !=")
         column = column_of(node, self.text)
@@ -130,7 +143,11 @@ class Builder:
         if self.known is not None and name not in self.known:
             if name in FUNCTIONS:
                 raise self.error(node, f"{name!r} is a function: write {name}(…)")
-            known = f"; known are {', '.join(sorted(self.known))}" if self.known else "; there are no parameters or axes"
+            known = (
+                f"; known are {', '.join(sorted(self.known))}"
+                if self.known
+                else "; there are no parameters or axes"
+            )
             raise self.error(node, f"unknown name {name!r}{_meant(name, self.known) or known}")
         self.names.add(name)
         return name
@@ -148,7 +165,9 @@ class Builder:
 
     def attribute(self, node: ast.Attribute) -> Part:
         if not isinstance(node.value, ast.Name):
-            raise self.error(node, f"'.{node.attr}' follows a parameter's name only, as in x.{node.attr}")
+            raise self.error(
+                node, f"'.{node.attr}' follows a parameter's name only, as in x.{node.attr}"
+            )
         attribute = node.attr
         name = self.known_name(node.value)
         if attribute not in _KINDS:
@@ -162,7 +181,9 @@ class Builder:
             try:
                 found = getattr(value, attribute)
             except AttributeError:
-                raise FaultError(f"{name!r} is no tensor: it has no {attribute!r}", column) from None
+                raise FaultError(
+                    f"{name!r} is no tensor: it has no {attribute!r}", column
+                ) from None
             return tuple(found) if kind == "tuple" else str(found) if kind == "text" else found
 
         return kind, run
@@ -185,12 +206,15 @@ class Builder:
             try:
                 return extents[at]
             except (IndexError, TypeError):
-                raise FaultError(f"{name}.{attribute} has {len(extents)} dimensions and no [{at!r}]", column) from None
+                raise FaultError(
+                    f"{name}.{attribute} has {len(extents)} dimensions and no [{at!r}]", column
+                ) from None
 
         return "number", run
 
     def arithmetic(self, node: ast.BinOp, depth: int) -> Part:
-        # A chain such as a + b + c leans to the left as deep as it is long: it is unrolled, so that its depth counts once.
+        # A chain such as a + b + c leans to the left as deep as it is long: it is unrolled, so that
+        # its depth counts once.
         chain: list[ast.BinOp] = []
         left: ast.expr = node
         while isinstance(left, ast.BinOp):
@@ -267,12 +291,19 @@ class Builder:
             if type(op) not in _COMPARE:
                 raise self.error(node, "the comparisons are == != < <= > >=")
             equality = isinstance(op, ast.Eq | ast.NotEq)
-            kinds = {"number" if part[0] == "truth" else part[0] for part in parts[index : index + 2]} - {"any"}
+            kinds = {
+                "number" if part[0] == "truth" else part[0] for part in parts[index : index + 2]
+            } - {"any"}
             if not equality and kinds - {"number"}:
                 raise self.error(node, "shapes, dtypes and text can only be compared with == or !=")
             if len(kinds) == 2:
-                raise self.error(right, f"a {_WORD[parts[index][0]]} is compared with a {_WORD[parts[index + 1][0]]}")
-            steps.append((_COMPARE[type(op)], equality, parts[index + 1][1], column_of(right, self.text)))
+                raise self.error(
+                    right,
+                    f"a {_WORD[parts[index][0]]} is compared with a {_WORD[parts[index + 1][0]]}",
+                )
+            steps.append(
+                (_COMPARE[type(op)], equality, parts[index + 1][1], column_of(right, self.text))
+            )
         first = parts[0][1]
 
         def run(env: Mapping[str, Any]) -> bool:
@@ -301,7 +332,9 @@ class Builder:
             raise self.error(node, f"{name}() takes no keywords")
         count = len(node.args)
         if {"cdiv": count != 2, "next_pow2": count != 1, "nbytes": count != 1}.get(name, count < 2):
-            wants = {"cdiv": "two values", "next_pow2": "one value", "nbytes": "one tensor"}.get(name, "two values or more")
+            wants = {"cdiv": "two values", "next_pow2": "one value", "nbytes": "one tensor"}.get(
+                name, "two values or more"
+            )
             raise self.error(node, f"{name}() takes {wants}, {count} given")
         if name == "nbytes":
             return self.nbytes(node.args[0])
@@ -365,17 +398,26 @@ def _scalar(value: Any, name: str, column: int) -> Any:
     if not hasattr(value, "ptr") and not hasattr(value, "stride"):
         if hasattr(value, "__index__"):
             return operator.index(value)
-        if getattr(getattr(value, "dtype", None), "kind", "") == "b":  # NumPy's bool has no index, and counts as Python's does
+        if (
+            getattr(getattr(value, "dtype", None), "kind", "") == "b"
+        ):  # NumPy's bool has no index, and counts as Python's does
             return bool(value)
         if hasattr(value, "__float__"):
             return float(value)
-    raise FaultError(f"{name!r} is no number: of a tensor use {name}.shape[0], {name}.size, {name}.dtype", column)
+    raise FaultError(
+        f"{name!r} is no number: of a tensor use {name}.shape[0], {name}.size, {name}.dtype", column
+    )
 
 
 def _comparable(left: Any, right: Any, equality: bool, column: int) -> None:
-    words = ["text" if isinstance(v, str) else "shape" if isinstance(v, tuple) else "number" for v in (left, right)]
+    words = [
+        "text" if isinstance(v, str) else "shape" if isinstance(v, tuple) else "number"
+        for v in (left, right)
+    ]
     if words[0] != words[1] or (not equality and words[0] != "number"):
-        raise FaultError(f"{left!r} and {right!r} cannot be compared{'' if equality else ' by size'}", column)
+        raise FaultError(
+            f"{left!r} and {right!r} cannot be compared{'' if equality else ' by size'}", column
+        )
 
 
 def _cdiv(a: Any, b: Any) -> Any:
@@ -390,7 +432,12 @@ def _next_pow2(value: Any) -> int:
     return 1 << (int(value) - 1).bit_length() if value > 1 else 1
 
 
-_CALLS: dict[str, Callable[..., Any]] = {"cdiv": _cdiv, "min": min, "max": max, "next_pow2": _next_pow2}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "cdiv": _cdiv,
+    "min": min,
+    "max": max,
+    "next_pow2": _next_pow2,
+}
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

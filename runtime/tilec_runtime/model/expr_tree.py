@@ -1,4 +1,6 @@
-"""Text of the expression language to a syntax tree: refuses what Python would read and this language has not."""
+"""Text of the expression language to a syntax tree: refuses what Python would read and this
+language has not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ MAX_LENGTH = 1000
 _PIECE = r"""[ \t\r\n]+ | (?:0[xX][0-9a-fA-F]+ | (?:0|[1-9][0-9]*(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(?![A-Za-z0-9_])
     | [A-Za-z_][A-Za-z0-9_]*(?!["']) | "[^"\\\x00-\x1f]*" | '[^'\\\x00-\x1f]*' | // | [=!<>]= | [-+*%<>()\[\],.]"""
 _STRANGE = r"\w+|\*\*|&&|\|\|"
-# Two signs that are one operator, then signs that are one by themselves: an attribute's dot is one only in front of its name.
+# Two signs that are one operator, then signs that are one by themselves: an attribute's dot is one
+# only in front of its name.
 _PAIRS = ("<=", ">=", "!=", "==", "//", ".shape", ".stride", ".size", ".ptr", ".dtype")
 _SINGLES = str.maketrans(dict.fromkeys("()[],+-*%<> \t\r\n", " "))
 _BLANKS = str.maketrans("\t\r\n", "   ")
@@ -36,14 +39,21 @@ def parse_tree(text: str) -> ast.expr:
         ExpressionError: the text is too long, empty, or not of the language's tokens and grammar.
     """
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"the expression has {len(text)} characters, the most is {MAX_LENGTH}", text=text, column=1)
+        raise ExpressionError(
+            f"the expression has {len(text)} characters, the most is {MAX_LENGTH}",
+            text=text,
+            column=1,
+        )
     if not text.strip(" \t\r\n"):
         raise ExpressionError("the expression is empty", text=text, column=1)
     if not _plain_words(text):
         _scan(text)
     if _unfinished(text.rstrip()):
-        raise ExpressionError("the expression ends too early", text=text, column=len(text.rstrip()) + 1)
-    # To Python's parser the text is one line: tabs and line ends become blanks, so that columns stay.
+        raise ExpressionError(
+            "the expression ends too early", text=text, column=len(text.rstrip()) + 1
+        )
+    # To Python's parser the text is one line: tabs and line ends become blanks, so that columns
+    # stay.
     body = text.translate(_BLANKS)
     start = len(body) - len(body.lstrip(" "))
     try:
@@ -62,21 +72,26 @@ def parse_tree(text: str) -> ast.expr:
 
 
 def _plain_words(text: str) -> bool:
-    """Whether the text is names, whole numbers and operators that the scan passes: nearly all are, and its pattern takes longer to compile
-    than they take to read.
+    """Whether the text is names, whole numbers and operators that the scan passes: nearly all are,
+    and its pattern takes longer to compile than they take to read.
     """
     if "**" in text:
         return False
     for operator in _PAIRS:
         text = text.replace(operator, " ")
     for word in text.translate(_SINGLES).split(" "):
-        if word and not (word.isascii() and (word.isidentifier() or (word.isdecimal() and (word[0] != "0" or word == "0")))):
+        if word and not (
+            word.isascii()
+            and (word.isidentifier() or (word.isdecimal() and (word[0] != "0" or word == "0")))
+        ):
             return False
     return True
 
 
 def _scan(text: str) -> None:
-    """Refuse what Python would read and this language has not, and everything that makes Python's parser warn."""
+    """Refuse what Python would read and this language has not, and everything that makes Python's
+    parser warn.
+    """
     pattern = re.compile(_PIECE, re.VERBOSE)
     at = 0
     while at < len(text):
@@ -90,7 +105,9 @@ def _scan(text: str) -> None:
 
 
 def _unfinished(text: str) -> bool:
-    """Whether something has to follow. It is asked of every expression, and a pattern would be compiled for it in every process."""
+    """Whether something has to follow. It is asked of every expression, and a pattern would be
+    compiled for it in every process.
+    """
     last = next((word for word in ("and", "or", "not") if text.endswith(word)), "")
     before = text[: -len(last)][-1:] if last else "_"
     return text.endswith(_WAITING) or not (before.isalnum() or before == "_")
@@ -103,9 +120,17 @@ def _plain(error: SyntaxError, text: str, column: int) -> str:
     if error.msg.startswith("too many"):
         return "the expression is nested too deeply"
     word = re.match(r"\w+|\S|", text[column - 1 :])
-    return f"the expression cannot be read at {word.group()!r}" if word and word.group() else "the expression ends too early"
+    return (
+        f"the expression cannot be read at {word.group()!r}"
+        if word and word.group()
+        else "the expression ends too early"
+    )
 
 
 def column_of(node: ast.expr, text: str) -> int:
     """Column of a node in the text, from 1; `ast` counts bytes."""
-    return node.col_offset + 1 if text.isascii() else len(text.encode()[: node.col_offset].decode()) + 1
+    return (
+        node.col_offset + 1
+        if text.isascii()
+        else len(text.encode()[: node.col_offset].decode()) + 1
+    )

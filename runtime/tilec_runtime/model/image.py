@@ -10,13 +10,16 @@ from tilec_runtime.values import value_class
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What one image needs per thread or block, read without a GPU; None where it cannot be known (portable code).
+    """What one image needs per thread or block, read without a GPU; None where it cannot be known
+    (portable code).
 
     Attributes:
         registers: registers per thread.
-        spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the code).
+        spill_stores, spill_loads: bytes spilled to local memory per thread (static count of the
+            code).
         stack: stack frame in bytes per thread.
-        shared: shared memory in bytes per block: static, and the dynamic memory that the compiler chose (see `ImageInfo.block`).
+        shared: shared memory in bytes per block: static, and the dynamic memory that the compiler
+            chose (see `ImageInfo.block`).
         constant: constant bank 0 in bytes, parameters included.
         code: bytes of machine code of the entry point.
     """
@@ -38,19 +41,24 @@ class ImageInfo:
         target: what it was made for; its kind says what the bytes are.
         digest: SHA-256 of the bytes (hex). size: their length.
         symbol: entry point to look up after loading.
-        exact: runs on exactly the target's compute capability (tile cubins), not on later minor ones.
-        ptx_isa: PTX ISA of PTX text, bytecode version of Tile IR, or the CUDA release whose form LTO-IR has; None for cubins.
+        exact: runs on exactly the target's compute capability (tile cubins), not on later minor
+            ones.
+        ptx_isa: PTX ISA of PTX text, bytecode version of Tile IR, or the CUDA release whose form
+            LTO-IR has; None for cubins.
         cuda: oldest CUDA release whose driver loads it.
         resources: what it needs.
         max_threads: threads per block it was bounded to, 0 for none.
         required_block: block it was compiled for (`reqntid`), empty for any.
         cluster: cluster it was compiled for, empty for none.
-        block: block that it is launched with, where its compiler chose it and the driver does not know it (Triton); empty where the
-            kernel's launch says. Its launches then take `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
+        block: block that it is launched with, where its compiler chose it and the driver does not
+            know it (Triton); empty where the kernel's launch says. Its launches then take
+            `dynamic_shared` and `cluster` from here too, and their grid counts clusters.
         dynamic_shared: dynamic shared memory of such a launch in bytes.
-        linking: of LTO-IR, what nvJitLink is told beside the architecture: it is the linker that generates the code.
-        reproducible: another build of the same inputs gives the same bytes; False where a compiler's output varies from run to run, or
-            where flags that are not checked may have read anything.
+        linking: of LTO-IR, what nvJitLink is told beside the architecture: it is the linker that
+            generates the code.
+        reproducible: another build of the same inputs gives the same bytes; False where a
+            compiler's output varies from run to run, or where flags that are not checked may have
+            read anything.
     """
 
     target: Target
@@ -72,7 +80,9 @@ class ImageInfo:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Image:
-    """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the compiler."""
+    """What a job gives: the index row, the bytes, the entry point's ABI, and any warnings of the
+    compiler.
+    """
 
     info: ImageInfo
     data: bytes

@@ -6,7 +6,9 @@ import enum
 
 
 class JitFallback(enum.Enum):
-    """`jit-fallback` of a manifest: whether code that is no machine code may be compiled on the machine that loads it. By default not."""
+    """`jit-fallback` of a manifest: whether code that is no machine code may be compiled on the
+    machine that loads it. By default not.
+    """
 
     DENY = "deny"
     WARN = "warn"

@@ -44,7 +44,8 @@ class Fact:
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Region:
-    """How an output is divided among blocks: into tiles of these extents (names of axes, or numbers).
+    """How an output is divided among blocks: into tiles of these extents (names of axes, or
+    numbers).
 
     Each block of the grid has one, or, where `mapped`, a share of them.
     """

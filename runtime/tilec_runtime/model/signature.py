@@ -27,16 +27,19 @@ class Param:
     Attributes:
         name: keyword name in the launcher.
         kind: how it is passed.
-        dtype: a dtype's name, or the name of the matrix axis that holds it (`T`); empty for structs.
+        dtype: a dtype's name, or the name of the matrix axis that holds it (`T`); empty for
+            structs.
         rank: number of dimensions of a tensor; -1 takes any rank.
         out: the kernel writes it.
-        stride: per dimension the required stride in elements, None where it is free; None as a whole means C-contiguous.
+        stride: per dimension the required stride in elements, None where it is free; None as a
+            whole means C-contiguous.
         shape_divisible: extents divisible by these (elements); empty for no fact.
         stride_divisible: strides divisible by these (elements); empty for no fact.
         align: base address divisible by this (bytes).
         default: default of a scalar, None for none.
         size: bytes of a struct.
-        optional: of a tensor: it may be None. Each variant is for a call that gives it, or for one that does not.
+        optional: of a tensor: it may be None. Each variant is for a call that gives it, or for one
+            that does not.
         doc: one line for the docstring.
     """
 
@@ -60,9 +63,11 @@ class AbiSlot:
     """One argument of the kernel's entry point, in order.
 
     Attributes:
-        type: `ptr`, a dtype's name, `struct`; a `TensorMap` as text, of the tensor whose address `expr` is; or `scratch:N`, the address
-            of N bytes for each block, which a launch brings along.
-        expr: expression over the launcher's parameters that gives its value, such as `x.ptr`, `x.shape[1]`, `eps`.
+        type: `ptr`, a dtype's name, `struct`; a `TensorMap` as text, of the tensor whose address
+            `expr` is; or `scratch:N`, the address of N bytes for each block, which a launch brings
+            along.
+        expr: expression over the launcher's parameters that gives its value, such as `x.ptr`,
+            `x.shape[1]`, `eps`.
         size: size in bytes; a slot is aligned to its size (a struct to `align`).
         align: alignment in bytes within the parameter block.
     """
@@ -82,7 +87,8 @@ class AbiSlot:
 def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlot, ...] | None:
     """The argument list that serves two images of one variant; None where they take different ones.
 
-    They may differ in scratch memory, of which an image may need more than another, or none: then its address is a null that it ignores.
+    They may differ in scratch memory, of which an image may need more than another, or none: then
+    its address is a null that it ignores.
     """
     if len(one) != len(other):
         return None
@@ -97,14 +103,16 @@ def joined_abi(one: Sequence[AbiSlot], other: Sequence[AbiSlot]) -> tuple[AbiSlo
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class Assumption:
-    """Facts about one tensor parameter that the compiler may use, and that the launcher therefore verifies.
+    """Facts about one tensor parameter that the compiler may use, and that the launcher therefore
+    verifies.
 
     Attributes:
         param: the parameter's name.
         shape: extents divisible by these (elements), one per dimension; empty for no fact.
         stride: strides divisible by these (elements), one per dimension; empty for no fact.
         align: base address divisible by this (bytes).
-        extent: extents that are exactly these, one per dimension, None where it is free; empty for no fact.
+        extent: extents that are exactly these, one per dimension, None where it is free; empty for
+            no fact.
         contiguous: strides are those of a C-contiguous tensor.
         absent: there is no tensor: an optional one that is None. Then there are no other facts.
     """
@@ -122,13 +130,19 @@ class Assumption:
         return self.extent or (None,) * rank
 
     def strides(self, known: Sequence[int | None]) -> tuple[int | None, ...]:
-        """Strides that are known: those given, and where it is contiguous those that follow from the extents behind them."""
+        """Strides that are known: those given, and where it is contiguous those that follow from
+        the extents behind them.
+        """
         if not self.contiguous:
             return tuple(known)
         found: list[int | None] = []
         extents = self.extents(len(known))
         for dim, stride in enumerate(known):
             behind = extents[dim + 1 :]
-            product = None if None in behind else math.prod(max(extent, 1) for extent in behind if extent is not None)
+            product = (
+                None
+                if None in behind
+                else math.prod(max(extent, 1) for extent in behind if extent is not None)
+            )
             found.append(product if stride is None else stride)
         return tuple(found)

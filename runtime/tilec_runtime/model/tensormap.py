@@ -1,4 +1,6 @@
-"""Tensor maps: 128 bytes that tell a GPU's copy engine where the elements of a tensor lie, made of it at each launch."""
+"""Tensor maps: 128 bytes that tell a GPU's copy engine where the elements of a tensor lie, made of
+it at each launch.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ _FORM = r"tensormap:(\d{1,2}):([0-3]):(\d{1,3}(?:x\d{1,3}){0,4})"
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class TensorMap:
-    """How a kernel wants a tensor described; as text, `tensormap:6:3:128x64`, it is the type of an argument of the entry point.
+    """How a kernel wants a tensor described; as text, `tensormap:6:3:128x64`, it is the type of an
+    argument of the entry point.
 
     Attributes:
         element: type of the elements, as `CUtensorMapDataType` numbers them.
-        swizzle: as `CUtensorMapSwizzle` numbers it: how rows of a box are spread over shared memory.
+        swizzle: as `CUtensorMapSwizzle` numbers it: how rows of a box are spread over shared
+            memory.
         box: elements that one copy takes, one per dimension, in the order of the tensor's shape.
     """
 

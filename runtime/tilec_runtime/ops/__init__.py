@@ -1,1 +1,3 @@
-"""Device operations: lazy descriptions of work for a device, how they are combined, and what runs them."""
+"""Device operations: lazy descriptions of work for a device, how they are combined, and what runs
+them.
+"""

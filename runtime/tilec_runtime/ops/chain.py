@@ -72,14 +72,19 @@ class Chain(DeviceOp[Any]):
     def _require_now(self, ctx: ExecutionContext) -> None:
         if self._line.unchecked:
             cause = "its function may execute ops, which is done now and not at each replay"
-            ctx.refuse_capture(_UNCHECKED, cause=cause, fix="use `then`, or capture the ops step by step: CudaGraph.scope")
+            ctx.refuse_capture(
+                _UNCHECKED,
+                cause=cause,
+                fix="use `then`, or capture the ops step by step: CudaGraph.scope",
+            )
 
     def _execute(self, ctx: ExecutionContext) -> Any:
         self._require_now(ctx)
         source, steps = self._opened()
         value = source._run_in(ctx)
         del source
-        # Chains that functions of `then` return run in this loop too, on a stack of its own, so that their depth has no limit.
+        # Chains that functions of `then` return run in this loop too, on a stack of its own, so
+        # that their depth has no limit.
         outer: list[Iterator[tuple[int, Step]]] = []
         while True:
             numbered = next(steps, None)
@@ -108,7 +113,9 @@ class Chain(DeviceOp[Any]):
                 raise
 
     def _opened(self) -> tuple[DeviceOp[Any], Iterator[tuple[int, Step]]]:
-        """What it is made of. Nothing of the chain outlives its execution: what the functions hold may be tensors."""
+        """What it is made of. Nothing of the chain outlives its execution: what the functions hold
+        may be tensors.
+        """
         line = self._line
         source, steps = line.source, line.steps
         line.name = self.name

@@ -130,23 +130,38 @@ def zip_ops(a: DeviceOp[A], b: DeviceOp[B], /) -> DeviceOp[tuple[A, B]]: ...
 @overload
 def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], /) -> DeviceOp[tuple[A, B, C]]: ...
 @overload
-def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], /) -> DeviceOp[tuple[A, B, C, D]]: ...
-@overload
-def zip_ops(a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], e: DeviceOp[E], /) -> DeviceOp[tuple[A, B, C, D, E]]: ...
+def zip_ops(
+    a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], /
+) -> DeviceOp[tuple[A, B, C, D]]: ...
 @overload
 def zip_ops(
-    a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], e: DeviceOp[E], f: DeviceOp[F], /
+    a: DeviceOp[A], b: DeviceOp[B], c: DeviceOp[C], d: DeviceOp[D], e: DeviceOp[E], /
+) -> DeviceOp[tuple[A, B, C, D, E]]: ...
+@overload
+def zip_ops(
+    a: DeviceOp[A],
+    b: DeviceOp[B],
+    c: DeviceOp[C],
+    d: DeviceOp[D],
+    e: DeviceOp[E],
+    f: DeviceOp[F],
+    /,
 ) -> DeviceOp[tuple[A, B, C, D, E, F]]: ...
 @overload
 def zip_ops(*ops: DeviceOp[A]) -> DeviceOp[tuple[A, ...]]: ...
 def zip_ops(*ops: DeviceOp[Any]) -> DeviceOp[Any]:
-    """Several ops as one that gives a tuple of their results. They run one after another on one stream.
+    """Several ops as one that gives a tuple of their results. They run one after another on one
+    stream.
 
     Raises:
         CallError: one of them is no op. UsedOpError: one was used before, or is there twice.
     """
-    foreign = [type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)]
+    foreign = [
+        type(op).__qualname__ for op in cast("tuple[Any, ...]", ops) if not isinstance(op, DeviceOp)
+    ]
     if foreign:
-        raise CallError(f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)")
+        raise CallError(
+            f"zip_ops takes ops, and one of these is a {foreign[0]}", fix="wrap it: value(x)"
+        )
     take_all(ops, "moved into zip_ops")
     return Zip(ops)

@@ -1,4 +1,6 @@
-"""What an op has while it runs: its stream, the memory that it uses there, and what must live until the device is done."""
+"""What an op has while it runs: its stream, the memory that it uses there, and what must live until
+the device is done.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ class ExecutionContext:
         """See that what is enqueued is done now: for ops that make no sense in a graph.
 
         Raises:
-            GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what to do.
+            GraphCaptureError: it is captured; the arguments say what is, why it cannot be, and what
+                to do.
         """
 
     def refuse_allocation(self, nbytes: int) -> None:
@@ -81,25 +84,34 @@ class ExecutionContext:
         """
 
     def run(self, op: Runnable[T]) -> T:
-        """Enqueue another op here, as a part of this one; its result, which is not ready before the stream gets there.
+        """Enqueue another op here, as a part of this one; its result, which is not ready before the
+        stream gets there.
 
         Raises:
-            UsedOpError: it was used before. CallError: it is no op. SchedulingError: this execution is over.
+            UsedOpError: it was used before. CallError: it is no op. SchedulingError: this execution
+                is over.
         """
         self._require_running("run")
         if not hasattr(op, "_take"):
-            raise CallError(f"ctx.run takes an op, and this is a {type(op).__qualname__}", fix="pass an op; a value needs no run")
+            raise CallError(
+                f"ctx.run takes an op, and this is a {type(op).__qualname__}",
+                fix="pass an op; a value needs no run",
+            )
         op._take("executed as a part of another op")  # noqa: SLF001 - the two are one thing
         return op._run_in(self)  # noqa: SLF001
 
     # Memory that ops share
 
     def reads(self, storage: Storage) -> None:
-        """Use memory that others may use too: the stream waits for the last write, wherever that was."""
+        """Use memory that others may use too: the stream waits for the last write, wherever that
+        was.
+        """
         self._touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Use memory alone: the stream waits for its last write and for all reads since then, wherever they were."""
+        """Use memory alone: the stream waits for its last write and for all reads since then,
+        wherever they were.
+        """
         self._touch(storage, write=True)
 
     def used(self, storage: Storage, *, write: bool) -> None:
@@ -135,15 +147,23 @@ class ExecutionContext:
         return pool_here(self.driver, self.device)
 
     def malloc_async(self, nbytes: int) -> int:
-        """Address of new memory, in stream order. Give it back with `free_async`, in this execution or in a later one.
+        """Address of new memory, in stream order. Give it back with `free_async`, in this execution
+        or in a later one.
 
         If this execution fails, what it allocated is given back.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. CallError: it is no size. SchedulingError: this execution is over.
+            OutOfMemoryError: there is no memory of this size. CallError: it is no size.
+                SchedulingError: this execution is over.
         """
         self._require_running("malloc_async")
-        address = allocate_bytes(self.driver, self.device, byte_count("malloc_async: nbytes", nbytes), self.stream, self.pool)
+        address = allocate_bytes(
+            self.driver,
+            self.device,
+            byte_count("malloc_async: nbytes", nbytes),
+            self.stream,
+            self.pool,
+        )
         self._allocated.add(address)
         return address
 
@@ -163,7 +183,8 @@ class ExecutionContext:
 
         Args:
             address: where to.
-            host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not change until the copy is done.
+            host: a NumPy array, or anything that NumPy makes one of. It is kept alive, and must not
+                change until the copy is done.
 
         Raises:
             CallError: it is no address. SchedulingError: this execution is over.
@@ -209,7 +230,10 @@ class ExecutionContext:
         given: object = storage
         if not isinstance(given, Storage):
             fix = "pass the storage of a tensor: ctx.reads(t.storage)"
-            raise CallError(f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}", fix=fix)
+            raise CallError(
+                f"reads and writes take memory of tensors, and this is a {type(given).__qualname__}",
+                fix=fix,
+            )
         storage.use(storage.line(self.stream, self.device), write=write)
         self.used(storage, write=write)
 
@@ -222,7 +246,8 @@ class ExecutionContext:
             )
 
     def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark:
-        """End: the uses here have the mark of it. What was kept is in `_kept`, and has to live until the mark is reached.
+        """End: the uses here have the mark of it. What was kept is in `_kept`, and has to live
+        until the mark is reached.
 
         Args:
             failed: give back what was allocated.
@@ -232,10 +257,16 @@ class ExecutionContext:
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
-        uses = [(storage.uses, storage.uses.count, write) for storage, write in self._touched.values()]
-        mark = PendingMark(self.driver, self.device, self.stream, self._since) if waited else self.mark()
-        # Elsewhere the stream itself stands for its uses, until another one waits for them. One of another library may go, and the cpu
-        # device tells by the mark whose work failed.
+        uses = [
+            (storage.uses, storage.uses.count, write) for storage, write in self._touched.values()
+        ]
+        mark = (
+            PendingMark(self.driver, self.device, self.stream, self._since)
+            if waited
+            else self.mark()
+        )
+        # Elsewhere the stream itself stands for its uses, until another one waits for them. One of
+        # another library may go, and the cpu device tells by the mark whose work failed.
         if uses and (self._owner.borrowed or self.driver.holds_arguments):
             line = line_of(self.driver, self.device, self.stream)
             for each, count, write in uses:
@@ -267,7 +298,9 @@ class ExecutionContext:
 
 def _unheard(error: BaseException | None) -> None:
     if error is not None:
-        logging.getLogger("tilec_runtime").error("work of an op failed whose wait was interrupted: %s", error, exc_info=error)
+        logging.getLogger("tilec_runtime").error(
+            "work of an op failed whose wait was interrupted: %s", error, exc_info=error
+        )
 
 
 def _nobody(_: BaseException | None) -> None:

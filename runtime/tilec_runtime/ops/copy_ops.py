@@ -1,4 +1,6 @@
-"""Ops that move the contents of tensors: from the host, to the host, and on the device. They follow the order of streams."""
+"""Ops that move the contents of tensors: from the host, to the host, and on the device. They follow
+the order of streams.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, final
 
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.errors import AliasError, PlacementError, TensorError
-from tilec_runtime.launch.layout import ON_CPU, TensorFacts, contiguous_stride, device_words, may_overlap, overlaps_itself
+from tilec_runtime.launch.layout import (
+    ON_CPU,
+    TensorFacts,
+    contiguous_stride,
+    device_words,
+    may_overlap,
+    overlaps_itself,
+)
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
@@ -28,7 +37,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 T = TypeVar("T")
-# Bytes of a new tensor up to which they wait for its stream in pinned memory; more go there in chunks, on a stream of their own.
+# Bytes of a new tensor up to which they wait for its stream in pinned memory; more go there in
+# chunks, on a stream of their own.
 _SMALL = 64 << 10
 _READ_ONCE = "the array is read while the op is enqueued, and a graph would copy the same contents again and again"
 
@@ -71,7 +81,8 @@ class End:
         """See that the op may use it where it runs, and let the stream wait for other uses.
 
         Raises:
-            BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another device.
+            BorrowError: what it was borrowed from has ended. PlacementError: the op runs on another
+                device.
         """
         self._lease.require(self._who)
         self.require_here(ctx)
@@ -88,7 +99,9 @@ class End:
         """
         if (ctx.driver, ctx.device) != (self.storage.driver, self.storage.ordinal):
             what = f"{self._who.what} of a tensor on {device_words(self.storage.ordinal)} cannot run on {device_words(ctx.device)}"
-            raise PlacementError(what, fix="run it under use_device, or on a stream of the tensor's device")
+            raise PlacementError(
+                what, fix="run it under use_device, or on a stream of the tensor's device"
+            )
 
     def __enter__(self) -> None:
         """For the time of an execution."""
@@ -143,7 +156,11 @@ class FromHost(DeviceOp[Tensor]):
         return "from_host"
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        ctx.refuse_capture("from_host", cause=_READ_ONCE, fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))")
+        ctx.refuse_capture(
+            "from_host",
+            cause=_READ_ONCE,
+            fix="make the tensor before, and update it: graph.update(api.memcpy(t, x))",
+        )
 
     def _execute(self, ctx: ExecutionContext) -> Tensor:
         array, self._array = self._array, None
@@ -151,13 +168,27 @@ class FromHost(DeviceOp[Tensor]):
         self._require_here(ctx)
         memory = host.memory_of(array, self._dtype)
         if memory.nbytes <= _SMALL:
-            made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
+            made = Tensor.uninitialized(
+                array.shape,
+                self._dtype,
+                driver=ctx.driver,
+                ordinal=ctx.device,
+                stream=ctx.stream,
+                pool=ctx.pool,
+            )
             ctx.writes(made.storage)
             _send(ctx, made.storage, made.storage.address, memory)
             return made
         # New memory is used by no stream: the copy need not wait for what this one has to do.
         staging = staging_of(ctx.driver, ctx.device)
-        made = Tensor.uninitialized(array.shape, self._dtype, driver=ctx.driver, ordinal=ctx.device, stream=staging.stream, pool=ctx.pool)
+        made = Tensor.uninitialized(
+            array.shape,
+            self._dtype,
+            driver=ctx.driver,
+            ordinal=ctx.device,
+            stream=staging.stream,
+            pool=ctx.pool,
+        )
         staging.send(made.storage.address, memory)
         ctx.writes(made.storage)
         return made
@@ -171,14 +202,18 @@ class ToHost(Transfer["Array"]):
         """Claim the tensor.
 
         Raises:
-            TensorError: the dtype is packed, or `out` does not fit. OwnershipError: the tensor cannot be read.
+            TensorError: the dtype is packed, or `out` does not fit. OwnershipError: the tensor
+                cannot be read.
         """
         source = End(tensor, holder("to_host"))
         self._out = None if out is None else host.checked_out(out, tensor.dtype, tensor.shape)
         if DTYPES[tensor.dtype].packed:
             raise packed_error(tensor.dtype)
         if self._out is not None and not self._out.flags.c_contiguous:
-            raise TensorError("out is not C-contiguous", fix="pass a C-contiguous array, or use t.to_host(out=...), which waits")
+            raise TensorError(
+                "out is not C-contiguous",
+                fix="pass a C-contiguous array, or use t.to_host(out=...), which waits",
+            )
         self._ends = (source.take(),)
 
     @property
@@ -189,7 +224,11 @@ class ToHost(Transfer["Array"]):
     def _require_captured(self, ctx: ExecutionContext) -> None:
         if self._out is None:
             cause = "the array would be one and the same for all replays"
-            ctx.refuse_capture("to_host without out", cause=cause, fix="pass out=api.pinned(shape, dtype), or copy after the graph")
+            ctx.refuse_capture(
+                "to_host without out",
+                cause=cause,
+                fix="pass out=api.pinned(shape, dtype), or copy after the graph",
+            )
 
     def _execute(self, ctx: ExecutionContext) -> Array:
         (source,) = self.ends
@@ -220,7 +259,8 @@ class Dup(Transfer[Tensor]):
             what: whose claim it is, for messages.
 
         Raises:
-            TensorError: the copy would take too many calls of the driver. OwnershipError: the tensor cannot be read.
+            TensorError: the copy would take too many calls of the driver. OwnershipError: the
+                tensor cannot be read.
         """
         source = End(tensor, holder(what))
         layout = byte_layout(source.facts)
@@ -241,15 +281,30 @@ class Dup(Transfer[Tensor]):
         facts = source.facts
         with source:
             source.begin(ctx)
-            made = Tensor.uninitialized(facts.shape, facts.dtype, driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
+            made = Tensor.uninitialized(
+                facts.shape,
+                facts.dtype,
+                driver=ctx.driver,
+                ordinal=ctx.device,
+                stream=ctx.stream,
+                pool=ctx.pool,
+            )
             ctx.writes(made.storage)
-            _copy(ctx, self._calls, made.storage.address, facts.ptr, _kind(made.storage, source.storage))
+            _copy(
+                ctx,
+                self._calls,
+                made.storage.address,
+                facts.ptr,
+                _kind(made.storage, source.storage),
+            )
         return made
 
 
 @final
 class Memcpy(Transfer[None]):
-    """The contents of one tensor for another one. It neither takes nor gives back memory, so a graph may hold it."""
+    """The contents of one tensor for another one. It neither takes nor gives back memory, so a
+    graph may hold it.
+    """
 
     _graph_node_: ClassVar[Literal[True]] = True
 
@@ -257,7 +312,8 @@ class Memcpy(Transfer[None]):
         """Claim both.
 
         Raises:
-            TensorError: the contents do not fit, or the copy would take too many calls of the driver. AliasError: they share memory.
+            TensorError: the contents do not fit, or the copy would take too many calls of the
+                driver. AliasError: they share memory.
             OwnershipError: one cannot be used so.
         """
         who = holder("memcpy")
@@ -269,7 +325,9 @@ class Memcpy(Transfer[None]):
             cause = f"the source is {source._tilec_origin_} and the target {target._tilec_origin_}, in {who}"
             raise AliasError(what, cause=cause, fix="copy it first (dup)")
         there = byte_layout(to)
-        self._calls = boxes(there, byte_layout(of) if to.shape == of.shape else there)  # of another shape, both lie without gaps
+        self._calls = boxes(
+            there, byte_layout(of) if to.shape == of.shape else there
+        )  # of another shape, both lie without gaps
         # One that is refused leaves the other one free.
         with contextlib.ExitStack() as stack:
             stack.enter_context(read.take())
@@ -287,7 +345,13 @@ class Memcpy(Transfer[None]):
         with source, target:
             source.begin(ctx)
             target.begin(ctx)
-            _copy(ctx, self._calls, target.facts.ptr, source.facts.ptr, _kind(target.storage, source.storage))
+            _copy(
+                ctx,
+                self._calls,
+                target.facts.ptr,
+                source.facts.ptr,
+                _kind(target.storage, source.storage),
+            )
 
 
 @final
@@ -298,7 +362,8 @@ class Upload(Transfer[None]):
         """Claim the target, and keep the array until the op runs.
 
         Raises:
-            TensorError: no tensor can be made of the array, it does not fit, or the target has gaps.
+            TensorError: no tensor can be made of the array, it does not fit, or the target has
+                gaps.
             OwnershipError: the target cannot be written.
         """
         self._array: Array | None = host.as_array(source)
@@ -307,7 +372,10 @@ class Upload(Transfer[None]):
         _check_fits(written.facts, self._dtype, self._array.shape, dense=True)
         if not target.is_contiguous:
             what = f"memcpy from the host takes a contiguous target, and this is {target!r}"
-            raise TensorError(what, fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))")
+            raise TensorError(
+                what,
+                fix="copy to the device first: api.from_host(x).then(lambda y: api.memcpy(t, y))",
+            )
         self._ends = (written.take(),)
 
     @property
@@ -316,7 +384,11 @@ class Upload(Transfer[None]):
         return "memcpy"
 
     def _require_captured(self, ctx: ExecutionContext) -> None:
-        ctx.refuse_capture("memcpy from the host", cause=_READ_ONCE, fix="run it before each launch: graph.update(api.memcpy(t, x))")
+        ctx.refuse_capture(
+            "memcpy from the host",
+            cause=_READ_ONCE,
+            fix="run it before each launch: graph.update(api.memcpy(t, x))",
+        )
 
     def _execute(self, ctx: ExecutionContext) -> None:
         (target,) = self.ends
@@ -333,7 +405,8 @@ def read_now(tensor: Described, out: Array | None) -> Array:
     """What `to_host` of tensors does: the contents, once all work on the tensor is done.
 
     Raises:
-        NestedExecutionError: this thread executes an op, whose work on the tensor nobody has noted yet.
+        NestedExecutionError: this thread executes an op, whose work on the tensor nobody has noted
+            yet.
         TensorError: `out` does not fit. OwnershipError: the tensor cannot be read.
     """
     end = End(tensor, holder("to_host"))
@@ -358,15 +431,20 @@ class _Now(DeviceOp[None]):
 
 
 def packed_error(name: str) -> TensorError:
-    """Elements that share bytes are not copied to an array that is there, which has one in each byte."""
+    """Elements that share bytes are not copied to an array that is there, which has one in each
+    byte.
+    """
     what = f"elements of {name} share bytes, and a device does not copy them to an array that is there and has one in each byte"
     return TensorError(
-        what, fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first'
+        what,
+        fix='use the op without `out`, or t.to_host(out=...), which waits; or take the bytes: t.reinterpret("u8") first',
     )
 
 
 def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) -> None:
-    """Copy host memory to a tensor, when the stream gets there: until then it waits in pinned memory, and the host need not."""
+    """Copy host memory to a tensor, when the stream gets there: until then it waits in pinned
+    memory, and the host need not.
+    """
     if memory.nbytes:
         own = pinned_bytes(ctx.driver, ctx.device, memory.nbytes)
         own[...] = memory
@@ -375,10 +453,18 @@ def _send(ctx: ExecutionContext, storage: Storage, address: int, memory: Array) 
         ctx.driver.copy_async(ctx.device, address, own.ctypes.data, own.nbytes, ctx.stream, kind)
 
 
-def _receive(ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: ByteLayout, memory: Array) -> None:
-    """Copy a tensor to host memory, with its gaps closed on the device where they are to be; keep that memory until it is done."""
+def _receive(
+    ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: ByteLayout, memory: Array
+) -> None:
+    """Copy a tensor to host memory, with its gaps closed on the device where they are to be; keep
+    that memory until it is done.
+    """
     ctx.keep(memory)
-    address, kind, gathered = source.facts.ptr, CopyKind.ON_HOST if _on_host(source.storage) else CopyKind.TO_HOST, 0
+    address, kind, gathered = (
+        source.facts.ptr,
+        CopyKind.ON_HOST if _on_host(source.storage) else CopyKind.TO_HOST,
+        0,
+    )
     if wanted.stride != layout.stride:
         calls = boxes(wanted, layout)
         address = gathered = ctx.malloc_async(wanted.nbytes)
@@ -389,9 +475,13 @@ def _receive(ctx: ExecutionContext, source: End, layout: ByteLayout, wanted: Byt
         ctx.free_async(gathered)
 
 
-def _copy(ctx: ExecutionContext, calls: list[Box], target: int, source: int, kind: CopyKind) -> None:
+def _copy(
+    ctx: ExecutionContext, calls: list[Box], target: int, source: int, kind: CopyKind
+) -> None:
     for call in calls:
-        ctx.driver.copy_box(ctx.device, target + call.target, source + call.source, call.box, ctx.stream, kind)
+        ctx.driver.copy_box(
+            ctx.device, target + call.target, source + call.source, call.box, ctx.stream, kind
+        )
 
 
 def _kind(target: Storage | None, source: Storage) -> CopyKind:
@@ -403,20 +493,34 @@ def _kind(target: Storage | None, source: Storage) -> CopyKind:
 
 
 def _on_host(storage: Storage) -> bool:
-    """Whether a tensor of the cpu device lies in memory that is not the device's own: that of a NumPy array."""
+    """Whether a tensor of the cpu device lies in memory that is not the device's own: that of a
+    NumPy array.
+    """
     return storage.ordinal == ON_CPU and storage.foreign
 
 
 def _check_fits(target: TensorFacts, dtype: str, shape: tuple[int, ...], *, dense: bool) -> None:
-    """See that contents can go to a tensor element by element: of the same shape, or as many on both sides without gaps (`dense`)."""
-    in_order = dense and target.size == math.prod(shape) and target.stride == contiguous_stride(target.shape)
+    """See that contents can go to a tensor element by element: of the same shape, or as many on
+    both sides without gaps (`dense`).
+    """
+    in_order = (
+        dense
+        and target.size == math.prod(shape)
+        and target.stride == contiguous_stride(target.shape)
+    )
     if target.dtype != dtype or not (target.shape == shape or in_order):
         what = f"memcpy: the source is {dtype} of shape {shape}, and the target {target.dtype} of shape {target.shape}"
         if target.dtype != dtype:
-            cause, fix = "a copy changes no dtype", f"convert the source: api.convert(source, {target.dtype!r}), or reinterpret one of them"
+            cause, fix = (
+                "a copy changes no dtype",
+                f"convert the source: api.convert(source, {target.dtype!r}), or reinterpret one of them",
+            )
         else:
             cause = "shapes may differ where there are as many elements, and neither side has gaps"
             fix = "reshape one of them, or dup() what has gaps"
         raise TensorError(what, cause=cause, fix=fix)
     if overlaps_itself(target):
-        raise AliasError(f"memcpy: strides {target.stride} of the target name elements more than once", fix="write a tensor of its own")
+        raise AliasError(
+            f"memcpy: strides {target.stride} of the target name elements more than once",
+            fix="write a tensor of its own",
+        )

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-# An op that was enqueued: its result, what must live until that is ready, and the mark behind its work.
+# An op that was enqueued: its result, what must live until that is ready, and the mark behind its
+# work.
 Work = tuple[T, ExecutionContext, Mark]
 
 
@@ -28,7 +29,8 @@ def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
     Args:
         op: runs once.
         stream: where.
-        waited: the caller synchronizes the stream next, so that the mark records an event only if somebody else needs it.
+        waited: the caller synchronizes the stream next, so that the mark records an event only if
+            somebody else needs it.
 
     Raises:
         NestedExecutionError: this thread enqueues another op at the moment.
@@ -41,7 +43,9 @@ def submit(op: Runnable[T], stream: Stream, *, waited: bool = False) -> Work[T]:
             cause="an op waits for the device and keeps what it uses until then, and a capture does nothing yet",
             fix="capture the op itself (op.graph_on), or call launchers with the stream",
         )
-    context = ExecutionContext(stream, blocking=not waited)  # first: where the stream is closed, the op stays usable
+    context = ExecutionContext(
+        stream, blocking=not waited
+    )  # first: where the stream is closed, the op stays usable
     op._take("executed")  # noqa: SLF001 - the two are one thing
     RUNNING.op, RUNNING.stream = op, context.stream
     try:
@@ -75,7 +79,11 @@ def run(op: Runnable[T], stream: Stream) -> T:
     try:
         raise error
     finally:
-        del error, value, context  # the error's traceback has this frame: memory would wait for the collector
+        del (
+            error,
+            value,
+            context,
+        )  # the error's traceback has this frame: memory would wait for the collector
 
 
 def require_function(verb: str, given: Any) -> None:
@@ -85,8 +93,15 @@ def require_function(verb: str, given: Any) -> None:
         CallError: it is none.
     """
     if not callable(given):
-        raise CallError(f"{verb} takes a function, and this is a {type(given).__qualname__}", fix="pass a function of the result")
+        raise CallError(
+            f"{verb} takes a function, and this is a {type(given).__qualname__}",
+            fix="pass a function of the result",
+        )
     if inspect.iscoroutinefunction(given):
         name = getattr(given, "__qualname__", repr(given))
         what = f"{verb} takes a function, and {name} is a coroutine function"
-        raise CallError(what, cause="it would give a coroutine, which nobody would await", fix="await the op, and then call it")
+        raise CallError(
+            what,
+            cause="it would give a coroutine, which nobody would await",
+            fix="await the op, and then call it",
+        )

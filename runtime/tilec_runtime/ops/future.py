@@ -32,12 +32,14 @@ _LOG = logging.getLogger("tilec_runtime")
 _SPIN = 20e-6
 # Set once the process ends: what fails from then on is nobody's to be told.
 _ENDING: list[bool] = []
-atexit.register(_ENDING.append, True)  # called before that of `COMPLETIONS`, which was registered earlier, waits for the device
+atexit.register(
+    _ENDING.append, True
+)  # called before that of `COMPLETIONS`, which was registered earlier, waits for the device
 
 
 class _Callback:
-    """Settles a future. It lets go of the future, and so of its arguments, when somebody else has settled that: the completion thread may
-    wake up much later.
+    """Settles a future. It lets go of the future, and so of its arguments, when somebody else has
+    settled that: the completion thread may wake up much later.
     """
 
     __slots__ = ("future",)
@@ -59,11 +61,13 @@ class _Callback:
 
 @final
 class DeviceFuture(concurrent.futures.Future[T], Uncopied):
-    """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it, leaves the work as it is:
-    its arguments live until the device is done, and are given back then (to `result`, or to their memory's pool).
+    """The result of an op that was enqueued. Whoever drops it, or cancels the task that awaits it,
+    leaves the work as it is: its arguments live until the device is done, and are given back then
+    (to `result`, or to their memory's pool).
 
-    It is a `concurrent.futures.Future` that runs, and cannot be cancelled. An error that nobody asked for by the time the future goes is
-    logged (`tilec_runtime`), unless a task that awaited it was cancelled.
+    It is a `concurrent.futures.Future` that runs, and cannot be cancelled. An error that nobody
+    asked for by the time the future goes is logged (`tilec_runtime`), unless a task that awaited it
+    was cancelled.
     """
 
     def __init__(self, op: Runnable[T]) -> None:
@@ -82,11 +86,18 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
 
     def __del__(self) -> None:
         """Log an error that nobody asked for."""
-        if self.__dict__.get("_heard", True) or _ENDING or sys.is_finalizing() or not super().done():
+        if (
+            self.__dict__.get("_heard", True)
+            or _ENDING
+            or sys.is_finalizing()
+            or not super().done()
+        ):
             return
         error = super().exception()
         if error is not None:
-            _LOG.error("%s failed, and nobody asked its future: %s", self.label, error, exc_info=error)
+            _LOG.error(
+                "%s failed, and nobody asked its future: %s", self.label, error, exc_info=error
+            )
 
     def done(self) -> bool:
         """Whether the device is done, well or not. Does not wait."""
@@ -111,7 +122,10 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
                 raise error.with_traceback(None)  # each raise adds the frames of whoever asks
             return super().result()
         finally:
-            del error, self  # an error's traceback has this frame, and the future has the error: memory would wait for the collector
+            del (
+                error,
+                self,
+            )  # an error's traceback has this frame, and the future has the error: memory would wait for the collector
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the op came to; None for a result. Waits as `result` does."""
@@ -126,12 +140,15 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         try:
             error = super().exception(timeout)
         except concurrent.futures.TimeoutError:
-            raise TimeoutError(f"the device is not done with {self.label} after {timeout} s") from None
+            raise TimeoutError(
+                f"the device is not done with {self.label} after {timeout} s"
+            ) from None
         self._heard = True
         return error
 
     def add_done_callback(self, fn: Callable[[DeviceFuture[T]], object]) -> None:
-        """Call a function with this future once the device is done: at once where it is, else on a completion thread.
+        """Call a function with this future once the device is done: at once where it is, else on a
+        completion thread.
 
         It should be short, and wait for nothing. What it raises is logged.
 
@@ -160,7 +177,9 @@ class DeviceFuture(concurrent.futures.Future[T], Uncopied):
         return f"<DeviceFuture {state}: {self.label}>"
 
     def _begin(self, work: Work[T], stream: int) -> None:
-        """Let a completion thread have this future until the work is done: with its value, the arguments."""
+        """Let a completion thread have this future until the work is done: with its value, the
+        arguments.
+        """
         self._work = work
         self._callback = _Callback(self)
         COMPLETIONS.watch(work[2], stream, self._callback)
@@ -220,7 +239,9 @@ def start(op: Runnable[T], policy: Callable[[], SchedulingPolicy]) -> DeviceFutu
         UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
     """
     refuse_nested(op)
-    made = [DeviceFuture(op)]  # taken out of this frame in the end: an error has its frames, and a future its error
+    made = [
+        DeviceFuture(op)
+    ]  # taken out of this frame in the end: an error has its frames, and a future its error
     try:
         stream = stream_of(policy())
         made[0]._begin(submit(op, stream), stream.handle)  # noqa: SLF001 - its own module
@@ -290,12 +311,17 @@ async def _trio_wait(trio: Any, task: Any, future: DeviceFuture[Any]) -> None:
 
 def _seconds(timeout: Any) -> float:
     if not is_number(timeout) or timeout != timeout:  # NaN is not itself
-        raise CallError(f"the timeout is {shown(timeout)}, and must be a number of seconds", fix="leave it out to wait as long as it takes")
+        raise CallError(
+            f"the timeout is {shown(timeout)}, and must be a number of seconds",
+            fix="leave it out to wait as long as it takes",
+        )
     return min(float(timeout), threading.TIMEOUT_MAX)
 
 
 def _spin(mark: Mark) -> None:
-    end = time.perf_counter() + (0.0 if COMPLETIONS.busy else _SPIN)  # where others wait for the device, they have something to do
+    end = time.perf_counter() + (
+        0.0 if COMPLETIONS.busy else _SPIN
+    )  # where others wait for the device, they have something to do
     while not _reached(mark) and time.perf_counter() < end:
         pass
 
@@ -319,5 +345,8 @@ def _call(function: Callable[[DeviceFuture[T]], object], future: DeviceFuture[T]
         function(future)
     except BaseException as error:
         _LOG.exception("a callback of %r failed", future)  # nobody waits for it
-        if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():  # Ctrl-C
+        if (
+            not isinstance(error, Exception)
+            and threading.current_thread() is threading.main_thread()
+        ):  # Ctrl-C
             raise

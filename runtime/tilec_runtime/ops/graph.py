@@ -32,15 +32,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 @final
 class CudaGraph(Uncopied, Generic[T]):
-    """Work that was captured, to be replayed any number of times. It is given back by `close`, at the end of a `with` block, or when
-    nobody has it any more.
+    """Work that was captured, to be replayed any number of times. It is given back by `close`, at
+    the end of a `with` block, or when nobody has it any more.
 
-    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from. All of it stays until the graph is
-    gone and its last replay is done. A replay is a use of each memory, as a launch is: it is ordered behind others' uses on other
-    streams, and others behind it; while somebody borrows what it writes, it is refused.
+    The graph owns what it uses: memory, arrays of other libraries, host memory that it copies from.
+    All of it stays until the graph is gone and its last replay is done. A replay is a use of each
+    memory, as a launch is: it is ordered behind others' uses on other streams, and others behind
+    it; while somebody borrows what it writes, it is refused.
 
     Attributes:
-        stream: the one that it was captured for: where `update` runs, and `replay` without a stream.
+        stream: the one that it was captured for: where `update` runs, and `replay` without a
+            stream.
         nodes: number of works of one replay.
     """
 
@@ -57,20 +59,25 @@ class CudaGraph(Uncopied, Generic[T]):
 
     @staticmethod
     def scope(stream: StreamLike) -> GraphScope:
-        """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s: s.record(op)`; then `s.graph`."""
+        """A block in which ops are captured one after another: `with CudaGraph.scope(stream) as s:
+        s.record(op)`; then `s.graph`.
+        """
         return GraphScope(as_stream(stream))
 
     # Replays
 
     def launch(self) -> DeviceOp[None]:
-        """An op that replays the graph, on the stream of whoever runs it. There may be any number of them."""
+        """An op that replays the graph, on the stream of whoever runs it. There may be any number
+        of them.
+        """
         return GraphLaunch(self)
 
     def replay(self, stream: StreamLike | None = None) -> None:
         """Enqueue a replay at once, and do not wait for it.
 
         Args:
-            stream: where; None for the graph's own. Of a stream that does not say which device it is on, it is the graph's.
+            stream: where; None for the graph's own. Of a stream that does not say which device it
+                is on, it is the graph's.
 
         Raises:
             GraphError: the graph is closed, or the stream is on another device.
@@ -82,29 +89,41 @@ class CudaGraph(Uncopied, Generic[T]):
         if isinstance(where, Stream | ExecutionContext):
             self._enqueue(where.driver, where.device, handle)
         else:
-            index = getattr(getattr(where, "device", None), "index", None)  # streams of torch say where they are
-            self._enqueue(self.stream.driver, index if type(index) is int else self.stream.device, handle)
+            index = getattr(
+                getattr(where, "device", None), "index", None
+            )  # streams of torch say where they are
+            self._enqueue(
+                self.stream.driver, index if type(index) is int else self.stream.device, handle
+            )
 
     def update(self, op: DeviceOp[U]) -> U:
-        """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents into what the graph reads.
+        """Run an op on the graph's stream, and do not wait for it: it is there to copy new contents
+        into what the graph reads.
 
-        Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays come after it.
+        Its result is given at once, and may not be ready yet: see `DeviceOp.enqueue_on`. Replays
+        come after it.
 
         Raises:
-            GraphError: the graph is closed. CallError: it is no op. BaseException: what the op raises.
+            GraphError: the graph is closed. CallError: it is no op. BaseException: what the op
+                raises.
         """
         self._open("updated")
-        _require_op(op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)")
+        _require_op(
+            op, "update", "pass an op that copies to what the graph reads: api.memcpy(t, x)"
+        )
         return op.enqueue_on(self.stream)
 
     def recapture(self, op: DeviceOp[T]) -> bool:
-        """Capture another op in place of what this graph does. Replays that are enqueued do what they did.
+        """Capture another op in place of what this graph does. Replays that are enqueued do what
+        they did.
 
         Returns:
-            Whether the executable could be kept, as the new work is of the same kinds in the same order; else it was made anew.
+            Whether the executable could be kept, as the new work is of the same kinds in the same
+            order; else it was made anew.
 
         Raises:
-            GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph stays as it was.
+            GraphError: the graph is closed. GraphCaptureError: the op cannot be captured; the graph
+                stays as it was.
         """
         _require_op(op, "recapture")
         refuse_nested(op)
@@ -115,7 +134,8 @@ class CudaGraph(Uncopied, Generic[T]):
             return self._renew(capture, output)
 
     def take_output(self) -> T:
-        """The result of the op that was captured: tensors that each replay writes. They are the caller's from then on; replays go on.
+        """The result of the op that was captured: tensors that each replay writes. They are the
+        caller's from then on; replays go on.
 
         Before the first replay their contents are whatever was there.
 
@@ -126,7 +146,9 @@ class CudaGraph(Uncopied, Generic[T]):
             if self._taken is not None:
                 what = f"the output of {self!r} was taken before{self._taken}"
                 raise GraphError(
-                    what, cause="it has one owner: whoever takes it first", fix=hinted("keep it there, and share() it with others")
+                    what,
+                    cause="it has one owner: whoever takes it first",
+                    fix=hinted("keep it there, and share() it with others"),
                 )
             self._open("asked for its output")
             output, self._output = self._output, None
@@ -137,7 +159,9 @@ class CudaGraph(Uncopied, Generic[T]):
     # Its end
 
     def close(self) -> None:
-        """Give it up. What it owns goes once its last replay is done; nothing waits for that. May be called more than once."""
+        """Give it up. What it owns goes once its last replay is done; nothing waits for that. May
+        be called more than once.
+        """
         with self._lock:
             self._state = self._output = None
 
@@ -162,7 +186,11 @@ class CudaGraph(Uncopied, Generic[T]):
         state = self._state
         if state is None:
             what = f"{self!r} cannot be {verb}"
-            raise GraphError(what, cause="close() was called, or its `with` block has ended", fix="capture a new one")
+            raise GraphError(
+                what,
+                cause="close() was called, or its `with` block has ended",
+                fix="capture a new one",
+            )
         return state
 
     def _renew(self, capture: Capture, output: T) -> bool:
@@ -175,9 +203,16 @@ class CudaGraph(Uncopied, Generic[T]):
         return executable is before
 
     def _enqueue(self, driver: DeviceDriver, ordinal: int, stream: int) -> None:
-        with self._lock:  # of threads that replay it, one after another finds the order and takes its place in it
+        with (
+            self._lock
+        ):  # of threads that replay it, one after another finds the order and takes its place in it
             state = self._state
-            if state is None or state.driver is not driver or state.ordinal != ordinal or RECORDINGS:
+            if (
+                state is None
+                or state.driver is not driver
+                or state.ordinal != ordinal
+                or RECORDINGS
+            ):
                 state = self._require_place(driver, ordinal, stream)
             if not state.ready(self, stream):
                 if driver.capturing(ordinal, stream):
@@ -191,11 +226,17 @@ class CudaGraph(Uncopied, Generic[T]):
                 self._refuse_captured()
 
     def _require_place(self, driver: DeviceDriver, ordinal: int, stream: int) -> _State:
-        """What a replay needs, on a stream where there may be one, as far as that can be told without the driver."""
+        """What a replay needs, on a stream where there may be one, as far as that can be told
+        without the driver.
+        """
         state = self._open("replayed")
         if driver is not state.driver or ordinal != state.ordinal:
             what = f"{self!r} was captured on device {state.ordinal}, and the stream is on device {ordinal}"
-            raise GraphError(what, cause="kernels and memory of a graph are one device's", fix="pass a stream of that device")
+            raise GraphError(
+                what,
+                cause="kernels and memory of a graph are one device's",
+                fix="pass a stream of that device",
+            )
         if own_recording(driver, ordinal, stream) is not None:
             self._refuse_captured()
         return state
@@ -203,7 +244,9 @@ class CudaGraph(Uncopied, Generic[T]):
     def _refuse_captured(self) -> NoReturn:
         what = f"{self!r} cannot be replayed on a stream that is captured"
         fix = "replay both graphs one after the other, or capture the work of both in one"
-        raise GraphCaptureError(what, cause="a graph inside of a graph would not know what it owns", fix=fix) from None
+        raise GraphCaptureError(
+            what, cause="a graph inside of a graph would not know what it owns", fix=fix
+        ) from None
 
 
 class Executable:
@@ -231,7 +274,9 @@ class Executable:
 
 
 def _finished(capture: Capture, before: Executable | None) -> tuple[Executable, int]:
-    """What a capture is replayed by, which is what was there before where that can be changed; and the number of its works."""
+    """What a capture is replayed by, which is what was there before where that can be changed; and
+    the number of its works.
+    """
     driver, ordinal = capture.driver, capture.ordinal
     graph = capture.end()
     try:
@@ -259,14 +304,20 @@ class _State:
         self.ordinal = capture.ordinal
         self.executable = executable
         self._marks = context.marks
-        self._line: Line | None = None  # of the last replay: most are on the same stream as the one before
-        # Memory of no bytes, which each replay writes: so replays come one after the other on whatever streams, and what is kept for
-        # the graph goes after the last of them, as foreign memory's owner does.
-        own = Storage(self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None)
+        self._line: Line | None = (
+            None  # of the last replay: most are on the same stream as the one before
+        )
+        # Memory of no bytes, which each replay writes: so replays come one after the other on
+        # whatever streams, and what is kept for the graph goes after the last of them, as foreign
+        # memory's owner does.
+        own = Storage(
+            self.driver, self.ordinal, 0, 0, owner=tuple(context.recording.kept.values()) or None
+        )
         self.uses = (*context.recording.uses.values(), (own, True))
 
     def ready(self, graph: CudaGraph[Any], stream: int) -> bool:
-        """Whether a replay has nothing to wait for, and is in order with what comes after it: the last uses were on the same stream.
+        """Whether a replay has nothing to wait for, and is in order with what comes after it: the
+        last uses were on the same stream.
 
         Raises:
             BorrowError: somebody borrows what a replay uses otherwise; it names both.
@@ -315,7 +366,8 @@ class GraphLaunch(DeviceOp[None]):
 
 
 class GraphNode(Protocol[T_co]):
-    """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors that are there, a value.
+    """An op that allocates nothing, so that a graph can replay it: a launch, a copy between tensors
+    that are there, a value.
 
     This is for type checkers: an op of one's own that allocates nothing says so by the attribute.
     """
@@ -328,7 +380,9 @@ class GraphNode(Protocol[T_co]):
 
 @final
 class GraphScope(Uncopied):
-    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block, `s.graph` is the graph."""
+    """`with CudaGraph.scope(stream) as s:` captures what `s.record(op)` is given; after the block,
+    `s.graph` is the graph.
+    """
 
     def __init__(self, stream: Stream) -> None:
         """Use `CudaGraph.scope`."""
@@ -338,19 +392,24 @@ class GraphScope(Uncopied):
         self._failed = ""
 
     def record(self, op: GraphNode[T]) -> T:
-        """Capture an op that allocates nothing. Its result is there at once for later records, and replays make its contents.
+        """Capture an op that allocates nothing. Its result is there at once for later records, and
+        replays make its contents.
 
         Claims on what it borrowed end.
 
         Raises:
-            GraphCaptureError: something in it cannot be captured, such as an allocation; the capture is given up then.
+            GraphCaptureError: something in it cannot be captured, such as an allocation; the
+                capture is given up then.
             GraphError: the block has not begun, or is over.
         """
         given = _require_op(op, "record", "record launches and copies; a value needs no graph")
         if self._failed:
             raise self._given_up()
         if self._capture is None:
-            raise GraphError("record is called outside of the scope's block", fix="with CudaGraph.scope(stream) as s: s.record(op)")
+            raise GraphError(
+                "record is called outside of the scope's block",
+                fix="with CudaGraph.scope(stream) as s: s.record(op)",
+            )
         try:
             result: T = self._capture.run(given)
         except BaseException as error:
@@ -366,7 +425,11 @@ class GraphScope(Uncopied):
             GraphError: the block is not over, or failed.
         """
         if self._graph is None:
-            raise GraphError("there is no graph", cause="the scope's block is not over, or has failed", fix="take it after the block")
+            raise GraphError(
+                "there is no graph",
+                cause="the scope's block is not over, or has failed",
+                fix="take it after the block",
+            )
         return self._graph
 
     def __enter__(self) -> GraphScope:
@@ -397,7 +460,11 @@ class GraphScope(Uncopied):
 
     def _given_up(self) -> GraphCaptureError:
         what = f"the capture was given up: {self._failed}"
-        return GraphCaptureError(what, cause="a record of this scope failed", fix="leave that op out, and capture again in a new scope")
+        return GraphCaptureError(
+            what,
+            cause="a record of this scope failed",
+            fix="leave that op out, and capture again in a new scope",
+        )
 
 
 def capture(op: DeviceOp[T], stream: Stream) -> CudaGraph[T]:

@@ -1,4 +1,6 @@
-"""Captures ops into a graph: on a stream that nobody else has, so that whatever becomes of a capture, all streams stay usable."""
+"""Captures ops into a graph: on a stream that nobody else has, so that whatever becomes of a
+capture, all streams stay usable.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,15 @@ class CaptureContext(ExecutionContext):
         self.recording.touch(storage, write=False)
 
     def writes(self, storage: Storage) -> None:
-        """Use memory alone: replays wait for its last write and for all reads since then, wherever they were."""
+        """Use memory alone: replays wait for its last write and for all reads since then, wherever
+        they were.
+        """
         self.recording.touch(storage, write=True)
 
     def wait_for(self, mark: Mark) -> None:
-        """Let replays wait for a place in another stream; one in this capture comes before what follows anyway."""
+        """Let replays wait for a place in another stream; one in this capture comes before what
+        follows anyway.
+        """
         if isinstance(mark, CapturedMark):
             mark.hold(self.device, self.stream)
         elif mark.driver is self.driver:
@@ -157,7 +163,8 @@ class Capture:
 
     @classmethod
     def of(cls, stream: Stream) -> Capture:
-        """Begin a capture of work that a stream will replay: one that takes no work is refused now, and not at the first replay.
+        """Begin a capture of work that a stream will replay: one that takes no work is refused now,
+        and not at the first replay.
 
         Raises:
             SchedulingError: it is closed, or none of the device, where that is known.
@@ -169,7 +176,8 @@ class Capture:
         """Capture an op; its result, which replays make. Where it fails, the capture is given up.
 
         Raises:
-            UsedOpError: the op was used before. NestedExecutionError: this thread executes another one.
+            UsedOpError: the op was used before. NestedExecutionError: this thread executes another
+                one.
             GraphCaptureError: something in it cannot be captured.
         """
         try:
@@ -206,7 +214,9 @@ class Capture:
 
 @contextlib.contextmanager
 def capture_stream(driver: DeviceDriver, ordinal: int) -> Iterator[int]:
-    """A stream that nobody else has, so that whatever becomes of a capture, all streams stay usable."""
+    """A stream that nobody else has, so that whatever becomes of a capture, all streams stay
+    usable.
+    """
     stream = driver.create_stream(ordinal)
     try:
         yield stream

@@ -8,13 +8,29 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, final
 
 from tilec_runtime.device.seam import LaunchParts, LaunchShape, TensorPart
-from tilec_runtime.errors import ArgumentError, CallError, DTypeError, LaunchError, LayoutError, PlacementError
+from tilec_runtime.errors import (
+    ArgumentError,
+    CallError,
+    DTypeError,
+    LaunchError,
+    LayoutError,
+    PlacementError,
+)
 from tilec_runtime.launch.arguments import UnreadableError, tensor_facts
 from tilec_runtime.launch.config import LaunchConfig
 from tilec_runtime.launch.layout import ON_ANY, ON_CPU, ON_GPU
 from tilec_runtime.launch.limits import admit, check_compiled, check_device_limits, check_residency
 from tilec_runtime.launch.packing import Block
-from tilec_runtime.launch.scalars import bare, encoder_of, format_of, is_number, numpy_dtype, refusal, shown, whole
+from tilec_runtime.launch.scalars import (
+    bare,
+    encoder_of,
+    format_of,
+    is_number,
+    numpy_dtype,
+    refusal,
+    shown,
+    whole,
+)
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.holding import Argument, end_all, hold_all
@@ -37,8 +53,8 @@ class _Scalar:
 class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     """An op that launches a function of a module. It gives back its arguments.
 
-    Arguments are pushed in the order of the kernel's parameters. What is known of these is checked; the rest is the caller's care:
-    a kernel that takes other parameters reads what is not there.
+    Arguments are pushed in the order of the kernel's parameters. What is known of these is checked;
+    the rest is the caller's care: a kernel that takes other parameters reads what is not there.
     """
 
     _graph_node_: ClassVar[Literal[True]] = True
@@ -52,7 +68,10 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         given: Any = function
         if not isinstance(given, KernelFunction):
             fix = "pass module.function(name), of a module that was loaded or borrowed"
-            raise CallError(f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(
+                f"AsyncKernelLaunch takes a KernelFunction, got a {type(given).__qualname__}",
+                fix=fix,
+            )
         self._function = function
         self._pushed: list[_Scalar | Argument] = []
         self._config: LaunchConfig | None = None
@@ -68,40 +87,60 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     def push_arg(self, argument: Any, dtype: str = "") -> AsyncKernelLaunch:
         """Add a number, or the address of a tensor.
 
-        The launch holds a tensor until it has run, and gives it back. One that can be written counts as written; views, shared tensors
-        and borrows to read are read. Other libraries' arrays are kept alive.
+        The launch holds a tensor until it has run, and gives it back. One that can be written
+        counts as written; views, shared tensors and borrows to read are read. Other libraries'
+        arrays are kept alive.
 
         Args:
             argument: a number, a NumPy scalar, or a tensor of any library on the function's device.
             dtype: of a number that neither the function's parameters nor NumPy tell.
 
         Raises:
-            ArgumentError: it is neither, does not fit its dtype, is on another device, or there are more than the function takes.
+            ArgumentError: it is neither, does not fit its dtype, is on another device, or there are
+                more than the function takes.
             OwnershipError: a tensor cannot be used so. UsedOpError: the launch was used before.
         """
         place, wanted = self._next()
         if is_number(argument):
             if wanted == "ptr":
                 what = f"{self._at(place)} takes an address or a tensor, got {shown(argument)}"
-                raise DTypeError(what, fix="push_device_ptr takes addresses, unchecked", kernel=self._function.symbol)
-            self._pushed.append(self._scalar(place, argument, dtype or wanted or _numpy_name(argument), wanted))
+                raise DTypeError(
+                    what,
+                    fix="push_device_ptr takes addresses, unchecked",
+                    kernel=self._function.symbol,
+                )
+            self._pushed.append(
+                self._scalar(place, argument, dtype or wanted or _numpy_name(argument), wanted)
+            )
             return self
         if isinstance(argument, DeviceOp):
             what = f"{self._at(place)} is an op, and a launch takes what is there"
-            raise ArgumentError(what, fix="op.then(lambda x: launch.push_arg(x)), or a launcher of a bundle, which takes ops")
+            raise ArgumentError(
+                what,
+                fix="op.then(lambda x: launch.push_arg(x)), or a launcher of a bundle, which takes ops",
+            )
         if wanted not in ("", "ptr"):
-            raise DTypeError(f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}")
+            raise DTypeError(
+                f"{self._at(place)} takes a number ({wanted}), got a {type(argument).__qualname__}"
+            )
         self._check_size(place, 8)
         write = isinstance(argument, Described) and not argument.readonly
-        self._check_place(place, argument.device if isinstance(argument, Described) else self._facts(place, argument).device)
+        self._check_place(
+            place,
+            argument.device
+            if isinstance(argument, Described)
+            else self._facts(place, argument).device,
+        )
         self._pushed += hold_all([(argument, write)], holder(f"the {self.name}"))
         return self
 
     def push_device_ptr(self, address: int) -> AsyncKernelLaunch:
-        """Add an address, unchecked: that its memory is there, is large enough, and is used by nobody else is the caller's care.
+        """Add an address, unchecked: that its memory is there, is large enough, and is used by
+        nobody else is the caller's care.
 
         Raises:
-            ArgumentError: it is no address, the parameter is none, or there are more than the function takes.
+            ArgumentError: it is no address, the parameter is none, or there are more than the
+                function takes.
         """
         place, wanted = self._next()
         if wanted not in ("", "ptr"):
@@ -119,7 +158,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         given: Any = config
         if not isinstance(given, LaunchConfig):
             fix = "pass LaunchConfig(...) or LaunchConfig.for_num_elems(n)"
-            raise CallError(f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix)
+            raise CallError(
+                f"set_launch_config takes a LaunchConfig, got a {type(given).__qualname__}", fix=fix
+            )
         self._config = given
         return self
 
@@ -138,7 +179,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         name, device = self._function.symbol, self._function.device
         if (ctx.driver, ctx.device) != (device.driver, device.ordinal):
             what = f"{name}: the function is on {device!r}, and the stream on device {ctx.device} of {type(ctx.driver).__name__}"
-            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=name)
+            raise LaunchError(
+                what, fix="run it under use_device, or on a stream of that device", kernel=name
+            )
 
     def _launch(self, ctx: ExecutionContext, pushed: list[_Scalar | Argument]) -> tuple[Any, ...]:
         function, name = self._function, self._function.symbol
@@ -147,8 +190,15 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             fix = ""
             if set(function.sizes[len(pushed) :]) == {8}:  # hidden parameters, as Triton adds
                 fix = "where these are pointers to scratch memory that Triton added: push_device_ptr(0) for each"
-            raise ArgumentError(f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}", fix=fix, kernel=name)
-        used = [argument if isinstance(argument, _Scalar) else argument.ready(ctx) for argument in pushed]
+            raise ArgumentError(
+                f"{name}: takes {len(function.sizes)} arguments, got {len(pushed)}",
+                fix=fix,
+                kernel=name,
+            )
+        used = [
+            argument if isinstance(argument, _Scalar) else argument.ready(ctx)
+            for argument in pushed
+        ]
         packed: list[tuple[str | TensorPart, Any]] = []
         for place, taken in enumerate(used):
             if isinstance(taken, _Scalar):
@@ -157,7 +207,9 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
                 facts = self._facts(place, taken)
                 if facts.ptr % function.aligned.get(place, 1):
                     what = f"{self._at(place)} is at address {facts.ptr:#x}, and the PTX takes multiples of {function.aligned[place]}"
-                    raise LayoutError(what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name)
+                    raise LayoutError(
+                        what, fix="pass a tensor that begins there, or a copy (dup)", kernel=name
+                    )
                 packed.append((TensorPart.of(f"argument {place}", facts), facts.ptr))
             if isinstance(taken, Described):
                 (ctx.reads if taken.readonly else ctx.writes)(taken.storage)
@@ -171,13 +223,19 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
         name, device = function.symbol, function.device
         self._require_here(ctx)
         if config is None:
-            raise LaunchError(f"{name}: there is no launch configuration", fix="call set_launch_config before", kernel=name)
+            raise LaunchError(
+                f"{name}: there is no launch configuration",
+                fix="call set_launch_config before",
+                kernel=name,
+            )
         shape = config.shape
         check_device_limits(name, shape, device.info)
         if 0 not in shape.grid:
             check_compiled(name, shape, function.image)
             admit(name, shape, device.info, function.image, function.loaded, device.driver)
-            check_residency(name, shape, device.info, function.image, function.loaded, device.driver)
+            check_residency(
+                name, shape, device.info, function.image, function.loaded, device.driver
+            )
         return shape
 
     def _next(self) -> tuple[int, str]:
@@ -186,15 +244,24 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
             raise self._used()
         place, function = len(self._pushed), self._function
         if function.sizes is not None and place >= len(function.sizes):
-            raise ArgumentError(f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all", kernel=function.symbol)
+            raise ArgumentError(
+                f"{function.symbol}: takes {len(function.sizes)} arguments, and has them all",
+                kernel=function.symbol,
+            )
         return place, function.params[place] if function.params is not None else ""
 
     def _scalar(self, place: int, number: Any, dtype: str, wanted: str) -> _Scalar:
         where, kernel = self._at(place), self._function.symbol
         if not dtype:
-            raise ArgumentError(f"{where} is {shown(number)}, whose dtype is not known", fix='say it: push_arg(5, "i32")', kernel=kernel)
+            raise ArgumentError(
+                f"{where} is {shown(number)}, whose dtype is not known",
+                fix='say it: push_arg(5, "i32")',
+                kernel=kernel,
+            )
         if dtype != "ptr" and dtype not in DTYPES:
-            raise DTypeError(f"{where}: {dtype!r} is no dtype; known are {', '.join(DTYPES)}", kernel=kernel)
+            raise DTypeError(
+                f"{where}: {dtype!r} is no dtype; known are {', '.join(DTYPES)}", kernel=kernel
+            )
         if wanted and dtype != wanted:
             raise DTypeError(f"{where} takes {wanted}, got {dtype}", kernel=kernel)
         problem = refusal(number, "u64" if dtype == "ptr" else dtype)
@@ -208,20 +275,30 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
     def _check_size(self, place: int, size: int) -> None:
         sizes = self._function.sizes
         if sizes is not None and sizes[place] != size:
-            raise DTypeError(f"{self._at(place)} has {sizes[place]} bytes, got one of {size}", kernel=self._function.symbol)
+            raise DTypeError(
+                f"{self._at(place)} has {sizes[place]} bytes, got one of {size}",
+                kernel=self._function.symbol,
+            )
 
     def _check_place(self, place: int, found: int) -> None:
         device = self._function.device
         if found not in (device.ordinal, ON_ANY):
             where = {ON_CPU: "the CPU", ON_GPU: "an accelerator"}.get(found, f"device {found}")
             fix = "copy it to the device first; where its address does serve both, push_device_ptr takes it unchecked"
-            raise PlacementError(f"{self._at(place)} is on {where}, and the function on {device!r}", fix=fix, kernel=self._function.symbol)
+            raise PlacementError(
+                f"{self._at(place)} is on {where}, and the function on {device!r}",
+                fix=fix,
+                kernel=self._function.symbol,
+            )
 
     def _facts(self, place: int, tensor: Any) -> Any:
         try:
             facts = tensor_facts(tensor, self._function.device.driver.pointer_device)
         except UnreadableError as error:
-            raise ArgumentError(f"{self._at(place)} takes a number or a tensor: {error}", kernel=self._function.symbol) from error
+            raise ArgumentError(
+                f"{self._at(place)} takes a number or a tensor: {error}",
+                kernel=self._function.symbol,
+            ) from error
         return facts
 
     def _at(self, place: int) -> str:
@@ -229,7 +306,11 @@ class AsyncKernelLaunch(DeviceOp[tuple[Any, ...]]):
 
 
 def _enqueue(
-    ctx: ExecutionContext, function: KernelFunction, shape: LaunchShape, packed: list[tuple[str | TensorPart, Any]], keep: object
+    ctx: ExecutionContext,
+    function: KernelFunction,
+    shape: LaunchShape,
+    packed: list[tuple[str | TensorPart, Any]],
+    keep: object,
 ) -> None:
     """Enqueue a launch.
 
@@ -237,7 +318,8 @@ def _enqueue(
         ctx: where.
         function: what, of a shape that it has on this device.
         shape: its shape.
-        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed, or facts of a tensor and its address.
+        packed: its arguments: the dtype of a number (`ptr` of an address) and how it is packed, or
+            facts of a tensor and its address.
         keep: what has to live until the launch is done, for drivers that see to that.
 
     Raises:
@@ -254,16 +336,26 @@ def _enqueue(
     parts = LaunchParts(
         kernel=function.symbol,
         sizes=tuple(sizes),
-        addresses=tuple((place, f"argument {place}") for place, (kind, _) in enumerate(packed) if kind == "ptr"),
+        addresses=tuple(
+            (place, f"argument {place}") for place, (kind, _) in enumerate(packed) if kind == "ptr"
+        ),
         tensors=tuple(kind for kind, _ in packed if not isinstance(kind, str)),
     )
     block = Block(bytes(data), tuple(offsets))
-    held = (tuple(value for kind, value in packed if not isinstance(kind, str)), keep) if driver.holds_arguments else 0
-    driver.adopt(ctx.device)  # the launches of other threads are refused without a context, and get it then
+    held = (
+        (tuple(value for kind, value in packed if not isinstance(kind, str)), keep)
+        if driver.holds_arguments
+        else 0
+    )
+    driver.adopt(
+        ctx.device
+    )  # the launches of other threads are refused without a context, and get it then
     call = driver.bind_launch(ctx.device, function.handle, shape, ctx.stream, parts)
     result = call(block.address, held)[0]
     if result:
-        driver.launch_failed(ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol)
+        driver.launch_failed(
+            ctx.device, result, ctx.stream, lambda: call(block.address, held)[0], function.symbol
+        )
 
 
 def _held(pushed: Sequence[_Scalar | Argument]) -> list[Argument]:

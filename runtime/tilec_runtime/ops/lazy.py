@@ -1,5 +1,5 @@
-"""Launchers of a bundle as ops: `package.NAME(...)` and `module.lazy.NAME(...)` describe a launch that runs later, and gives back its
-arguments.
+"""Launchers of a bundle as ops: `package.NAME(...)` and `module.lazy.NAME(...)` describe a launch
+that runs later, and gives back its arguments.
 """
 
 from __future__ import annotations
@@ -41,15 +41,23 @@ Make = Callable[..., "LazyLaunch[Any]"]
 
 
 class LazyLaunch(DeviceOp[R_co]):
-    """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were, and of ops their results.
+    """An op that launches a kernel, and gives back its arguments as a tuple: tensors as they were,
+    and of ops their results.
 
-    The launch holds them until it has run, failed, or was dropped: who owns a tensor can use it again then, and borrows end.
+    The launch holds them until it has run, failed, or was dropped: who owns a tensor can use it
+    again then, and borrows end.
     """
 
     __slots__ = ("_axes", "_config", "_grid", "_held", "_hints", "_origin")
     _graph_node_: ClassVar[Literal[True]] = True
 
-    def __init__(self, origin: Origin, values: tuple[Any, ...], axes: Axes, config: LaunchConfig | None = None) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        values: tuple[Any, ...],
+        axes: Axes,
+        config: LaunchConfig | None = None,
+    ) -> None:
         """Made by the functions of a package and of `Module.lazy`."""
         if config is not None:
             from tilec_runtime.launch.config import configured  # few kernels take one
@@ -62,7 +70,9 @@ class LazyLaunch(DeviceOp[R_co]):
         self._grid: Dim3 | None = None
         self._held: Sequence[Argument] = ()
         contract = origin.contract
-        contents = [(value, param.out) for value, param in zip(values, contract.params, strict=True)]
+        contents = [
+            (value, param.out) for value, param in zip(values, contract.params, strict=True)
+        ]
         self._held = hold_all(contents, holder(f"the launch of {contract.name}"))
 
     @property
@@ -74,31 +84,37 @@ class LazyLaunch(DeviceOp[R_co]):
         return len(self._origin.contract.params)
 
     def grid(self, *extents: int | Sequence[int]) -> Self:
-        """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has to be that of the partitions that the
-        kernel writes.
+        """Launch on this grid instead of the kernel's own, `grid(4, 2)` or `grid((4, 2))`; it has
+        to be that of the partitions that the kernel writes.
 
         Raises:
-            LaunchLimitError: it has none or more than three extents, or one that is no whole number or negative.
+            LaunchLimitError: it has none or more than three extents, or one that is no whole number
+                or negative.
         """
         kernel = self._origin.contract.name
         only = extents[0] if len(extents) == 1 else extents
         given: tuple[Any, ...] = tuple(only) if isinstance(only, (tuple, list)) else extents
-        if not 1 <= len(given) <= 3 or any(type(extent) is not int or extent < 0 for extent in given):
+        if not 1 <= len(given) <= 3 or any(
+            type(extent) is not int or extent < 0 for extent in given
+        ):
             what = f"{kernel}: the grid {given} is not one to three whole numbers that are not negative"
             raise LaunchLimitError(what, kernel=kernel)
         self._grid = _dim3(given)
         return self
 
     def const_grid(self, *extents: int | Sequence[int]) -> Self:
-        """The same as `grid`: kernels are built before a grid is known, and none is compiled for one."""
+        """The same as `grid`: kernels are built before a grid is known, and none is compiled for
+        one.
+        """
         return self.grid(*extents)
 
     def variant(self, *args: Any, **axes: Any) -> Self:
-        """Launch the variant of these axis values, by name: `variant(BM=64)`. It replaces what was said of these axes before.
-        None leaves an axis open again.
+        """Launch the variant of these axis values, by name: `variant(BM=64)`. It replaces what was
+        said of these axes before. None leaves an axis open again.
 
         Raises:
-            VariantError: an axis or a value that was not built, or no variant with these values together.
+            VariantError: an axis or a value that was not built, or no variant with these values
+                together.
         """
         self._by_name("variant", args)
         chosen = given_axes(self._origin.contract, {**self._axes, **axes})
@@ -107,10 +123,12 @@ class LazyLaunch(DeviceOp[R_co]):
         return self
 
     def options(self, *args: Any, **hints: Any) -> Self:
-        """Launch a variant that was built with these compiler hints, by name: `options(occupancy=4)`.
+        """Launch a variant that was built with these compiler hints, by name:
+        `options(occupancy=4)`.
 
         Raises:
-            VariantError: none was, on any target; names what was built. What was built for the device is seen when the op runs.
+            VariantError: none was, on any target; names what was built. What was built for the
+                device is seen when the op runs.
         """
         self._by_name("options", args)
         wanted = {**self._hints, **hints}
@@ -119,7 +137,9 @@ class LazyLaunch(DeviceOp[R_co]):
         return self
 
     def run_by(self, launchers: Mapping[str, LazyLauncher]) -> Self:
-        """Run on the device of these launchers, the one of this kernel among them: for functions of a generated package."""
+        """Run on the device of these launchers, the one of this kernel among them: for functions of
+        a generated package.
+        """
         self._origin = launchers[self._origin.contract.name]._origin  # noqa: SLF001 - its own module
         return self
 
@@ -141,7 +161,9 @@ class LazyLaunch(DeviceOp[R_co]):
     def _by_name(self, verb: str, args: tuple[Any, ...]) -> None:
         if args:
             kernel = self._origin.contract.name
-            raise ArgumentError(f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel)
+            raise ArgumentError(
+                f"{kernel}: {verb} takes keywords only, got {args[0]!r} by place", kernel=kernel
+            )
 
     def _execute(self, ctx: ExecutionContext) -> R_co:
         held, self._held = self._held, ()
@@ -168,8 +190,15 @@ class LazyLaunch(DeviceOp[R_co]):
             argument.require_here(ctx)
 
     def _picked(self, ctx: ExecutionContext) -> Launcher:
-        """The launcher on the device of an execution, with the axes, the options and the grid of this op."""
-        launcher, axes, hints, grid = self._origin.launcher(ctx), self._axes, self._hints, self._grid
+        """The launcher on the device of an execution, with the axes, the options and the grid of
+        this op.
+        """
+        launcher, axes, hints, grid = (
+            self._origin.launcher(ctx),
+            self._axes,
+            self._hints,
+            self._grid,
+        )
         if self._config is not None:
             launcher = launcher.configured(self._config)
         if not axes and not hints and grid is None:
@@ -181,7 +210,9 @@ class LazyLaunch(DeviceOp[R_co]):
             found = launcher.variant(**axes) if axes else launcher
             found = found.options(**hints) if hints else found
             if grid is not None:
-                found = found.on_grid((GridWish(grid=grid, rule=GridRule.INSTEAD, source="grid()"),))
+                found = found.on_grid(
+                    (GridWish(grid=grid, rule=GridRule.INSTEAD, source="grid()"),)
+                )
             if len(known) >= MOST_PLANS:
                 known.clear()
             known[key] = found
@@ -225,7 +256,9 @@ class LazyLaunchers:
 
     def __getattr__(self, name: str) -> LazyLauncher:
         """The function of a kernel."""
-        made = self.__dict__[name] = LazyLauncher(getattr(self._module, name))  # found without this method the next time
+        made = self.__dict__[name] = LazyLauncher(
+            getattr(self._module, name)
+        )  # found without this method the next time
         return made
 
     def __getitem__(self, name: str) -> LazyLauncher:
@@ -242,7 +275,8 @@ class LazyLauncher:
     """A kernel, as a function that gives ops."""
 
     def __init__(self, launcher: Launcher) -> None:
-        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as one likes.
+        """Use `Module.lazy`; or take the launcher of a generated package's kernel, restricted as
+        one likes.
 
         Raises:
             CallError: it is no launcher.
@@ -255,18 +289,26 @@ class LazyLauncher:
         self._origin = _Loaded(launcher)
 
     def __call__(self, *args: Any, **kwargs: Any) -> LazyLaunch[tuple[Any, ...]]:
-        """A launch that runs later. Nothing is enqueued now; leases are taken, so that conflicts show here.
+        """A launch that runs later. Nothing is enqueued now; leases are taken, so that conflicts
+        show here.
 
         Args:
-            args: the kernel's arguments in order: tensors, partitions, views, arrays of other libraries, numbers, or ops that give them.
-            kwargs: arguments by name, axes (`BM=128`), and `config` for a kernel whose manifest leaves grid or block open.
+            args: the kernel's arguments in order: tensors, partitions, views, arrays of other
+                libraries, numbers, or ops that give them.
+            kwargs: arguments by name, axes (`BM=128`), and `config` for a kernel whose manifest
+                leaves grid or block open.
 
         Raises:
             ArgumentError: count or names are off. VariantError: an axis value that was not built.
-            OwnershipError: a tensor was moved before, is used by somebody else, or is there twice. UsedOpError: an op was used before.
+            OwnershipError: a tensor was moved before, is used by somebody else, or is there twice.
+                UsedOpError: an op was used before.
         """
         contract = self._origin.contract
-        config = kwargs.pop("config", None) if "config" not in contract.index and "config" not in contract.axes else None
+        config = (
+            kwargs.pop("config", None)
+            if "config" not in contract.index and "config" not in contract.axes
+            else None
+        )
         if not kwargs and contract.required <= len(args) <= len(contract.params):
             return LazyLaunch(self._origin, args + contract.defaults[len(args) :], {}, config)
         values, axes = bind(contract, args, kwargs)
@@ -291,9 +333,14 @@ class _Maker:
         self._known: dict[tuple[Any, ...], Axes] = {(): {}}
 
     def make(
-        self, values: tuple[Any, ...], choices: tuple[AxisValue | None, ...] = (), config: LaunchConfig | None = None
+        self,
+        values: tuple[Any, ...],
+        choices: tuple[AxisValue | None, ...] = (),
+        config: LaunchConfig | None = None,
     ) -> LazyLaunch[Any]:
-        """Make an op of a launch with these arguments, these axis values by place, and this configuration."""
+        """Make an op of a launch with these arguments, these axis values by place, and this
+        configuration.
+        """
         return LazyLaunch(self._origin, values, dict(self._chosen(choices)), config)
 
     def _chosen(self, choices: tuple[AxisValue | None, ...]) -> Axes:
@@ -305,7 +352,11 @@ class _Maker:
             found = None
         if found is None:
             contract = self._origin.contract
-            found = {name: value for name, value in zip(contract.choices, choices, strict=True) if value is not None}
+            found = {
+                name: value
+                for name, value in zip(contract.choices, choices, strict=True)
+                if value is not None
+            }
             require_built(contract, self._origin.pinned, found)
             self._known[key] = found
         return found
@@ -330,12 +381,18 @@ class _Loaded:
         if ctx.driver is not self._driver or ctx.device != self._device:
             site = launcher.site
             what = f"{launcher.info.name}: the bundle is loaded on {site.device}, and the op is run on {device_words(ctx.device)}"
-            raise LaunchError(what, fix="run it under use_device, or on a stream of that device", kernel=launcher.info.name)
+            raise LaunchError(
+                what,
+                fix="run it under use_device, or on a stream of that device",
+                kernel=launcher.info.name,
+            )
         return launcher
 
 
 class _Packaged:
-    """A kernel of a generated package, whose bundle is loaded on a device when an op first runs there."""
+    """A kernel of a generated package, whose bundle is loaded on a device when an op first runs
+    there.
+    """
 
     def __init__(self, package: Package, kernel: str) -> None:
         self._package = package

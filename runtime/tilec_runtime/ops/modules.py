@@ -1,4 +1,6 @@
-"""Kernels that come as a file of the driver's own kinds (cubin, PTX, fatbin, Tile IR), without a bundle: modules and their functions."""
+"""Kernels that come as a file of the driver's own kinds (cubin, PTX, fatbin, Tile IR), without a
+bundle: modules and their functions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from typing import TYPE_CHECKING, Any, final
 from tilec_runtime.bundle.cubin import CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, read_entries
 from tilec_runtime.device.device import Device
-from tilec_runtime.errors import BundleError, CallError, ContextLostError, DriverError, LaunchLimitError
+from tilec_runtime.errors import (
+    BundleError,
+    CallError,
+    ContextLostError,
+    DriverError,
+    LaunchLimitError,
+)
 from tilec_runtime.launch.images import Function as LoadedFunction
 from tilec_runtime.launch.images import refused
 from tilec_runtime.launch.limits import check_compiled, check_device_limits
@@ -49,7 +57,9 @@ def load_module_from_file(path: Path | str, device: DeviceLike | None = None) ->
     given: Any = path
     if not isinstance(given, (str, os.PathLike)):
         fix = "load_module_from_bytes takes the contents, load_module_from_ptx the text of PTX"
-        raise CallError(f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(
+            f"load_module_from_file takes a path, got a {type(given).__qualname__}", fix=fix
+        )
     return load_module_from_bytes(Path(path).read_bytes(), device)
 
 
@@ -57,24 +67,32 @@ def load_module_from_ptx(text: str, device: DeviceLike | None = None) -> KernelM
     """Load PTX, which the driver compiles for the device.
 
     Raises:
-        CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses it.
+        CallError: it is no text. BundleError: it is no PTX. KernelCacheError: the driver refuses
+            it.
     """
     given: Any = text
     if not isinstance(given, str):
-        raise CallError(f"load_module_from_ptx takes text, got a {type(given).__qualname__}", fix="load_module_from_bytes takes bytes")
+        raise CallError(
+            f"load_module_from_ptx takes text, got a {type(given).__qualname__}",
+            fix="load_module_from_bytes takes bytes",
+        )
     return load_module_from_bytes(text.encode(), device)
 
 
 def load_module_from_bytes(data: bytes, device: DeviceLike | None = None) -> KernelModule:
-    """Load the contents of a file as `load_module_from_file` does. They are looked at first: drivers crash over a damaged cubin.
+    """Load the contents of a file as `load_module_from_file` does. They are looked at first:
+    drivers crash over a damaged cubin.
 
     Raises:
-        CallError: it is no bytes. BundleError: they are damaged, or of no known kind. KernelCacheError: the driver refuses them.
+        CallError: it is no bytes. BundleError: they are damaged, or of no known kind.
+            KernelCacheError: the driver refuses them.
     """
     given: Any = data
     if not isinstance(given, (bytes, bytearray)):
         fix = "read the file as bytes, or use load_module_from_file or load_module_from_ptx"
-        raise CallError(f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix)
+        raise CallError(
+            f"load_module_from_bytes takes bytes, got a {type(given).__qualname__}", fix=fix
+        )
     data = bytes(data)
     where = current_device() if device is None else Device(device)
     entries = _entries(data)
@@ -110,7 +128,8 @@ class KernelModule(Uncopied):
 
     @classmethod
     def borrow_raw(cls, handle: Any, device: DeviceLike | None = None) -> KernelModule:
-        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps loaded.
+        """A module that another library loaded (a `CUmodule`, or its number), and that it keeps
+        loaded.
 
         Raises:
             CallError: it is no handle.
@@ -123,16 +142,20 @@ class KernelModule(Uncopied):
 
         Args:
             symbol: its name; for C++ the mangled one, unless it is extern "C".
-            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked against them. Of a cubin and of PTX,
-                sizes are known anyway; None leaves it at that.
+            params: dtypes of its parameters in order, `ptr` for addresses: launches are checked
+                against them. Of a cubin and of PTX, sizes are known anyway; None leaves it at that.
 
         Raises:
-            BundleError: the cubin or PTX has no such entry point. KernelCacheError: the driver finds none.
+            BundleError: the cubin or PTX has no such entry point. KernelCacheError: the driver
+                finds none.
             CallError: `params` has a word that is no dtype, or they disagree with the image.
         """
         known = self._entries.get(symbol)
         if known is None and self._entries:
-            raise BundleError(f"the module has no kernel {symbol!r}; it has: {', '.join(self._entries)}", kernel=symbol)
+            raise BundleError(
+                f"the module has no kernel {symbol!r}; it has: {', '.join(self._entries)}",
+                kernel=symbol,
+            )
         with _told(f"{symbol}: there is no such entry point", self.device.ordinal, symbol):
             handle = self.device.driver.function(self.handle, symbol)
         return KernelFunction(handle, self.device, symbol, _checked(symbol, params, known), known)
@@ -149,11 +172,20 @@ class KernelFunction(Uncopied):
 
     Attributes:
         handle: the driver's. device: where it is. symbol: its name.
-        params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their bytes, where they are known.
-        aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so (`.ptr .align 16`).
+        params: dtypes of its parameters (`ptr` for addresses), where they are known. sizes: their
+            bytes, where they are known.
+        aligned: what addresses have to be multiples of, by the parameter's place, where PTX says so
+            (`.ptr .align 16`).
     """
 
-    def __init__(self, handle: Any, device: Device, symbol: str, params: tuple[str, ...] | None, entry: Entry | None) -> None:
+    def __init__(
+        self,
+        handle: Any,
+        device: Device,
+        symbol: str,
+        params: tuple[str, ...] | None,
+        entry: Entry | None,
+    ) -> None:
         """Use `KernelModule.function` or `borrow_raw`."""
         self.handle = handle
         self.device = device
@@ -164,14 +196,24 @@ class KernelFunction(Uncopied):
             self.sizes = tuple(param.size for param in entry.params)
         elif params is not None:
             self.sizes = tuple(size_of(name) for name in params)
-        self.aligned = {place: p.target_align for place, p in enumerate(entry.params)} if isinstance(entry, PtxEntry) else {}
+        self.aligned = (
+            {place: p.target_align for place, p in enumerate(entry.params)}
+            if isinstance(entry, PtxEntry)
+            else {}
+        )
         self._entry = entry
 
     @classmethod
     def borrow_raw(
-        cls, handle: Any, device: DeviceLike | None = None, *, symbol: str = "function", params: tuple[str, ...] | None = None
+        cls,
+        handle: Any,
+        device: DeviceLike | None = None,
+        *,
+        symbol: str = "function",
+        params: tuple[str, ...] | None = None,
     ) -> KernelFunction:
-        """A function that another library looked up (a `CUfunction`, or its number), and whose module it keeps loaded.
+        """A function that another library looked up (a `CUfunction`, or its number), and whose
+        module it keeps loaded.
 
         Args:
             handle: of the driver.
@@ -183,7 +225,13 @@ class KernelFunction(Uncopied):
             CallError: it is no handle, or `params` has a word that is no dtype.
         """
         _require_handle("function", handle)
-        return cls(handle, current_device() if device is None else Device(device), symbol, _checked(symbol, params, None), None)
+        return cls(
+            handle,
+            current_device() if device is None else Device(device),
+            symbol,
+            _checked(symbol, params, None),
+            None,
+        )
 
     def resident_blocks(self, threads: int, shared: int = 0) -> int:
         """How many blocks the device holds at once: the most that a cooperative launch may have.
@@ -193,11 +241,14 @@ class KernelFunction(Uncopied):
             shared: dynamic shared memory of a block in bytes.
 
         Raises:
-            LaunchLimitError: no block has so many threads or bytes, or the device has no cooperative launches.
+            LaunchLimitError: no block has so many threads or bytes, or the device has no
+                cooperative launches.
         """
         device, most = self.device, self.loaded.facts.max_threads
         if not device.info.cooperative:
-            raise LaunchLimitError(f"{self.symbol}: {device.info} has no cooperative launches", kernel=self.symbol)
+            raise LaunchLimitError(
+                f"{self.symbol}: {device.info} has no cooperative launches", kernel=self.symbol
+            )
         if not 1 <= threads <= most:
             what = f"{self.symbol}: a block of it has 1 to {most} threads, and {threads} were asked for"
             raise LaunchLimitError(what, kernel=self.symbol)
@@ -207,16 +258,24 @@ class KernelFunction(Uncopied):
             raise LaunchLimitError(what, kernel=self.symbol)
         if total > device.info.shared_default:
             device.driver.allow_shared(self.handle, shared)
-        return device.driver.active_blocks(device.ordinal, self.handle, threads, shared) * device.info.multiprocessors
+        return (
+            device.driver.active_blocks(device.ordinal, self.handle, threads, shared)
+            * device.info.multiprocessors
+        )
 
     def residency(self, config: LaunchConfig) -> Residency:
-        """What the device holds of such launches at once: `max_active_blocks`, `max_cooperative_grid`, `suggest_block_size` and more.
+        """What the device holds of such launches at once: `max_active_blocks`,
+        `max_cooperative_grid`, `suggest_block_size` and more.
 
         Raises:
-            LaunchLimitError: the device has no such launches, whatever is resident. CallError: it is no LaunchConfig.
+            LaunchLimitError: the device has no such launches, whatever is resident. CallError: it
+                is no LaunchConfig.
         """
         if not hasattr(config, "shape"):
-            raise CallError(f"residency takes a LaunchConfig, got a {type(config).__qualname__}", fix="pass the one of the launch")
+            raise CallError(
+                f"residency takes a LaunchConfig, got a {type(config).__qualname__}",
+                fix="pass the one of the launch",
+            )
         from tilec_runtime.launch.occupancy import held_of  # no launch needs it
 
         info = self.device.info
@@ -227,7 +286,9 @@ class KernelFunction(Uncopied):
     @functools.cached_property
     def loaded(self) -> LoadedFunction:
         """Itself and its resources, for checks of limits."""
-        return LoadedFunction(handle=self.handle, facts=self.device.driver.function_facts(self.handle))
+        return LoadedFunction(
+            handle=self.handle, facts=self.device.driver.function_facts(self.handle)
+        )
 
     @functools.cached_property
     def image(self) -> ImageInfo:
@@ -235,7 +296,13 @@ class KernelFunction(Uncopied):
         entry = self._entry
         target = Target.parse("tileir" if self.device.info.interprets else "compute_80")
         if entry is None:
-            return ImageInfo(target=target, digest="", size=0, symbol=self.symbol, cluster=self.loaded.facts.cluster)
+            return ImageInfo(
+                target=target,
+                digest="",
+                size=0,
+                symbol=self.symbol,
+                cluster=self.loaded.facts.cluster,
+            )
         return ImageInfo(
             target=target,
             digest="",
@@ -248,14 +315,25 @@ class KernelFunction(Uncopied):
 
     def __repr__(self) -> str:
         """Symbol, parameters, device."""
-        known = ", ".join(self.params) if self.params is not None else "" if self.sizes is None else f"bytes {self.sizes}"
+        known = (
+            ", ".join(self.params)
+            if self.params is not None
+            else ""
+            if self.sizes is None
+            else f"bytes {self.sizes}"
+        )
         return f"<KernelFunction {self.symbol}({known}) on {self.device!r}>"
 
 
 def _require_handle(noun: str, handle: Any) -> None:
     number = bare(handle)
-    if number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0):  # a driver's may be anything else
-        raise CallError(f"{shown(handle)} is no handle of a {noun}", fix=f"pass a CU{noun} of cuda.bindings, or its number")
+    if (
+        number is None or isinstance(number, (bool, float)) or (is_whole(number) and number <= 0)
+    ):  # a driver's may be anything else
+        raise CallError(
+            f"{shown(handle)} is no handle of a {noun}",
+            fix=f"pass a CU{noun} of cuda.bindings, or its number",
+        )
 
 
 def size_of(dtype: str) -> int:
@@ -274,17 +352,20 @@ def _told(what: str, ordinal: int, kernel: str = "") -> Iterator[None]:
         raise refused(error, f"{what}: {error.what}", ordinal, kernel) from error
 
 
-def _checked(symbol: str, params: tuple[str, ...] | None, entry: Entry | None) -> tuple[str, ...] | None:
+def _checked(
+    symbol: str, params: tuple[str, ...] | None, entry: Entry | None
+) -> tuple[str, ...] | None:
     if params is None:
         return None
     for name in params:
         if name != "ptr" and name not in DTYPES:
-            raise CallError(f"{symbol}: {name!r} is no dtype of a parameter", fix=f"use ptr, {', '.join(DTYPES)}")
+            raise CallError(
+                f"{symbol}: {name!r} is no dtype of a parameter",
+                fix=f"use ptr, {', '.join(DTYPES)}",
+            )
     sizes = tuple(size_of(name) for name in params)
     if entry is not None and sizes != tuple(param.size for param in entry.params):
         has = ", ".join(str(param.size) for param in entry.params) or "none"
-        what = (
-            f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the kernel {has}"
-        )
+        what = f"{symbol}: the parameters ({', '.join(params)}) have {', '.join(map(str, sizes)) or 'none'} bytes, those of the kernel {has}"
         raise CallError(what, fix="name the parameters as the kernel's source has them")
     return tuple(params)

@@ -40,12 +40,14 @@ Last = TypeVar("Last")
 
 
 class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
-    """Work for a device, with a result of type `T`. Building it does no device work; running it does, once.
+    """Work for a device, with a result of type `T`. Building it does no device work; running it
+    does, once.
 
     An op of one's own is a subclass with fields and `_execute`; it may be a dataclass.
     """
 
-    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where. `_site`: in debug mode alone.
+    # `_fresh`: who deletes it, in one step, has the op. `_gone`: what used it up, and where.
+    # `_site`: in debug mode alone.
     __slots__ = ("_fresh", "_gone", "_site")
     _fresh: bool
     _gone: tuple[str, Location | None]
@@ -67,13 +69,26 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """
         super().__init_subclass__(**kwargs)
         execute = cls.__dict__.get("_execute")
-        if any(is_one(execute) for is_one in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+        if any(
+            is_one(execute)
+            for is_one in (
+                inspect.iscoroutinefunction,
+                inspect.isgeneratorfunction,
+                inspect.isasyncgenfunction,
+            )
+        ):
             what = f"{cls.__qualname__}._execute is a coroutine function or a generator, and has to give the result itself"
-            raise CallError(what, cause="nobody would await or iterate it", fix="enqueue everything in it and return the result")
+            raise CallError(
+                what,
+                cause="nobody would await or iterate it",
+                fix="enqueue everything in it and return the result",
+            )
 
     @abstractmethod
     def _execute(self, ctx: ExecutionContext) -> T_co:
-        """Enqueue the work on the context's stream; the result, which need not be ready yet. Called once."""
+        """Enqueue the work on the context's stream; the result, which need not be ready yet. Called
+        once.
+        """
 
     def _arity(self) -> int | None:
         """How many elements its tuple has; None where that is not known before it runs."""
@@ -88,7 +103,11 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     def name(self) -> str:
         """What it is, for messages."""
         kind = type(self)
-        return kind.__name__.lstrip("_").lower() if kind.__module__.startswith(("tilec_runtime.", "tilec.")) else kind.__name__
+        return (
+            kind.__name__.lstrip("_").lower()
+            if kind.__module__.startswith(("tilec_runtime.", "tilec."))
+            else kind.__name__
+        )
 
     @property
     def label(self) -> str:
@@ -116,19 +135,23 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return run(self, as_stream(stream))
 
     def enqueue_on(self, stream: StreamLike) -> T_co:
-        """Unchecked: enqueue it on a stream, and give the result at once, which the device may not have made yet.
+        """Unchecked: enqueue it on a stream, and give the result at once, which the device may not
+        have made yet.
 
-        What uses the result on another stream, or on the host, has to wait for this one first: nothing checks that.
+        What uses the result on another stream, or on the host, has to wait for this one first:
+        nothing checks that.
         """
         value, context, mark = submit(self, as_stream(stream))
         context._release(mark)  # noqa: SLF001 - the two are one thing
         return value
 
     def future(self) -> DeviceFuture[T_co]:
-        """Enqueue it now on a stream that the current policy picks; the future of its result. Does not wait.
+        """Enqueue it now on a stream that the current policy picks; the future of its result. Does
+        not wait.
 
         Raises:
-            UsedOpError: it was used before. NestedExecutionError: this thread executes another op. Everything else is in the future.
+            UsedOpError: it was used before. NestedExecutionError: this thread executes another op.
+                Everything else is in the future.
         """
         from tilec_runtime.ops.future import start
 
@@ -146,12 +169,15 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return start(self, lambda: policy)
 
     def graph(self) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph, for a stream that the current policy picks; everything else as for `graph_on`."""
+        """Capture it into a CUDA graph, for a stream that the current policy picks; everything else
+        as for `graph_on`.
+        """
         refuse_nested(self)
         return self.graph_on(stream_of(current_policy()))
 
     def graph_on(self, stream: StreamLike) -> CudaGraph[T_co]:
-        """Capture it into a CUDA graph: its functions run now, the device's work at each replay, and not before.
+        """Capture it into a CUDA graph: its functions run now, the device's work at each replay,
+        and not before.
 
         Args:
             stream: where replays run unless they name another; nothing is done there now.
@@ -173,7 +199,8 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     # Combining it
 
     def then(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """Go on with the op that a function makes of the result, on the same stream: it sees what this one wrote.
+        """Go on with the op that a function makes of the result, on the same stream: it sees what
+        this one wrote.
 
         The function runs on the host while the work is enqueued, before the device has done it.
         """
@@ -181,15 +208,19 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         return self._chain("then", function)
 
     def then_unchecked(self, function: Callable[[T_co], DeviceOp[U]]) -> DeviceOp[U]:
-        """As `then`, with a function that may execute other ops (`sync`, `to_host`, `graph`), on whatever streams.
+        """As `then`, with a function that may execute other ops (`sync`, `to_host`, `graph`), on
+        whatever streams.
 
-        Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other libraries, are the function's to order.
+        Tensors of tilec are ordered as ever; what is passed on by address, and arrays of other
+        libraries, are the function's to order.
         """
         require_function("then_unchecked", function)
         return self._chain("then_unchecked", function)
 
     def map(self, function: Callable[[T_co], U]) -> DeviceOp[U]:
-        """Make something else of the result on the host. The device may not have made it yet: do not read it."""
+        """Make something else of the result on the host. The device may not have made it yet: do
+        not read it.
+        """
         require_function("map", function)
         return self._chain("map", function)
 
@@ -222,9 +253,13 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
     @overload
     def unzip(self: DeviceOp[tuple[A]], count: Literal[1] | None = None) -> tuple[DeviceOp[A]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B]], count: Literal[2] | None = None) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
+    def unzip(
+        self: DeviceOp[tuple[A, B]], count: Literal[2] | None = None
+    ) -> tuple[DeviceOp[A], DeviceOp[B]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, B, C]], count: Literal[3] | None = None) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
+    def unzip(
+        self: DeviceOp[tuple[A, B, C]], count: Literal[3] | None = None
+    ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C]]: ...
     @overload
     def unzip(
         self: DeviceOp[tuple[A, B, C, D]], count: Literal[4] | None = None
@@ -238,15 +273,19 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         self: DeviceOp[tuple[A, B, C, D, E, F]], count: Literal[6] | None = None
     ) -> tuple[DeviceOp[A], DeviceOp[B], DeviceOp[C], DeviceOp[D], DeviceOp[E], DeviceOp[F]]: ...
     @overload
-    def unzip(self: DeviceOp[tuple[A, ...]], count: int | None = None) -> tuple[DeviceOp[A], ...]: ...
+    def unzip(
+        self: DeviceOp[tuple[A, ...]], count: int | None = None
+    ) -> tuple[DeviceOp[A], ...]: ...
     def unzip(self: DeviceOp[Any], count: int | None = None) -> Any:
-        """One op for each element of a tuple. The first of them that runs runs this op; the others wait for it, on whatever stream.
+        """One op for each element of a tuple. The first of them that runs runs this op; the others
+        wait for it, on whatever stream.
 
         Args:
             count: how many elements the tuple has; needless for a launch, `zip_ops` and `value`.
 
         Raises:
-            CallError: fewer than one, or no count where it is needed; or, when it runs, another number than the tuple has.
+            CallError: fewer than one, or no count where it is needed; or, when it runs, another
+                number than the tuple has.
         """
         from tilec_runtime.ops.sharing import unzip_op
 
@@ -305,10 +344,12 @@ class DeviceOp(TensorSteps[T_co], Uncopied, ABC, Generic[T_co]):
         """It was used up and will never run: let go of the tensors that it holds."""
 
     def _require_here(self, ctx: ExecutionContext) -> None:
-        """See that it may run in a context, before anything of it does: asked for ops that others could run where this one cannot.
+        """See that it may run in a context, before anything of it does: asked for ops that others
+        could run where this one cannot.
 
         Raises:
-            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device alone.
+            GraphCaptureError: it makes no sense in a graph. DeviceError: it runs on another device
+                alone.
         """
 
 

@@ -1,4 +1,6 @@
-"""The op of `to_host`: elements that share bytes are taken apart on the device, so that the array is complete when the op is."""
+"""The op of `to_host`: elements that share bytes are taken apart on the device, so that the array
+is complete when the op is.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,14 @@ def to_host_op(tensor: Described, out: Array | None) -> DeviceOp[Array]:
     """An op that gives the contents of a tensor.
 
     Raises:
-        TensorError: `out` does not fit, or the dtype is packed and there is `out`. OwnershipError: the tensor cannot be read.
+        TensorError: `out` does not fit, or the dtype is packed and there is `out`. OwnershipError:
+            the tensor cannot be read.
     """
-    return ToHost(tensor, out) if out is not None or not DTYPES[tensor.dtype].packed else PackedToHost(tensor)
+    return (
+        ToHost(tensor, out)
+        if out is not None or not DTYPES[tensor.dtype].packed
+        else PackedToHost(tensor)
+    )
 
 
 @final
@@ -45,14 +52,26 @@ class PackedToHost(DeviceOp["Array"]):
         return "to_host"
 
     def _execute(self, ctx: ExecutionContext) -> Array:
-        from tilec_runtime.kernels import recipes  # which need not be there to copy what is whole bytes
+        from tilec_runtime.kernels import (
+            recipes,
+        )  # which need not be there to copy what is whole bytes
 
         copy, self._copy = self._copy, None
         assert copy is not None
         pairs = ctx.run(copy)
-        codes = Tensor.uninitialized(pairs.shape, "u8", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream, pool=ctx.pool)
+        codes = Tensor.uninitialized(
+            pairs.shape,
+            "u8",
+            driver=ctx.driver,
+            ordinal=ctx.device,
+            stream=ctx.stream,
+            pool=ctx.pool,
+        )
         ctx.writes(codes.storage)
-        to, source = (recipes.Place(storage=one.storage, facts=one._facts) for one in (codes, pairs))  # noqa: SLF001 - both are its own
+        to, source = (
+            recipes.Place(storage=one.storage, facts=one._facts)  # noqa: SLF001 - a tensor too
+            for one in (codes, pairs)
+        )
         recipes.spread(ctx, to, source)
         return ctx.run(ToHost(codes, None)).view(numpy_dtype(pairs.dtype))
 

@@ -1,4 +1,6 @@
-"""Who picks the stream of an op that names none: scheduling policies, and the device and policy that are the default here."""
+"""Who picks the stream of an op that names none: scheduling policies, and the device and policy
+that are the default here.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class StreamPoolRoundRobin(Uncopied):
         """
         streams = whole("StreamPoolRoundRobin: the number of streams", streams, SchedulingError)
         if streams < 1:
-            raise SchedulingError(f"a pool of {streams} streams has none to give", fix="ask for one stream at least")
+            raise SchedulingError(
+                f"a pool of {streams} streams has none to give", fix="ask for one stream at least"
+            )
         self.device = current_device() if device is None else Device(device)
         self._places = itertools.cycle(range(streams))
         self._streams: list[Stream | None] = [None] * streams
@@ -55,7 +59,8 @@ class StreamPoolRoundRobin(Uncopied):
         return stream or self._new_stream(place)
 
     def waited_stream(self) -> Stream:
-        """The stream of an op that this thread waits for: the same one each time, where its tensors are in order already.
+        """The stream of an op that this thread waits for: the same one each time, where its tensors
+        are in order already.
 
         Raises:
             SchedulingError: the policy is closed.
@@ -69,7 +74,9 @@ class StreamPoolRoundRobin(Uncopied):
     def _new_stream(self, place: int) -> Stream:
         with self._lock:
             if not self._streams:
-                raise SchedulingError(f"{self!r} is closed", fix="make a new policy, or close it after its last op")
+                raise SchedulingError(
+                    f"{self!r} is closed", fix="make a new policy, or close it after its last op"
+                )
             stream = self._streams[place] = self._streams[place] or self.device.new_stream()
             return stream
 
@@ -102,14 +109,16 @@ class SingleStream(StreamPoolRoundRobin):
 # By device: for the life of the process, as streams that threads share have to be.
 _POLICIES: dict[Device, StreamPoolRoundRobin] = {}
 _LOCK = ForkLock()
-# The device whose policy was asked for last, and that policy: to know the object again costs less than to look it up.
+# The device whose policy was asked for last, and that policy: to know the object again costs less
+# than to look it up.
 _last: tuple[Device | None, StreamPoolRoundRobin | None] = (None, None)
 # Device 0, once somebody meant it: asking the driver for it at every op would cost.
 _first: Device | None = None
 
 
 def current_device() -> Device:
-    """The default device here: of the innermost `use_device`, else of `set_default_device`, else device 0.
+    """The default device here: of the innermost `use_device`, else of `set_default_device`, else
+    device 0.
 
     Raises:
         NoDeviceError: none was named, and there is no GPU.
@@ -118,7 +127,8 @@ def current_device() -> Device:
 
 
 def current_policy() -> SchedulingPolicy:
-    """The default policy here: of the innermost `use_policy` or `use_device`, whichever is further in; else the default device's own.
+    """The default policy here: of the innermost `use_policy` or `use_device`, whichever is further
+    in; else the default device's own.
 
     Raises:
         NoDeviceError: none was named, and there is no GPU.
@@ -141,7 +151,8 @@ def default_policy(device: Device) -> SchedulingPolicy:
 
 
 def set_default_device(device: DeviceLike | None) -> None:
-    """Set the default device of the process, for every thread and task that is in no `use_device`; None for device 0 again.
+    """Set the default device of the process, for every thread and task that is in no `use_device`;
+    None for device 0 again.
 
     Raises:
         CallError: it names no device. NoDeviceError: there is no such device.
@@ -172,7 +183,9 @@ def use_policy(policy: SchedulingPolicy) -> Iterator[SchedulingPolicy]:
     """
     require_policy(policy)
     device = getattr(policy, "device", None)
-    with _within(Defaults(device=device if isinstance(device, Device) else HERE.get().device, policy=policy)):
+    with _within(
+        Defaults(device=device if isinstance(device, Device) else HERE.get().device, policy=policy)
+    ):
         yield policy
 
 
@@ -184,11 +197,14 @@ def require_policy(policy: Any) -> None:
     """
     if not callable(getattr(policy, "next_stream", None)):
         fix = "pass StreamPoolRoundRobin(4), SingleStream(), or an object with next_stream()"
-        raise SchedulingError(f"{policy!r} is no scheduling policy: it has no next_stream()", fix=fix)
+        raise SchedulingError(
+            f"{policy!r} is no scheduling policy: it has no next_stream()", fix=fix
+        )
 
 
 def stream_of(policy: SchedulingPolicy, *, waited: bool = False) -> Stream:
-    """The next stream of a policy; of a pool of tilec's own, for an op that is `waited` for, the thread's one.
+    """The next stream of a policy; of a pool of tilec's own, for an op that is `waited` for, the
+    thread's one.
 
     Raises:
         SchedulingError: what it gave is none.
@@ -200,7 +216,10 @@ def stream_of(policy: SchedulingPolicy, *, waited: bool = False) -> Stream:
         return as_stream(given)
     except ArgumentError as error:
         fix = "let it give a stream of tilec, torch, CuPy or cuda.core, of the device that the op is for"
-        raise SchedulingError(f"next_stream() of {policy!r} gave {given!r}, which is no stream to run an op on", fix=fix) from error
+        raise SchedulingError(
+            f"next_stream() of {policy!r} gave {given!r}, which is no stream to run an op on",
+            fix=fix,
+        ) from error
 
 
 def as_stream(stream: StreamLike | Stream) -> Stream:
@@ -225,7 +244,9 @@ def _within(defaults: Defaults) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+        with contextlib.suppress(
+            ValueError
+        ):  # a generator's block may end in another context than it began in: there is nothing to undo
             HERE.reset(token)
 
 

@@ -1,4 +1,6 @@
-"""Ops that run once and give their result more than once: to every user of a shared op, or one element each to the parts of a tuple."""
+"""Ops that run once and give their result more than once: to every user of a shared op, or one
+element each to the parts of a tuple.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _LONGEST = 80
 
 
 class Once(Generic[T]):
-    """An execution that several ops need: the first of them does it, on its own stream; the streams of the others wait for that place.
+    """An execution that several ops need: the first of them does it, on its own stream; the streams
+    of the others wait for that place.
 
     An error is kept and repeated to all, whichever thread came first.
     """
@@ -44,7 +47,8 @@ class Once(Generic[T]):
         return self._op is None
 
     def run(self, ctx: ExecutionContext, take: Callable[[T], Any]) -> Any:
-        """Execute it here, or wait (on the stream) for where it was; then what `take` makes of the result, one user at a time.
+        """Execute it here, or wait (on the stream) for where it was; then what `take` makes of the
+        result, one user at a time.
 
         Raises:
             BaseException: what its execution raised, again.
@@ -52,18 +56,26 @@ class Once(Generic[T]):
         with self._turn:
             if self._busy:  # this thread is in it already: it would wait for itself
                 what = "a shared op is executed as a part of itself"
-                raise SchedulingError(what, cause="a function of `then` gives the op that it belongs to", fix="give another op")
+                raise SchedulingError(
+                    what,
+                    cause="a function of `then` gives the op that it belongs to",
+                    fix="give another op",
+                )
             if self._op is not None:
                 self.require_here(ctx)
                 self._execute(ctx)
             if self._error is not None:
-                raise copied(self._error)  # one of its own for each: an error that is raised gets the frames of whoever was told
+                raise copied(
+                    self._error
+                )  # one of its own for each: an error that is raised gets the frames of whoever was told
             if self._mark is not None:
                 ctx.wait_for(self._mark)
             return take(cast("T", self.result))
 
     def require_here(self, ctx: ExecutionContext) -> None:
-        """See that it may be executed here, where it was not yet: a refusal of the place leaves it to those who run it elsewhere."""
+        """See that it may be executed here, where it was not yet: a refusal of the place leaves it
+        to those who run it elsewhere.
+        """
         with self._turn:  # nobody executes it meanwhile
             op = self._op
             if op is not None:
@@ -88,15 +100,18 @@ class Once(Generic[T]):
             raise
         finally:
             self._busy = False
-            # At once, since other threads may need it before this execution ends: and also behind a failure, for what was enqueued.
+            # At once, since other threads may need it before this execution ends: and also behind a
+            # failure, for what was enqueued.
             self._mark = ctx.mark()
 
 
 @final
 class SharedOp(DeviceOp[T]):
-    """An op that may be used any number of times, from any thread. What it was made of runs once; all users get that result.
+    """An op that may be used any number of times, from any thread. What it was made of runs once;
+    all users get that result.
 
-    A tensor, alone or in a tuple, is given as a `SharedTensor` of its own to every user; other results are given as they are.
+    A tensor, alone or in a tuple, is given as a `SharedTensor` of its own to every user; other
+    results are given as they are.
     """
 
     def __init__(self, once: Once[T], name: str) -> None:
@@ -110,7 +125,9 @@ class SharedOp(DeviceOp[T]):
         return self._name
 
     def clone(self) -> SharedOp[T]:
-        """Another op of the same execution: it may be used where this one is, and the other way round."""
+        """Another op of the same execution: it may be used where this one is, and the other way
+        round.
+        """
         return SharedOp(self._once, self._name)
 
     def _take(self, where: str, place: Location | None = None) -> None:
@@ -145,7 +162,10 @@ class Part(DeviceOp[Any]):
         return f"unzip[{self._place}]"
 
     def _execute(self, ctx: ExecutionContext) -> Any:
-        once, self._once = self._once, _NOBODYS  # the op that was used does not keep what other parts may never ask for
+        once, self._once = (
+            self._once,
+            _NOBODYS,
+        )  # the op that was used does not keep what other parts may never ask for
         return once.run(ctx, self._pick)
 
     def _require_here(self, ctx: ExecutionContext) -> None:
@@ -154,7 +174,9 @@ class Part(DeviceOp[Any]):
     def _pick(self, elements: list[Any]) -> Any:
         if len(elements) != self._count:
             what = f"unzip({self._count}) of a tuple of {len(elements)}"
-            raise CallError(what, fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}")
+            raise CallError(
+                what, fix=f"say unzip({len(elements)}), or unzip the op that gives {self._count}"
+            )
         # Moved out: what this part was given, nobody else holds.
         element, elements[self._place] = elements[self._place], None
         return element
@@ -167,7 +189,9 @@ def shared(content: tuple[Any, ...]) -> SharedOp[Any]: ...
 @overload
 def shared(content: T) -> SharedOp[T]: ...
 def shared(content: Any) -> SharedOp[Any]:
-    """An op of a value that is there, which may be used any number of times. Tensors are given as shares, also those in a tuple."""
+    """An op of a value that is there, which may be used any number of times. Tensors are given as
+    shares, also those in a tuple.
+    """
     return SharedOp(Once(None, content), "shared")
 
 
@@ -191,7 +215,10 @@ def unzip_op(op: DeviceOp[Any], count: int | None) -> tuple[DeviceOp[Any], ...]:
         raise CallError(what, fix="say how many: unzip(2)")
     count = whole("unzip: the number of elements", count)
     if count < 1:
-        raise CallError(f"unzip({count}): a tuple has one element at least", fix="say how many elements the op's tuple has")
+        raise CallError(
+            f"unzip({count}): a tuple has one element at least",
+            fix="say how many elements the op's tuple has",
+        )
     once: Once[list[Any]] = Once(op.map(_listed))
     once_op = once._op  # noqa: SLF001 - its own module
     assert once_op is not None
@@ -200,7 +227,8 @@ def unzip_op(op: DeviceOp[Any], count: int | None) -> tuple[DeviceOp[Any], ...]:
 
 
 def unwrap(content: Any) -> Any:
-    """The owned value behind a share, where it is the only one; anything that is not shared is its own owner.
+    """The owned value behind a share, where it is the only one; anything that is not shared is its
+    own owner.
 
     Raises:
         OwnershipError: there are other shares.
@@ -214,16 +242,22 @@ def _shared(result: Any) -> Any:
         return tuple(_shared(element) for element in result)
     if hasattr(result, "try_unwrap"):  # a share, which others may follow
         return result.clone()
-    return result.share() if hasattr(result, "_tilec_facts_") and hasattr(result, "share") else result
+    return (
+        result.share() if hasattr(result, "_tilec_facts_") and hasattr(result, "share") else result
+    )
 
 
 def _listed(result: Any) -> list[Any]:
     if not isinstance(result, tuple):
-        what = f"unzip needs an op that gives a tuple, and this one gave a {type(result).__qualname__}"
+        what = (
+            f"unzip needs an op that gives a tuple, and this one gave a {type(result).__qualname__}"
+        )
         raise CallError(what, fix="unzip the result of zip_ops or of a launcher")
     return list(result)
 
 
 def _interrupted(op: DeviceOp[Any]) -> SchedulingError:
     what = f"<DeviceOp {op.label}> was interrupted while it was executed, and runs only once"
-    return SchedulingError(what, cause="Ctrl-C came while its functions ran on the host", fix="make a new one")
+    return SchedulingError(
+        what, cause="Ctrl-C came while its functions ran on the host", fix="make a new one"
+    )

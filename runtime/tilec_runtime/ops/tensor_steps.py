@@ -1,4 +1,6 @@
-"""What ops that give tensors can go on with: the methods of tensors, on a result that is not there yet."""
+"""What ops that give tensors can go on with: the methods of tensors, on a result that is not there
+yet.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ RUNS = frozenset({"then", "to_host", "dup"})
 
 
 class TensorSteps(Generic[T_co]):
-    """The part of `DeviceOp` that is about tensors. A result that has no such method is an error when the op runs, with both places."""
+    """The part of `DeviceOp` that is about tensors. A result that has no such method is an error
+    when the op runs, with both places.
+    """
 
     __slots__ = ()
 
@@ -48,7 +52,9 @@ class TensorSteps(Generic[T_co]):
     @overload
     def reinterpret(self: TensorSteps[Tensor], dtype: Any, *shape: Any) -> DeviceOp[Tensor]: ...
     @overload
-    def reinterpret(self: TensorSteps[SharedTensor], dtype: Any, *shape: Any) -> DeviceOp[SharedTensor]: ...
+    def reinterpret(
+        self: TensorSteps[SharedTensor], dtype: Any, *shape: Any
+    ) -> DeviceOp[SharedTensor]: ...
     def reinterpret(self: TensorSteps[Any], dtype: Any, *shape: Any) -> DeviceOp[Any]:
         """The bytes of the tensor as another dtype, without a copy."""
         return self._step("reinterpret", dtype, *shape)
@@ -85,8 +91,12 @@ class TensorSteps(Generic[T_co]):
         """The tensor for many readers and no writer."""
         return self._step("share")
 
-    def to_host(self: TensorSteps[Described], *, out: np.ndarray[Any, Any] | None = None) -> DeviceOp[np.ndarray[Any, Any]]:
-        """The contents of the tensor as a NumPy array, complete when the op is; see `tilec_runtime.api.to_host`."""
+    def to_host(
+        self: TensorSteps[Described], *, out: np.ndarray[Any, Any] | None = None
+    ) -> DeviceOp[np.ndarray[Any, Any]]:
+        """The contents of the tensor as a NumPy array, complete when the op is; see
+        `tilec_runtime.api.to_host`.
+        """
 
         def go_on(found: Any) -> Any:
             from tilec_runtime.ops.packed_host import to_host_op
@@ -106,7 +116,8 @@ class TensorSteps(Generic[T_co]):
     @overload
     def shared(self: TensorSteps[T]) -> SharedOp[T]: ...
     def shared(self: TensorSteps[Any]) -> SharedOp[Any]:
-        """An op that may be used any number of times, from any thread: this one runs once, and all users get its result.
+        """An op that may be used any number of times, from any thread: this one runs once, and all
+        users get its result.
 
         Tensors are given as shares, also those in a tuple; an error is repeated to every user.
         """
@@ -141,5 +152,9 @@ def _with(found: Any, verb: str) -> Any:
     if hasattr(type(found), "_tilec_facts_") and hasattr(found, verb):
         return found
     what = f"`{verb}` needs an op that gives a tensor which has it, and this one gave a {type(found).__qualname__}"
-    fix = "take the tensor out of the tuple: first(), last() or unzip()" if isinstance(found, tuple) else "use `map` for other results"
+    fix = (
+        "take the tensor out of the tuple: first(), last() or unzip()"
+        if isinstance(found, tuple)
+        else "use `map` for other results"
+    )
     raise CallError(what, fix=fix)

@@ -1,4 +1,6 @@
-"""A lock whose holder may need what another thread holds: who would close a circle of threads that wait for each other is refused."""
+"""A lock whose holder may need what another thread holds: who would close a circle of threads that
+wait for each other is refused.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from types import TracebackType
 from tilec_runtime.errors import SchedulingError
 from tilec_runtime.forks import ForkLock
 
-# What each thread waits for. A holder is written down before it can wait itself, so the last of a circle finds the others here.
+# What each thread waits for. A holder is written down before it can wait itself, so the last of a
+# circle finds the others here.
 _WAITS: dict[int, Turn] = {}
 _LOCK = ForkLock()  # the collector may run ops of dropped objects from inside
 
@@ -35,7 +38,12 @@ class Turn:
             self.holder, self._depth = me, 0
         self._depth += 1
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._depth -= 1
         if not self._depth:
             self.holder = None
@@ -49,7 +57,11 @@ class Turn:
                 holder = awaited.holder
                 if holder == me:
                     what = "two shared ops need each other, and two threads execute them: each would wait for the other for ever"
-                    raise SchedulingError(what, cause="functions of `then` give each the other's op", fix="let one of them give another op")
+                    raise SchedulingError(
+                        what,
+                        cause="functions of `then` give each the other's op",
+                        fix="let one of them give another op",
+                    )
                 awaited = None if holder is None else _WAITS.get(holder)
             _WAITS[me] = self
         try:
@@ -59,4 +71,6 @@ class Turn:
                 del _WAITS[me]
 
 
-os.register_at_fork(after_in_child=_WAITS.clear)  # threads that waited are not there, and new ones may get their numbers
+os.register_at_fork(
+    after_in_child=_WAITS.clear
+)  # threads that waited are not there, and new ones may get their numbers

@@ -22,33 +22,51 @@ _LEGACY = 1
 _LARGEST = 2**63 - 1
 
 
-_MALFORMED = "what the library says of its tensor is wrong, or it is a view of bytes at an odd place"
+_MALFORMED = (
+    "what the library says of its tensor is wrong, or it is a view of bytes at an odd place"
+)
 _DESCRIBE = "look at its __cuda_array_interface__ or its DLPack capsule"
 
 
-def adopt(source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> tuple[Storage, TensorFacts]:
+def adopt(
+    source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
+) -> tuple[Storage, TensorFacts]:
     """The memory of another library's tensor, which is kept until the last use of it is over.
 
     Args:
         source: anything with DLPack, `__cuda_array_interface__` or NumPy's protocol.
-        stream: whose later work may use the tensor at once; others wait for it. None for a stream that is used for nothing else.
+        stream: whose later work may use the tensor at once; others wait for it. None for a stream
+            that is used for nothing else.
         driver: of its device; the process's by default.
 
     Raises:
-        TensorError: it is no tensor, is tilec's own, is on no device that is known, has a dtype or strides that tensors cannot have, or
-            reaches beyond its allocation.
+        TensorError: it is no tensor, is tilec's own, is on no device that is known, has a dtype or
+            strides that tensors cannot have, or reaches beyond its allocation.
     """
     if isinstance(source, Described):
-        raise TensorError(f"{source!r} is a tensor of tilec already", fix="move, share or borrow it")
+        raise TensorError(
+            f"{source!r} is a tensor of tilec already", fix="move, share or borrow it"
+        )
     try:
         facts = tensor_facts(source, lambda address: _pointer_device(address, driver))
     except UnreadableError as error:
         raise TensorError(f"this is no tensor that can be used: {error}") from error
     if facts.dtype not in DTYPES:
-        fix = 'pass its bytes, as in x.view(torch.uint8), and reinterpret("f4e2m1") the tensor' if "float4" in facts.dtype else ""
-        raise TensorError(f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}", fix=fix)
+        fix = (
+            'pass its bytes, as in x.view(torch.uint8), and reinterpret("f4e2m1") the tensor'
+            if "float4" in facts.dtype
+            else ""
+        )
+        raise TensorError(
+            f"a tensor of {facts.dtype} cannot be used: known dtypes are {', '.join(DTYPES)}",
+            fix=fix,
+        )
     if any(extent < 0 for extent in facts.shape):
-        raise TensorError(f"a tensor of shape {facts.shape} has a negative extent", cause=_MALFORMED, fix=_DESCRIBE)
+        raise TensorError(
+            f"a tensor of shape {facts.shape} has a negative extent",
+            cause=_MALFORMED,
+            fix=_DESCRIBE,
+        )
     if facts.device == ON_GPU:
         raise TensorError("the tensor is on an accelerator that is not CUDA's")
     ordinal = 0 if facts.device == ON_ANY else facts.device
@@ -80,7 +98,8 @@ def adopt_raw(
         layout: shape, dtype, and strides in elements or None for a contiguous tensor.
         device: where it is.
         owner: what keeps the memory; None where the caller sees to that.
-        nbytes: how many bytes there are from the address on; None where the caller knows that they suffice.
+        nbytes: how many bytes there are from the address on; None where the caller knows that they
+            suffice.
         driver: of the device; the process's by default.
 
     Raises:
@@ -90,31 +109,49 @@ def adopt_raw(
     shape, name = checked_shape(layout[0]), dtype_name(layout[1])
     ordinal = ordinal_of(device)
     stride = settled_stride(shape, None if layout[2] is None else tuple(layout[2]))
-    facts = TensorFacts(ptr=pointer if 0 not in shape else 0, shape=shape, stride=stride, dtype=name, device=ordinal)
+    facts = TensorFacts(
+        ptr=pointer if 0 not in shape else 0, shape=shape, stride=stride, dtype=name, device=ordinal
+    )
     needed = _checked_extent(facts)
     if nbytes is not None and needed > nbytes:
-        raise TensorError(f"a tensor of shape {shape}, strides {stride} and {name} needs {needed} bytes, and there are {nbytes}")
+        raise TensorError(
+            f"a tensor of shape {shape}, strides {stride} and {name} needs {needed} bytes, and there are {nbytes}"
+        )
     if needed and not pointer:
-        raise TensorError("the address is null, and the tensor has elements", fix="pass the address of memory that is there")
+        raise TensorError(
+            "the address is null, and the tensor has elements",
+            fix="pass the address of memory that is there",
+        )
     if needed and (pointer < 0 or pointer % facts.itemsize):
-        raise TensorError(f"address {pointer:#x} is not aligned to elements of {facts.itemsize} bytes")
+        raise TensorError(
+            f"address {pointer:#x} is not aligned to elements of {facts.itemsize} bytes"
+        )
     return Storage(driver or driver_of(device), ordinal, facts.ptr, needed, owner=owner), facts
 
 
 def _checked_extent(facts: TensorFacts) -> int:
     if any(step < 0 for step in facts.stride):
-        raise TensorError(f"a tensor with strides {facts.stride} runs backwards", fix="make a contiguous copy")
+        raise TensorError(
+            f"a tensor with strides {facts.stride} runs backwards", fix="make a contiguous copy"
+        )
     checked_packing(facts.dtype, facts.shape, facts.stride)
     needed = DTYPES[facts.dtype].size_of(extent_of(facts.shape, facts.stride))
     if needed > _LARGEST - facts.ptr:
-        raise TensorError(f"a tensor of shape {facts.shape} and strides {facts.stride} reaches beyond all addresses")
+        raise TensorError(
+            f"a tensor of shape {facts.shape} and strides {facts.stride} reaches beyond all addresses"
+        )
     return needed
 
 
 def _check_inside(facts: TensorFacts, nbytes: int, driver: DeviceDriver) -> None:
-    """See that the memory is there, as far as the driver knows: who describes a tensor wrongly would have others' memory written."""
+    """See that the memory is there, as far as the driver knows: who describes a tensor wrongly
+    would have others' memory written.
+    """
     if nbytes and not facts.ptr:
-        raise TensorError("the tensor has elements and no memory", cause="it is a meta or fake tensor, or its memory was given up")
+        raise TensorError(
+            "the tensor has elements and no memory",
+            cause="it is a meta or fake tensor, or its memory was given up",
+        )
     found = driver.allocation(facts.ptr) if nbytes else None
     if found is not None and facts.ptr + nbytes > found[0] + found[1]:
         left = found[0] + found[1] - facts.ptr
@@ -131,18 +168,31 @@ def _order(storage: Storage, source: Any, stream: Any) -> None:
     """Let work on the storage come after what its owner has enqueued."""
     if storage.ordinal == ON_CPU:
         return
-    handle = freeing_stream(storage.driver, storage.ordinal) if stream is None else stream_handle(stream, "from_foreign")
+    handle = (
+        freeing_stream(storage.driver, storage.ordinal)
+        if stream is None
+        else stream_handle(stream, "from_foreign")
+    )
     if hasattr(source, "__dlpack__"):
         try:
-            dlpack.view(source, stream=handle or _LEGACY)  # the exporter lets this stream wait for its own
+            dlpack.view(
+                source, stream=handle or _LEGACY
+            )  # the exporter lets this stream wait for its own
         except Exception as error:  # foreign tensors raise what they like
-            raise TensorError(f"the tensor is not given out: {error}", fix="detach() it from what computes its gradient") from error
+            raise TensorError(
+                f"the tensor is not given out: {error}",
+                fix="detach() it from what computes its gradient",
+            ) from error
     else:
         named = (getattr(source, "__cuda_array_interface__", None) or {}).get("stream")
         if named is not None and (not isinstance(named, int) or not 0 <= named < 2**64):
-            raise TensorError(f"its __cuda_array_interface__ names the stream {named!r}, which is none", fix=_DESCRIBE)
+            raise TensorError(
+                f"its __cuda_array_interface__ names the stream {named!r}, which is none",
+                fix=_DESCRIBE,
+            )
         theirs = 0 if named in (None, _LEGACY) else named
-        # Who names none may have work on the legacy default stream, as Numba has. An event there breaks others' captures.
+        # Who names none may have work on the legacy default stream, as Numba has. An event there
+        # breaks others' captures.
         if named is not None or not storage.driver.capturing(storage.ordinal, theirs):
             storage.pass_through(theirs, write=True)
     storage.pass_through(handle, write=True)

@@ -1,4 +1,6 @@
-"""The contents of tensors as NumPy arrays: arrays over bytes that were copied, and the copy that waits until it is done."""
+"""The contents of tensors as NumPy arrays: arrays over bytes that were copied, and the copy that
+waits until it is done.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# A tensor with gaps is copied with them, unless they make it so many times as large, and larger than so many bytes.
+# A tensor with gaps is copied with them, unless they make it so many times as large, and larger
+# than so many bytes.
 _GAPS, _FEW = 4, 64 << 10
 
 
 def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> Array:
-    """An array of its own with what a tensor holds, or `out` with that in it. Waits for all work that writes the tensor."""
+    """An array of its own with what a tensor holds, or `out` with that in it. Waits for all work
+    that writes the tensor.
+    """
     storage.sync(write=False)
     layout = byte_layout(facts)
     if not layout.nbytes:
@@ -37,7 +42,9 @@ def contents(storage: Storage, facts: TensorFacts, out: Array | None = None) -> 
         return out
     if DTYPES[facts.dtype].packed:  # spread out, and so copied
         return found
-    return found.copy(order="C") if facts.device == ON_CPU or not found.flags.c_contiguous else found
+    return (
+        found.copy(order="C") if facts.device == ON_CPU or not found.flags.c_contiguous else found
+    )
 
 
 def array_over(memory: Array, facts: TensorFacts, layout: ByteLayout) -> Array:
@@ -60,7 +67,8 @@ def has_wide_gaps(layout: ByteLayout) -> bool:
 
 
 def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool = False) -> Array:
-    """Pinned memory; or other memory where there is none and it is not `needed`: then copies to it are waited for.
+    """Pinned memory; or other memory where there is none and it is not `needed`: then copies to it
+    are waited for.
 
     Raises:
         DriverError: there is none, and it is needed.
@@ -71,7 +79,9 @@ def pinned_bytes(driver: DeviceDriver, ordinal: int, size: int, *, needed: bool 
     return host.empty_array("u8", (size,)) if block is None else np.asarray(block)[:size]
 
 
-def _download(driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout) -> tuple[Array, ByteLayout]:
+def _download(
+    driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout
+) -> tuple[Array, ByteLayout]:
     """The bytes of a tensor on a GPU, as they lie there or with their gaps closed."""
     ordinal, stream = facts.device, staging_of(driver, facts.device).stream
     if not has_wide_gaps(layout):
@@ -83,7 +93,14 @@ def _download(driver: DeviceDriver, facts: TensorFacts, layout: ByteLayout) -> t
     gathered = allocate_bytes(driver, ordinal, layout.nbytes, stream)
     try:
         for call in calls:
-            driver.copy_box(ordinal, gathered + call.target, facts.ptr + call.source, call.box, stream, CopyKind.ON_DEVICE)
+            driver.copy_box(
+                ordinal,
+                gathered + call.target,
+                facts.ptr + call.source,
+                call.box,
+                stream,
+                CopyKind.ON_DEVICE,
+            )
         driver.copy_out(ordinal, memory.ctypes.data, gathered, layout.nbytes, stream)
     finally:
         driver.free(ordinal, gathered, stream)

@@ -1,4 +1,6 @@
-"""Copies between tensors of any strides, as boxes of bytes that a driver copies in one call each. Pure: knows no device."""
+"""Copies between tensors of any strides, as boxes of bytes that a driver copies in one call each.
+Pure: knows no device.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _MOST_PITCH = 2**31 - 1
 
 
 class ByteLayout(NamedTuple):
-    """A tensor as memory: extents, strides in bytes, and the bytes of what is never divided (an element, or a pair of packed ones)."""
+    """A tensor as memory: extents, strides in bytes, and the bytes of what is never divided (an
+    element, or a pair of packed ones).
+    """
 
     shape: Shape
     stride: Shape
@@ -27,7 +31,9 @@ class ByteLayout(NamedTuple):
     @property
     def dense(self) -> ByteLayout:
         """The same extents without gaps, the last dimension innermost."""
-        return ByteLayout(self.shape, tuple(step * self.unit for step in contiguous_stride(self.shape)), self.unit)
+        return ByteLayout(
+            self.shape, tuple(step * self.unit for step in contiguous_stride(self.shape)), self.unit
+        )
 
     @property
     def nbytes(self) -> int:
@@ -39,7 +45,10 @@ class ByteLayout(NamedTuple):
         """Bytes from the first to past the last."""
         if 0 in self.shape:
             return 0
-        return sum((extent - 1) * step for extent, step in zip(self.shape, self.stride, strict=True)) + self.unit
+        return (
+            sum((extent - 1) * step for extent, step in zip(self.shape, self.stride, strict=True))
+            + self.unit
+        )
 
 
 class Box(NamedTuple):
@@ -57,7 +66,9 @@ class _Dim(NamedTuple):
 
 
 def byte_layout(facts: TensorFacts) -> ByteLayout:
-    """Where the bytes of a tensor are. Of a packed dtype the last dimension is dense, and pairs of elements share a byte."""
+    """Where the bytes of a tensor are. Of a packed dtype the last dimension is dense, and pairs of
+    elements share a byte.
+    """
     facts = as_bytes(facts)
     size = DTYPES[facts.dtype].bytes
     return ByteLayout(facts.shape, tuple(step * size for step in facts.stride), size)
@@ -80,7 +91,9 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
     calls = math.prod(dim.extent for dim in rest)
     if calls > MOST_CALLS:
         what = f"a copy from strides {source.stride} to {target.stride} (bytes) of shape {source.shape} takes {calls} calls of the driver"
-        raise TensorError(what, fix=f"copy parts of it ({MOST_CALLS} calls at most), or write a kernel that does")
+        raise TensorError(
+            what, fix=f"copy parts of it ({MOST_CALLS} calls at most), or write a kernel that does"
+        )
     one = _Dim(1, width, width)
     rows = rows or one
     box = CopyBox(
@@ -96,12 +109,17 @@ def boxes(target: ByteLayout, source: ByteLayout) -> list[Box]:
 
 
 def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
-    """Dimensions with the outermost of the target first, those that follow each other on both sides taken together."""
+    """Dimensions with the outermost of the target first, those that follow each other on both sides
+    taken together.
+    """
     dims = [_Dim(*dim) for dim in zip(shape, source, target, strict=True) if dim[0] > 1]
     dims.sort(key=lambda dim: (-dim.target, -dim.source))
     found: list[_Dim] = []
     for dim in dims:
-        if found and (found[-1].source, found[-1].target) == (dim.source * dim.extent, dim.target * dim.extent):
+        if found and (found[-1].source, found[-1].target) == (
+            dim.source * dim.extent,
+            dim.target * dim.extent,
+        ):
             dim = _Dim(found.pop().extent * dim.extent, dim.source, dim.target)
         found.append(dim)
     return found
@@ -109,8 +127,16 @@ def _merged(shape: Shape, source: Shape, target: Shape) -> list[_Dim]:
 
 def _chosen(dims: list[_Dim], width: int) -> tuple[_Dim | None, _Dim | None]:
     """Which dimensions are the rows and slices of a call: those that leave the fewest calls."""
-    usable = [dim for dim in dims if all(width <= step <= _MOST_PITCH for step in (dim.source, dim.target))]
-    pairs = [(rows, slices) for rows, slices in itertools.permutations(usable, 2) if _nested(rows, slices)]
+    usable = [
+        dim
+        for dim in dims
+        if all(width <= step <= _MOST_PITCH for step in (dim.source, dim.target))
+    ]
+    pairs = [
+        (rows, slices)
+        for rows, slices in itertools.permutations(usable, 2)
+        if _nested(rows, slices)
+    ]
     if pairs:
         return max(pairs, key=lambda pair: pair[0].extent * pair[1].extent)
     return max(usable, key=lambda dim: dim.extent, default=None), None

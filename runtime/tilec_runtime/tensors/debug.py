@@ -1,4 +1,6 @@
-"""What `TILEC_DEBUG=leases` tells of tensors: who takes which claim, which stream waits for which, and where memory is freed."""
+"""What `TILEC_DEBUG=leases` tells of tensors: who takes which claim, which stream waits for which,
+and where memory is freed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and what launches read of them."""
+"""What all kinds of tensors have in common: metadata that asks no device, who may use them, and
+what launches read of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from typing import Any, NoReturn
 
 from tilec_runtime.errors import BorrowError, TensorError
 from tilec_runtime.launch.arguments import UnreadableError
-from tilec_runtime.launch.layout import ON_CPU, Look, Shape, TensorFacts, contiguous_stride, settled_stride
+from tilec_runtime.launch.layout import (
+    ON_CPU,
+    Look,
+    Shape,
+    TensorFacts,
+    contiguous_stride,
+    settled_stride,
+)
 from tilec_runtime.launch.scalars import is_whole
 from tilec_runtime.model.dtype import BY_NUMPY, DTYPES
 from tilec_runtime.tensors.fields import DescribedFields
@@ -17,7 +26,8 @@ from tilec_runtime.tensors.storage import Storage
 
 
 def dtype_name(dtype: Any) -> str:
-    """tilec's name of a dtype, by that name or by NumPy's, torch's or ml_dtypes' (also the dtype object itself).
+    """tilec's name of a dtype, by that name or by NumPy's, torch's or ml_dtypes' (also the dtype
+    object itself).
 
     Raises:
         TensorError: it is none.
@@ -32,7 +42,10 @@ def dtype_name(dtype: Any) -> str:
         return BY_NUMPY[name].name
     known = f"known are {', '.join(DTYPES)}"
     if str(dtype) in ("tf32", "tfloat32"):
-        raise TensorError(f"tf32 is what kernels compute with, and no tensor holds it; {known}", fix="use f32, which kernels read as tf32")
+        raise TensorError(
+            f"tf32 is what kernels compute with, and no tensor holds it; {known}",
+            fix="use f32, which kernels read as tf32",
+        )
     raise TensorError(f"{dtype!r} is no dtype; {known}")
 
 
@@ -146,7 +159,9 @@ class Described(DescribedFields):
         Raises:
             TypeError: always.
         """
-        raise TypeError(f"a {type(self).__name__} can be neither pickled nor copied: copy its contents to the host, or use dup")
+        raise TypeError(
+            f"a {type(self).__name__} can be neither pickled nor copied: copy its contents to the host, or use dup"
+        )
 
     def _state(self) -> str:
         return ""
@@ -175,14 +190,17 @@ class Described(DescribedFields):
         self.require(who)
         taken = self.lease.write(who) if write else self.lease.read(who)
         try:
-            self.require(who)  # another thread may have moved it before there was a lease in its way
+            self.require(
+                who
+            )  # another thread may have moved it before there was a lease in its way
         except BaseException:
             taken.release()
             raise
         return taken
 
     def hold(self, who: Holder, *, write: bool) -> Lease:
-        """Take a lease for an op, until that has run: of a tensor that is owned all of it, which nobody else can use meanwhile.
+        """Take a lease for an op, until that has run: of a tensor that is owned all of it, which
+        nobody else can use meanwhile.
 
         Raises:
             OwnershipError: it cannot be used, or not so now.
@@ -193,7 +211,9 @@ class Described(DescribedFields):
         return self.claim(who, write=write)
 
     def let_go(self) -> None:
-        """An op is done with it. A borrow ends unless it is in a `with` block; who uses it later asks for the lease again."""
+        """An op is done with it. A borrow ends unless it is in a `with` block; who uses it later
+        asks for the lease again.
+        """
         if self.lease.parent is not None:
             self.lease.let_go()
 
@@ -210,7 +230,8 @@ class Described(DescribedFields):
         """See that somebody may write it now.
 
         Raises:
-            OwnershipError: it cannot be used, is being read or written, or only read access was given.
+            OwnershipError: it cannot be used, is being read or written, or only read access was
+                given.
         """
         self.require(who)
         self.require_mutable(who)
@@ -225,7 +246,11 @@ class Described(DescribedFields):
         if self._facts.readonly:
             what = f"{who} cannot write {self.noun}: it is there for reading only"
             cause = "views, shared tensors and borrow() give no right to write, nor do read-only arrays of other libraries"
-            raise BorrowError(what, cause=cause, fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)")
+            raise BorrowError(
+                what,
+                cause=cause,
+                fix="use borrow_mut() of what owns the memory and parts of that (m[0:4]), or a copy (dup)",
+            )
 
     # What launches read
 
@@ -240,7 +265,13 @@ class Described(DescribedFields):
 
 
 def facts_of(
-    storage: Storage, shape: Shape, dtype: str, stride: Shape | None = None, *, start: int = 0, readonly: bool = False
+    storage: Storage,
+    shape: Shape,
+    dtype: str,
+    stride: Shape | None = None,
+    *,
+    start: int = 0,
+    readonly: bool = False,
 ) -> TensorFacts:
     """Facts of a tensor in a storage.
 
@@ -266,34 +297,51 @@ def facts_of(
     )
 
 
-def with_layout(storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool) -> TensorFacts:
+def with_layout(
+    storage: Storage, facts: TensorFacts, layout: tuple[Shape, Shape, int], *, readonly: bool
+) -> TensorFacts:
     """Facts of a part of a tensor: shape, strides, and offset in elements."""
     shape, stride, offset = layout
     checked_packing(facts.dtype, shape, stride, offset)
-    return facts_of(storage, shape, facts.dtype, stride, start=facts.ptr + DTYPES[facts.dtype].size_of(offset), readonly=readonly)
+    return facts_of(
+        storage,
+        shape,
+        facts.dtype,
+        stride,
+        start=facts.ptr + DTYPES[facts.dtype].size_of(offset),
+        readonly=readonly,
+    )
 
 
 def recast(facts: TensorFacts, storage: Storage, dtype: str, shape: tuple[Any, ...]) -> TensorFacts:
     """Facts of the same bytes as another dtype; without a shape, of one dimension.
 
     Raises:
-        TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+        TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to
+            the elements.
     """
     now, then = DTYPES[facts.dtype], DTYPES[dtype]
     wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
     new = reinterpreted(facts.shape, facts.stride, (now.bits, then.bits), wanted)
     if facts.ptr % then.bytes:
-        raise TensorError(f"address {facts.ptr:#x} is not aligned to elements of {then.bytes} bytes ({dtype})")
+        raise TensorError(
+            f"address {facts.ptr:#x} is not aligned to elements of {then.bytes} bytes ({dtype})"
+        )
     return facts_of(storage, new, dtype, start=facts.ptr, readonly=facts.readonly)
 
 
 def ranges_of(ranges: Sequence[Any]) -> tuple[slice, ...]:
-    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices, one by one or as one list of them.
+    """Slices out of `(start, stop)` pairs, ranges of step 1 and slices, one by one or as one list
+    of them.
 
     Raises:
         TensorError: one is none of these.
     """
-    if len(ranges) == 1 and isinstance(ranges[0], (list, tuple)) and not any(map(is_whole, ranges[0])):
+    if (
+        len(ranges) == 1
+        and isinstance(ranges[0], (list, tuple))
+        and not any(map(is_whole, ranges[0]))
+    ):
         ranges = ranges[0]
     found = []
     for part in ranges:

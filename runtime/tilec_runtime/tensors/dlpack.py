@@ -1,4 +1,6 @@
-"""Reads DLPack capsules through ctypes: address, shape, strides, dtype and device of a foreign tensor, without taking it over."""
+"""Reads DLPack capsules through ctypes: address, shape, strides, dtype and device of a foreign
+tensor, without taking it over.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tilec_runtime.values import value_class
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 READ_ONLY = 1
-# What the array standard says for "do not synchronise": the launch names its stream, and its order is the caller's.
+# What the array standard says for "do not synchronise": the launch names its stream, and its order
+# is the caller's.
 _NO_SYNC = -1
 
 
@@ -57,7 +60,9 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object
 
 @value_class(frozen=True, kw_only=True, slots=True)
 class View:
-    """What a capsule says: strides in elements (None for C-contiguous), dtype as (type code, bits), device as (type, number)."""
+    """What a capsule says: strides in elements (None for C-contiguous), dtype as (type code, bits),
+    device as (type, number).
+    """
 
     address: int
     shape: tuple[int, ...]
@@ -71,18 +76,21 @@ class View:
 def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
     """Look at a tensor through its `__dlpack__`.
 
-    The capsule is not consumed: its own destructor gives it back when this returns, and the exporter stays the owner.
+    The capsule is not consumed: its own destructor gives it back when this returns, and the
+    exporter stays the owner.
 
     Args:
         exporter: the tensor.
-        stream: what it is asked to synchronise with; None for host memory, which has no streams. JAX, which cannot be asked for no
-            synchronisation, waits on the host instead.
+        stream: what it is asked to synchronise with; None for host memory, which has no streams.
+            JAX, which cannot be asked for no synchronisation, waits on the host instead.
 
     Raises:
         ValueError: what it gave is no DLPack capsule of a version known here.
         Exception: whatever the exporter itself raises.
     """
-    if stream == _NO_SYNC and is_of_jax(type(exporter)):  # which takes it for a handle; asked without one, it waits on the host
+    if stream == _NO_SYNC and is_of_jax(
+        type(exporter)
+    ):  # which takes it for a handle; asked without one, it waits on the host
         stream = None
     try:
         capsule = exporter.__dlpack__(stream=stream, max_version=(1, 0))
@@ -91,10 +99,14 @@ def view(exporter: Any, *, stream: int | None = _NO_SYNC) -> View:
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = RawVersioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != 1:
-            raise ValueError(f"its DLPack version is {versioned.major}.{versioned.minor}, and 1.x is known")
+            raise ValueError(
+                f"its DLPack version is {versioned.major}.{versioned.minor}, and 1.x is known"
+            )
         return _read(versioned.tensor, readonly=bool(versioned.flags & READ_ONLY))
     if _is_valid(capsule, b"dltensor"):
-        return _read(RawManaged.from_address(_get_pointer(capsule, b"dltensor")).tensor, readonly=False)
+        return _read(
+            RawManaged.from_address(_get_pointer(capsule, b"dltensor")).tensor, readonly=False
+        )
     raise ValueError("its __dlpack__ gave no DLPack capsule")
 
 

@@ -1,4 +1,6 @@
-"""What the launch core reads of tensors: base types of plain fields, in C where there is a core (`_core/tensor.c`), else the same here."""
+"""What the launch core reads of tensors: base types of plain fields, in C where there is a core
+(`_core/tensor.c`), else the same here.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class PlainLease:
 
 
 class PlainDescribed:
-    """A tensor: the facts of it (TensorFacts), its lease, the uses of its memory, and whether it can be used at all."""
+    """A tensor: the facts of it (TensorFacts), its lease, the uses of its memory, and whether it
+    can be used at all.
+    """
 
     __slots__ = ("_facts", "lease", "usable", "uses")
 

@@ -1,4 +1,6 @@
-"""Tensors as other libraries read them, without a copy: DLPack, `__cuda_array_interface__`, and NumPy's protocol on the cpu device."""
+"""Tensors as other libraries read them, without a copy: DLPack, `__cuda_array_interface__`, and
+NumPy's protocol on the cpu device.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _LEGACY, _PER_THREAD = 1, 2
 
 
 class Exchanged(Described):
-    """A tensor that other libraries can look at. They keep its memory as long as they use it, and the order of streams is kept."""
+    """A tensor that other libraries can look at. They keep its memory as long as they use it, and
+    the order of streams is kept.
+    """
 
     __slots__ = ()
 
@@ -45,20 +49,26 @@ class Exchanged(Described):
         """A capsule of the tensor.
 
         Args:
-            stream: the consumer's; what was enqueued before is waited for there. None is the legacy default stream, -1 asks for no order.
+            stream: the consumer's; what was enqueued before is waited for there. None is the legacy
+                default stream, -1 asks for no order.
             max_version: what the consumer reads.
             dl_device: where the consumer wants it; nothing is copied to another device.
             copy: whether it wants a copy; none is made.
 
         Raises:
-            BufferError: elements that share bytes, a copy, another device, or a description of a read-only tensor for who knows none.
+            BufferError: elements that share bytes, a copy, another device, or a description of a
+                read-only tensor for who knows none.
         """
         self.require_readable(Holder(what="__dlpack__"))
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("a tilec tensor is given out as it is, without a copy and on its own device")
+            raise BufferError(
+                "a tilec tensor is given out as it is, without a copy and on its own device"
+            )
         versioned = max_version is not None and max_version[0] >= 1
         if self.readonly and not versioned:
-            raise BufferError("the tensor is there for reading only, and this consumer's DLPack knows none: use borrow_mut(), or a copy")
+            raise BufferError(
+                "the tensor is there for reading only, and this consumer's DLPack knows none: use borrow_mut(), or a copy"
+            )
         facts, row = self._facts, DTYPES[self.dtype]
         if row.packed:
             raise BufferError(self._packed())
@@ -75,10 +85,14 @@ class Exchanged(Described):
         return capsule(self, view, self.storage, versioned=versioned)
 
     def _order(self, stream: Any) -> None:
-        """Let the consumer's stream, or the host, wait for what was enqueued before; remember that it may write."""
+        """Let the consumer's stream, or the host, wait for what was enqueued before; remember that
+        it may write.
+        """
         if self.device == ON_CPU:
             if stream is not None:
-                raise BufferError(f"memory of the cpu device has no streams that others know, and stream is {stream!r}")
+                raise BufferError(
+                    f"memory of the cpu device has no streams that others know, and stream is {stream!r}"
+                )
             self.storage.sync(write=not self.readonly)
         elif stream != -1:
             handle = 0 if stream in (None, _LEGACY) else stream_handle(stream, "__dlpack__")
@@ -103,14 +117,18 @@ class Exchanged(Described):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The tensor as NumPy reads it, once all work on it is done. It has no words for dtypes of ml_dtypes: those go by `__array__`."""
+        """The tensor as NumPy reads it, once all work on it is done. It has no words for dtypes of
+        ml_dtypes: those go by `__array__`.
+        """
         if self.device != ON_CPU:
             raise AttributeError("memory of a GPU has no __array_interface__")
         row = DTYPES[self.dtype]
         if row.packed:
             raise AttributeError(self._packed())
         if not row.typestr:
-            raise AttributeError(f"__array_interface__ has no word for {self.dtype}: np.asarray(t) gives an array of ml_dtypes")
+            raise AttributeError(
+                f"__array_interface__ has no word for {self.dtype}: np.asarray(t) gives an array of ml_dtypes"
+            )
         return self._host_interface("__array_interface__")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -120,7 +138,9 @@ class Exchanged(Described):
             TensorError: it is on a GPU, or its elements share bytes.
         """
         if self.device != ON_CPU:
-            raise TensorError("NumPy cannot read the memory of a GPU", fix="copy it to the host first: to_host()")
+            raise TensorError(
+                "NumPy cannot read the memory of a GPU", fix="copy it to the host first: to_host()"
+            )
         if DTYPES[self.dtype].packed:
             raise TensorError(self._packed(), fix="copy it to the host first: to_host()")
         import numpy as np
@@ -128,10 +148,17 @@ class Exchanged(Described):
         found = np.asarray(_Described(self)).view(numpy_dtype(self.dtype))
         if copy is False and dtype is not None and found.dtype != dtype:
             raise ValueError(f"an array of {dtype} would be a copy of the tensor of {self.dtype}")
-        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found.copy() if copy else found
+        return (
+            found.astype(dtype)
+            if dtype is not None and found.dtype != dtype
+            else found.copy()
+            if copy
+            else found
+        )
 
     def to_host(self, *, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """The contents as a NumPy array of their own, once all work on the tensor is done; of ml_dtypes' dtypes where NumPy has none.
+        """The contents as a NumPy array of their own, once all work on the tensor is done; of
+        ml_dtypes' dtypes where NumPy has none.
 
         `tilec_runtime.api.to_host` is the op of it, which does not wait.
 
@@ -140,7 +167,8 @@ class Exchanged(Described):
 
         Raises:
             OwnershipError: the tensor cannot be read. TensorError: `out` does not fit.
-            NestedExecutionError: this thread executes an op. BaseException: what the work on the tensor came to.
+            NestedExecutionError: this thread executes an op. BaseException: what the work on the
+                tensor came to.
         """
         from tilec_runtime.ops.copy_ops import read_now
 
@@ -150,7 +178,8 @@ class Exchanged(Described):
         """An op that gives a contiguous copy; see `tilec_runtime.api.dup`.
 
         Raises:
-            OwnershipError: the tensor cannot be read. TensorError: its strides would take too many calls of the driver.
+            OwnershipError: the tensor cannot be read. TensorError: its strides would take too many
+                calls of the driver.
         """
         from tilec_runtime.ops.copy_ops import Dup
 
@@ -169,7 +198,13 @@ class Exchanged(Described):
         facts, row = self._facts, DTYPES[self.dtype]
         strides = None if self.is_contiguous else tuple(step * row.bytes for step in facts.stride)
         typestr = row.typestr or f"|V{row.bytes}"
-        return {"shape": facts.shape, "typestr": typestr, "data": (facts.ptr or nowhere, facts.readonly), "version": 3, "strides": strides}
+        return {
+            "shape": facts.shape,
+            "typestr": typestr,
+            "data": (facts.ptr or nowhere, facts.readonly),
+            "version": 3,
+            "strides": strides,
+        }
 
 
 class _Described:

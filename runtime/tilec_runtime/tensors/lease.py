@@ -1,4 +1,6 @@
-"""Who may use a tensor now: any number of readers, or one writer. Pure: knows no device and no memory."""
+"""Who may use a tensor now: any number of readers, or one writer. Pure: knows no device and no
+memory.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,17 @@ from tilec_runtime.tensors.debug import leases
 from tilec_runtime.tensors.fields import LeaseFields
 
 _NUMBERS = itertools.count()
-# Held while claims are taken and tensors move; never while they are given up, which the collector does on any thread.
+# Held while claims are taken and tensors move; never while they are given up, which the collector
+# does on any thread.
 LOCK = ForkLock()
 # What to do about a part of a mutable borrow that is in the way.
 _PARTS = "release or drop that part first; parts that share no memory may be there at once"
 
 
 class Holder(NamedTuple):
-    """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and where it was made."""
+    """Who uses a tensor, as messages name it: what it is (`the view`, `the launch of add`), and
+    where it was made.
+    """
 
     what: str
     place: Location | None = None
@@ -56,22 +61,39 @@ class Claim(NamedTuple):
 
 @final
 class Lease(LeaseFields):
-    """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which others are taken in turn.
+    """The right to use a tensor. Memory has one, of which borrows and ops take leases, of which
+    others are taken in turn.
 
-    A lease holds its claim until `release`, or its end as an object. A borrow that an op was done with holds its claim only while
-    something is taken of it: `let_go`. Threads may take and release leases at the same time.
+    A lease holds its claim until `release`, or its end as an object. A borrow that an op was done
+    with holds its claim only while something is taken of it: `let_go`. Threads may take and release
+    leases at the same time.
 
     Attributes:
-        taken: claims of the leases that were taken of this one and are held, by their numbers. They keep none of these alive.
+        taken: claims of the leases that were taken of this one and are held, by their numbers. They
+            keep none of these alive.
         parent: what it was taken of; None for that of memory.
         held: whether its claim is among those of its parent.
         moves: how often the tensor moved.
     """
 
-    __slots__ = ("__weakref__", "_claim", "_ended", "_into", "_kept", "_moves", "_number", "about", "moves")
+    __slots__ = (
+        "__weakref__",
+        "_claim",
+        "_ended",
+        "_into",
+        "_kept",
+        "_moves",
+        "_number",
+        "about",
+        "moves",
+    )
 
-    def __init__(self, about: str = "", parent: Lease | None = None, claim: Claim | None = None) -> None:
-        """The lease of memory, which the log calls `about`; others are made by `read`, `write` and `hold`."""
+    def __init__(
+        self, about: str = "", parent: Lease | None = None, claim: Claim | None = None
+    ) -> None:
+        """The lease of memory, which the log calls `about`; others are made by `read`, `write` and
+        `hold`.
+        """
         self.held = False
         self.parent: Lease | None = parent
         self.about: str = about if parent is None else parent.about
@@ -100,7 +122,8 @@ class Lease(LeaseFields):
         """Take a lease for reading.
 
         Raises:
-            BorrowError: somebody writes the tensor, or a borrow has ended. UseAfterMoveError: it moved.
+            BorrowError: somebody writes the tensor, or a borrow has ended. UseAfterMoveError: it
+                moved.
         """
         return Lease(parent=self, claim=Claim(who, writes=False)).acquire()
 
@@ -108,7 +131,8 @@ class Lease(LeaseFields):
         """Take a lease for reading and writing; of a part, for those that leave the rest to others.
 
         Raises:
-            BorrowError: somebody reads or writes the tensor, or a borrow has ended. UseAfterMoveError: it moved.
+            BorrowError: somebody reads or writes the tensor, or a borrow has ended.
+                UseAfterMoveError: it moved.
         """
         return Lease(parent=self, claim=Claim(who, writes=True, part=part)).acquire()
 
@@ -124,7 +148,8 @@ class Lease(LeaseFields):
         """Claim what it is on, unless it does so; itself.
 
         Raises:
-            BorrowError: others have claims in the way, or a borrow has ended. UseAfterMoveError: the tensor moved.
+            BorrowError: others have claims in the way, or a borrow has ended. UseAfterMoveError:
+                the tensor moved.
         """
         parent, claim = self.parent, self._claim
         with LOCK:
@@ -139,7 +164,9 @@ class Lease(LeaseFields):
             finally:
                 parent._settle()  # noqa: SLF001
         if (log := leases()) is not None:
-            log.debug("%s: claim %d, %s %s", self.about, self._number, claim.who, _verb(claim.writes))
+            log.debug(
+                "%s: claim %d, %s %s", self.about, self._number, claim.who, _verb(claim.writes)
+            )
         return self
 
     def require(self, who: Holder) -> None:
@@ -168,7 +195,8 @@ class Lease(LeaseFields):
             raise _conflict(f"the tensor cannot be {verb} {who}", claim)
 
     def move(self, who: Holder) -> None:
-        """Let borrows that were let go know that the tensor is another object's from now on. The caller holds `LOCK`.
+        """Let borrows that were let go know that the tensor is another object's from now on. The
+        caller holds `LOCK`.
 
         Raises:
             BorrowError: somebody uses it. UseAfterMoveError: it moved.
@@ -185,7 +213,9 @@ class Lease(LeaseFields):
         self._kept = 2
 
     def let_go(self) -> None:
-        """An op is done with the borrow: give its claim up while nothing is taken of it, but for the time of a `with` block."""
+        """An op is done with the borrow: give its claim up while nothing is taken of it, but for
+        the time of a `with` block.
+        """
         if self._kept < 2:
             self._kept = 0
             self._settle()
@@ -213,7 +243,8 @@ class Lease(LeaseFields):
             self._leave()
 
     def _leave(self) -> None:
-        # Steps of the interpreter, without the lock: the collector may come here, whatever this thread holds.
+        # Steps of the interpreter, without the lock: the collector may come here, whatever this
+        # thread holds.
         if self.parent is not None and self.held:
             self.held = False
             self.parent.taken.pop(self._number, None)
@@ -227,7 +258,9 @@ class Lease(LeaseFields):
         while True:
             try:
                 return tuple(self.taken.copy().values())
-            except RuntimeError:  # either step may call the collector, which ends leases of what it takes
+            except (
+                RuntimeError
+            ):  # either step may call the collector, which ends leases of what it takes
                 continue
 
     def _require_open(self, who: Holder) -> None:
@@ -248,8 +281,17 @@ class Lease(LeaseFields):
             if (claim.writes or other.writes) and other.meets(claim.part):
                 who, writes = claim.who, claim.writes
                 if (log := leases()) is not None:
-                    log.debug("%s: refused, %s %s and %s %s", self.about, other.who, _verb(other.writes), who, _verb(writes))
-                raise _conflict(f"the tensor cannot be {'written' if writes else 'read'} by {who}", other)
+                    log.debug(
+                        "%s: refused, %s %s and %s %s",
+                        self.about,
+                        other.who,
+                        _verb(other.writes),
+                        who,
+                        _verb(writes),
+                    )
+                raise _conflict(
+                    f"the tensor cannot be {'written' if writes else 'read'} by {who}", other
+                )
 
 
 _NOTHING = Lease()
@@ -262,7 +304,11 @@ def moved_error(who: Holder, into: Holder, noun: str = "the tensor") -> UseAfter
 
 
 def _conflict(what: str, claim: Claim) -> BorrowError:
-    fix = _PARTS if claim.part is not None else "run or drop the one before the other is made, or work on a copy (dup)"
+    fix = (
+        _PARTS
+        if claim.part is not None
+        else "run or drop the one before the other is made, or work on a copy (dup)"
+    )
     return BorrowError(f"{what}: {claim.who} still {_verb(claim.writes)} it", fix=hinted(fix))
 
 

@@ -11,12 +11,21 @@ from tilec_runtime.launch.arguments import UnreadableError
 from tilec_runtime.launch.layout import Shape, contiguous_stride, settled_stride
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.described import dtype_name
-from tilec_runtime.tensors.shapes import checked_packing, checked_shape, grid_of, is_contiguous, reinterpreted, reshaped, sliced
+from tilec_runtime.tensors.shapes import (
+    checked_packing,
+    checked_shape,
+    grid_of,
+    is_contiguous,
+    reinterpreted,
+    reshaped,
+    sliced,
+)
 
 
 @final
 class MetaTensor:
-    """Shape, strides and dtype, as a tensor of it would have them. Nothing of it moves or is borrowed, and launches refuse it.
+    """Shape, strides and dtype, as a tensor of it would have them. Nothing of it moves or is
+    borrowed, and launches refuse it.
 
     Attributes:
         shape: extents. strides: steps in elements. dtype: tilec's name.
@@ -38,7 +47,9 @@ class MetaTensor:
         self.shape: Shape = checked_shape(shape)
         self.dtype: str = dtype_name(dtype)
         checked_packing(self.dtype, self.shape, strides)
-        self.strides: Shape = settled_stride(self.shape, None if strides is None else tuple(strides))
+        self.strides: Shape = settled_stride(
+            self.shape, None if strides is None else tuple(strides)
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         """NumPy gets none.
@@ -48,7 +59,9 @@ class MetaTensor:
         """
         del dtype, copy
         fix = "make a tensor of its shape: api.zeros(meta.shape, meta.dtype), or np.empty(meta.shape) on the host"
-        raise TensorError(f"{self!r} has no contents that NumPy could read: it describes a tensor", fix=fix)
+        raise TensorError(
+            f"{self!r} has no contents that NumPy could read: it describes a tensor", fix=fix
+        )
 
     @property
     def ndim(self) -> int:
@@ -81,7 +94,9 @@ class MetaTensor:
         Raises:
             TensorError: the number of elements is another, or it is not contiguous.
         """
-        return MetaTensor(reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape), self.dtype)
+        return MetaTensor(
+            reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape), self.dtype
+        )
 
     def __getitem__(self, index: Any) -> MetaTensor:
         """A part, as slicing a tensor gives it.
@@ -101,7 +116,12 @@ class MetaTensor:
         """
         name = dtype_name(dtype)
         wanted = (shape[0] if len(shape) == 1 else shape) if shape else -1
-        return MetaTensor(reinterpreted(self.shape, self.strides, (DTYPES[self.dtype].bits, DTYPES[name].bits), wanted), name)
+        return MetaTensor(
+            reinterpreted(
+                self.shape, self.strides, (DTYPES[self.dtype].bits, DTYPES[name].bits), wanted
+            ),
+            name,
+        )
 
     def __iter__(self) -> Iterator[MetaTensor]:
         """Its parts along the first dimension, as a tensor gives them."""
@@ -145,4 +165,6 @@ class MetaTensor:
         self._tilec_facts_()
 
     def _tilec_facts_(self) -> NoReturn:
-        raise UnreadableError("it is a MetaTensor, which has a shape and no memory: api.zeros(m.shape, m.dtype) makes a tensor of it")
+        raise UnreadableError(
+            "it is a MetaTensor, which has a shape and no memory: api.zeros(m.shape, m.dtype) makes a tensor of it"
+        )

@@ -20,7 +20,8 @@ T = TypeVar("T", bound=Described)
 
 
 class Partition(Exchanged, Generic[T]):
-    """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they write, and infer their grid from it.
+    """A tensor, or a mutable borrow of one, in tiles of one shape. Launchers take it for what they
+    write, and infer their grid from it.
 
     Attributes:
         base: what it is cut out of. tile: shape of a tile.
@@ -34,7 +35,9 @@ class Partition(Exchanged, Generic[T]):
     mapped = False
 
     def __init__(self, base: T, tile: tuple[Any, ...], *, prefix: bool = False) -> None:
-        """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have seen to ownership."""
+        """Made by `partition`, `partition_prefix`, `partition_mut` and `try_partition`, which have
+        seen to ownership.
+        """
         super().__init__(base.storage, base._facts, base.lease)  # noqa: SLF001 - both are tensors
         self.base = base
         self.tile = _tile(tile)
@@ -85,16 +88,23 @@ class Partition(Exchanged, Generic[T]):
         return moved
 
     def map(self, blocks: int) -> MappedPartition[T]:
-        """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile after another.
+        """Deal the tiles out to so many blocks, for kernels whose blocks stay and work on one tile
+        after another.
 
         Raises:
             TensorError: there are no blocks, more blocks than tiles, or only a prefix is written.
         """
         if self.prefix:
-            raise TensorError("a partition of which only a prefix is written cannot be mapped", fix="use partition()")
+            raise TensorError(
+                "a partition of which only a prefix is written cannot be mapped",
+                fix="use partition()",
+            )
         blocks = whole("map: the number of blocks", blocks, TensorError)
         if not 1 <= blocks <= self.tiles:
-            raise TensorError(f"{blocks} blocks cannot share {self.tiles} tiles", fix=f"pass 1 to {self.tiles} blocks")
+            raise TensorError(
+                f"{blocks} blocks cannot share {self.tiles} tiles",
+                fix=f"pass 1 to {self.tiles} blocks",
+            )
         who = holder("map")
         self.base.require(who)
         return MappedPartition(self._moved_base(who), self.tile, blocks)
@@ -155,7 +165,8 @@ class Partition(Exchanged, Generic[T]):
 
 
 class MappedPartition(Partition[T]):
-    """A partition whose tiles are dealt out to a number of blocks: block b works on tiles b, b + blocks, b + 2 * blocks and so on.
+    """A partition whose tiles are dealt out to a number of blocks: block b works on tiles b, b +
+    blocks, b + 2 * blocks and so on.
 
     Attributes:
         blocks: how many; the grid of a launch is (blocks, 1, 1).
@@ -173,7 +184,9 @@ class MappedPartition(Partition[T]):
 
     def grid_wish(self, name: str, kernel: str) -> GridWish:  # noqa: ARG002 - any number of dimensions will do
         """As many blocks as the tiles are dealt out to, in place of the kernel's own grid."""
-        return GridWish(grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}")
+        return GridWish(
+            grid=(self.blocks, 1, 1), rule=GridRule.INSTEAD, source=f"the mapped partition {name}"
+        )
 
     @property
     def _cut(self) -> tuple[object, ...]:
@@ -187,7 +200,9 @@ class MappedPartition(Partition[T]):
         """
         block = whole("tiles_of: the block", block, TensorError)
         if not 0 <= block < self.blocks:
-            raise TensorError(f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks")
+            raise TensorError(
+                f"there is no block {block} of a partition that is dealt out to {self.blocks} blocks"
+            )
         every = itertools.product(*(range(extent) for extent in self.grid))
         return itertools.islice(every, block, None, self.blocks)
 

@@ -1,4 +1,6 @@
-"""Memory pools: what is kept for later allocations, what is used, how much there may be, and which one ops take memory from."""
+"""Memory pools: what is kept for later allocations, what is used, how much there may be, and which
+one ops take memory from.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,13 @@ from tilec_runtime.protocols import DeviceLike
 from tilec_runtime.uncopied import Uncopied
 
 # Pools of this thread or task, the innermost first.
-_HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar("tilec_pools", default=())
+_HERE: contextvars.ContextVar[tuple[MemPool, ...]] = contextvars.ContextVar(
+    "tilec_pools", default=()
+)
 
 
-# Pools that somebody made, so that what they keep can be had where memory is wanted. The lock: nobody closes one that is trimmed.
+# Pools that somebody made, so that what they keep can be had where memory is wanted. The lock:
+# nobody closes one that is trimmed.
 _MADE: weakref.WeakSet[MemPool] = weakref.WeakSet()
 _LOCK = ForkLock()
 # What has pools that were borrowed.
@@ -31,7 +36,8 @@ _OWNERS: list[Any] = []
 
 
 class MemPool(Uncopied):
-    """A pool of a device's memory. It is given back by `close`, at the end of a `with` block, or with the object; tensors of it stay.
+    """A pool of a device's memory. It is given back by `close`, at the end of a `with` block, or
+    with the object; tensors of it stay.
 
     Attributes:
         device: ordinal; -1 for the cpu device.
@@ -40,13 +46,19 @@ class MemPool(Uncopied):
     __slots__ = ("__weakref__", "_driver", "_handle", "_release", "device")
 
     def __init__(
-        self, device: DeviceLike | None = None, *, release_threshold: int = 0, max_size: int = 0, driver: DeviceDriver | None = None
+        self,
+        device: DeviceLike | None = None,
+        *,
+        release_threshold: int = 0,
+        max_size: int = 0,
+        driver: DeviceDriver | None = None,
     ) -> None:
         """Make an empty pool.
 
         Args:
             device: where; the default device (`use_device`) where none is named.
-            release_threshold: how many unused bytes it keeps for later allocations instead of giving them back.
+            release_threshold: how many unused bytes it keeps for later allocations instead of
+                giving them back.
             max_size: the most bytes that it takes of the device; 0 for no bound.
             driver: what to make it through; the process's driver of the device by default.
 
@@ -57,17 +69,24 @@ class MemPool(Uncopied):
         most = byte_count("MemPool: max_size", max_size)
         self._driver = driver or driver_of(device)
         self.device = ordinal_of(device)
-        self._handle: PoolHandle | None = self._driver.create_pool(self.device, release_threshold, most)
-        self._release: Release | None = Release(functools.partial(self._driver.destroy_pool, self.device, self._handle))
+        self._handle: PoolHandle | None = self._driver.create_pool(
+            self.device, release_threshold, most
+        )
+        self._release: Release | None = Release(
+            functools.partial(self._driver.destroy_pool, self.device, self._handle)
+        )
         with _LOCK:
             _MADE.add(self)
 
     @classmethod
-    def default(cls, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None) -> MemPool:
-        """The pool that tilec has for a device, which all memory comes from where no `use_pool` says otherwise. Closing it does nothing.
+    def default(
+        cls, device: DeviceLike | None = None, *, driver: DeviceDriver | None = None
+    ) -> MemPool:
+        """The pool that tilec has for a device, which all memory comes from where no `use_pool`
+        says otherwise. Closing it does nothing.
 
-        A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu device's keeps nothing. Set another
-        threshold where that is not wanted.
+        A GPU's keeps all that is freed, until `trim` or the want of memory gives it back; the cpu
+        device's keeps nothing. Set another threshold where that is not wanted.
 
         Args:
             device: whose; the default device's where none is named.
@@ -80,14 +99,22 @@ class MemPool(Uncopied):
         return made
 
     @classmethod
-    def borrow_raw(cls, handle: Any, device: DeviceLike | None = None, *, owner: Any = None, driver: DeviceDriver | None = None) -> MemPool:
-        """A pool that another library made, such as a memory resource of cuda.core. Closing it leaves it as it is.
+    def borrow_raw(
+        cls,
+        handle: Any,
+        device: DeviceLike | None = None,
+        *,
+        owner: Any = None,
+        driver: DeviceDriver | None = None,
+    ) -> MemPool:
+        """A pool that another library made, such as a memory resource of cuda.core. Closing it
+        leaves it as it is.
 
         Args:
             handle: of the driver: a `CUmemoryPool`, or its number.
             device: whose it is; the default device's where none is named.
-            owner: what gives the pool back when it goes: the library's own object. It is kept to the end of the process, since memory of
-                the pool may live as long.
+            owner: what gives the pool back when it goes: the library's own object. It is kept to
+                the end of the process, since memory of the pool may live as long.
             driver: of the device; the process's by default.
 
         Raises:
@@ -96,7 +123,9 @@ class MemPool(Uncopied):
         try:
             number = operator.index(bare(handle))
         except TypeError as error:
-            fix = "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
+            fix = (
+                "pass the driver's handle: `resource.handle` of a DeviceMemoryResource of cuda.core"
+            )
             raise CallError(f"{handle!r} is no handle of a memory pool", fix=fix) from error
         if not number:
             raise CallError("the handle of the memory pool is null")
@@ -133,7 +162,9 @@ class MemPool(Uncopied):
         Raises:
             CallError: `size` is no whole number of bytes, or negative.
         """
-        self._driver.set_release_threshold(self.device, self.handle, byte_count("set_release_threshold: size", size))
+        self._driver.set_release_threshold(
+            self.device, self.handle, byte_count("set_release_threshold: size", size)
+        )
 
     def trim(self, keep: int = 0) -> None:
         """Give unused memory back until the pool has no more than `keep` bytes, as far as it can.
@@ -146,7 +177,9 @@ class MemPool(Uncopied):
         self._driver.trim_pool(self.device, self.handle, keep)
 
     def close(self) -> None:
-        """Give the pool back; its tensors stay until they are dropped. May be called more than once."""
+        """Give the pool back; its tensors stay until they are dropped. May be called more than
+        once.
+        """
         if self._release is not None:
             with _LOCK:
                 self._handle = None
@@ -170,27 +203,35 @@ def use_pool(pool: MemPool) -> Iterator[MemPool]:
     """
     given: Any = pool
     if not isinstance(given, MemPool):
-        raise CallError(f"use_pool takes a MemPool, got a {type(given).__qualname__}", fix="pass MemPool(device, ...)")
+        raise CallError(
+            f"use_pool takes a MemPool, got a {type(given).__qualname__}",
+            fix="pass MemPool(device, ...)",
+        )
     _ = pool.handle  # it is open
     token = _HERE.set((pool, *_HERE.get()))
     try:
         yield pool
     finally:
-        with contextlib.suppress(ValueError):  # a generator's block may end in another context than it began in: there is nothing to undo
+        with contextlib.suppress(
+            ValueError
+        ):  # a generator's block may end in another context than it began in: there is nothing to undo
             _HERE.reset(token)
 
 
 def trim_all(driver: DeviceDriver, ordinal: int) -> None:
     """Give back what tilec's pools of a device keep unused, all of them."""
     with _LOCK:
-        pools = [pool for pool in list(_MADE) if pool.serves(driver, ordinal)]  # the collector gives none of them back meanwhile
+        pools = [
+            pool for pool in list(_MADE) if pool.serves(driver, ordinal)
+        ]  # the collector gives none of them back meanwhile
         for handle in (driver.default_pool(ordinal), *(pool._handle for pool in pools)):  # noqa: SLF001 - of this module
             if handle is not None:
                 driver.trim_pool(ordinal, handle, 0)
 
 
 def pool_here(driver: DeviceDriver, ordinal: int) -> PoolHandle | None:
-    """The handle of the innermost pool of this thread or task on a device; None for the device's own.
+    """The handle of the innermost pool of this thread or task on a device; None for the device's
+    own.
 
     Raises:
         SchedulingError: it was closed meanwhile.

@@ -1,4 +1,6 @@
-"""Streams that are captured: what is used there is noted for the graph, since nothing runs yet and nothing can be waited for."""
+"""Streams that are captured: what is used there is noted for the graph, since nothing runs yet and
+nothing can be waited for.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ class Memory(Protocol):
 
 
 class Recording:
-    """What a capture of tilec's own uses: its graph keeps all of it, and each replay is a use of each memory.
+    """What a capture of tilec's own uses: its graph keeps all of it, and each replay is a use of
+    each memory.
 
     Attributes:
         uses: memory, and whether it is written, by the memory's id.
-        kept: everything else that has to live as long as the graph: arrays of other libraries, host memory; by the thing's id.
+        kept: everything else that has to live as long as the graph: arrays of other libraries, host
+            memory; by the thing's id.
     """
 
     __slots__ = ("__weakref__", "kept", "uses")
@@ -39,7 +43,9 @@ class Recording:
         self.uses[id(storage)] = (storage, write or (before is not None and before[1]))
 
     def keep(self, *things: Any) -> None:
-        """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to own or to borrow them."""
+        """Keep objects as long as the graph. Of tensors it is the memory: to hold them would be to
+        own or to borrow them.
+        """
         for thing in things:
             storage = getattr(thing, "storage", None)
             kept = storage if hasattr(storage, "lease") else thing
@@ -47,8 +53,8 @@ class Recording:
 
 
 class ForeignRecording(Recording):
-    """A capture of another library. What it uses has to be there before: the host waits for it. Its replays are not seen, and nothing is
-    kept for them.
+    """A capture of another library. What it uses has to be there before: the host waits for it. Its
+    replays are not seen, and nothing is kept for them.
     """
 
     __slots__ = ("_driver", "_key")

@@ -22,19 +22,26 @@ def checked_shape(shape: Any) -> Shape:
         TensorError: it is none, or an extent is negative.
     """
     try:
-        given = tuple(shape) if isinstance(shape, Sequence) and not isinstance(shape, _BYTES) else (shape,)
+        given = (
+            tuple(shape)
+            if isinstance(shape, Sequence) and not isinstance(shape, _BYTES)
+            else (shape,)
+        )
         extents = tuple([operator.index(extent) for extent in given])
     except TypeError as error:
         raise TensorError(f"{shape!r} is no shape", fix="pass an int or a tuple of ints") from error
     if bool in map(type, given):
-        raise TensorError(f"{shape!r} is no shape: a bool is no extent", fix="pass an int or a tuple of ints")
+        raise TensorError(
+            f"{shape!r} is no shape: a bool is no extent", fix="pass an int or a tuple of ints"
+        )
     if any(extent < 0 for extent in extents):
         raise TensorError(f"shape {extents} has a negative extent")
     return extents
 
 
 def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offset: int = 0) -> None:
-    """See that a tensor of a dtype whose elements share bytes has whole bytes in its last dimension, one after another.
+    """See that a tensor of a dtype whose elements share bytes has whole bytes in its last
+    dimension, one after another.
 
     Args:
         dtype: tilec's name; of others nothing is asked.
@@ -54,7 +61,10 @@ def checked_packing(dtype: str, shape: Shape, stride: Shape | None = None, offse
     steps = contiguous_stride(shape) if stride is None else stride
     if steps[-1] != 1 or offset % each or any(step % each for step in steps[:-1]):
         what = f"a tensor of {dtype} with strides {steps} starts within a byte or leaves elements out, and {each} share each byte"
-        raise TensorError(what, fix=f"leave the last dimension whole, or take ranges of it that start and end at multiples of {each}")
+        raise TensorError(
+            what,
+            fix=f"leave the last dimension whole, or take ranges of it that start and end at multiples of {each}",
+        )
 
 
 def is_contiguous(shape: Shape, stride: Shape) -> bool:
@@ -63,7 +73,8 @@ def is_contiguous(shape: Shape, stride: Shape) -> bool:
 
 
 def reshaped(shape: Shape, stride: Shape, wanted: Any) -> Shape:
-    """The shape of a contiguous tensor that is reshaped; one extent of -1 stands for what the others leave.
+    """The shape of a contiguous tensor that is reshaped; one extent of -1 stands for what the
+    others leave.
 
     Raises:
         TensorError: the number of elements is another, or the tensor is not contiguous.
@@ -94,8 +105,9 @@ def _filled(wanted: Any, size: int) -> Shape:
 def sliced(shape: Shape, stride: Shape, index: Any) -> tuple[Shape, Shape, int]:
     """Shape, strides and offset (in elements) of `t[index]`, as NumPy has them.
 
-    An index is a slice with a positive step, an int (which drops its dimension), an Ellipsis, or a tuple of these. Bounds that are given
-    have to be in range: a slice that reaches beyond a tensor is a mistake more often than a wish.
+    An index is a slice with a positive step, an int (which drops its dimension), an Ellipsis, or a
+    tuple of these. Bounds that are given have to be in range: a slice that reaches beyond a tensor
+    is a mistake more often than a wish.
 
     Raises:
         TensorError: there are more indices than dimensions, or one does not fit.
@@ -134,11 +146,17 @@ def _bounds(part: slice, extent: int, dim: int) -> tuple[int, int, int]:
         start = 0 if part.start is None else operator.index(part.start)
         stop = extent if part.stop is None else operator.index(part.stop)
     except TypeError as error:
-        raise TensorError(f"{part} is no range of dimension {dim}", fix="slice with ints") from error
+        raise TensorError(
+            f"{part} is no range of dimension {dim}", fix="slice with ints"
+        ) from error
     if jump < 1:
-        raise TensorError(f"{part} has step {jump} in dimension {dim}", fix="slice with a positive step")
+        raise TensorError(
+            f"{part} has step {jump} in dimension {dim}", fix="slice with a positive step"
+        )
     if not (-extent <= start <= extent and -extent <= stop <= extent):
-        raise TensorError(f"range {start}:{stop} is out of dimension {dim}, which has {extent} elements")
+        raise TensorError(
+            f"range {start}:{stop} is out of dimension {dim}, which has {extent} elements"
+        )
     return (start + extent if start < 0 else start), (stop + extent if stop < 0 else stop), jump
 
 
@@ -146,7 +164,9 @@ def _place(part: Any, extent: int, dim: int) -> int:
     try:
         place = operator.index(part)
     except TypeError as error:
-        raise TensorError(f"{part!r} is no index of a tensor", fix="index with ints and slices") from error
+        raise TensorError(
+            f"{part!r} is no index of a tensor", fix="index with ints and slices"
+        ) from error
     if isinstance(part, bool) or not -extent <= place < extent:
         raise TensorError(f"index {part} is out of dimension {dim}, which has {extent} elements")
     return place + extent if place < 0 else place
@@ -166,9 +186,13 @@ def reinterpreted(shape: Shape, stride: Shape, sizes: tuple[int, int], wanted: A
     """
     nbytes = math.prod(shape) * sizes[0] // 8
     if not is_contiguous(shape, stride):
-        raise TensorError(f"a tensor of shape {shape} with strides {stride} is not contiguous, and cannot be reinterpreted")
+        raise TensorError(
+            f"a tensor of shape {shape} with strides {stride} is not contiguous, and cannot be reinterpreted"
+        )
     if nbytes * 8 % sizes[1]:
-        raise TensorError(f"{nbytes} bytes are no whole number of elements of {_size_text(sizes[1])}")
+        raise TensorError(
+            f"{nbytes} bytes are no whole number of elements of {_size_text(sizes[1])}"
+        )
     new = _filled(wanted, nbytes * 8 // sizes[1])
     if math.prod(new) * sizes[1] != nbytes * 8:
         needed = _size_text(math.prod(new) * sizes[1])
@@ -188,7 +212,10 @@ def grid_of(shape: Shape, tile: Shape) -> Shape:
         TensorError: the tile has another rank, or an extent below 1.
     """
     if len(tile) != len(shape):
-        raise TensorError(f"a tile of shape {tile} does not divide a tensor of shape {shape}", fix="give the tile one extent per dimension")
+        raise TensorError(
+            f"a tile of shape {tile} does not divide a tensor of shape {shape}",
+            fix="give the tile one extent per dimension",
+        )
     if any(extent < 1 for extent in tile):
         raise TensorError(f"a tile of shape {tile} has an extent below 1")
     return tuple(-(-extent // size) for extent, size in zip(shape, tile, strict=True))
@@ -196,4 +223,6 @@ def grid_of(shape: Shape, tile: Shape) -> Shape:
 
 def extent_of(shape: Shape, stride: Shape) -> int:
     """Elements from the first of a tensor of no negative strides to past its last."""
-    return 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+    return (
+        0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
+    )

@@ -22,7 +22,8 @@ _NUMBERS = itertools.count()
 
 
 class SharedTensor(Readable):
-    """One owner among several of a tensor. Passing it on needs no copy; `clone`, `reshape` and `reinterpret` make further owners.
+    """One owner among several of a tensor. Passing it on needs no copy; `clone`, `reshape` and
+    `reinterpret` make further owners.
 
     With the last owner the memory goes. A single owner gets the tensor back by `try_unwrap`.
     """
@@ -31,9 +32,13 @@ class SharedTensor(Readable):
 
     noun = "the shared tensor"
 
-    def __init__(self, storage: Storage, facts: TensorFacts, owners: dict[int, Holder] | None = None) -> None:
+    def __init__(
+        self, storage: Storage, facts: TensorFacts, owners: dict[int, Holder] | None = None
+    ) -> None:
         """Made by `Tensor.share` and by other owners alone."""
-        readonly = facts_of(storage, facts.shape, facts.dtype, facts.stride, start=facts.ptr, readonly=True)
+        readonly = facts_of(
+            storage, facts.shape, facts.dtype, facts.stride, start=facts.ptr, readonly=True
+        )
         super().__init__(storage, readonly, storage.lease)
         self._owners = {} if owners is None else owners
         self._number = next(_NUMBERS)
@@ -62,22 +67,30 @@ class SharedTensor(Readable):
         """
         self.require(holder("reshape"))
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
-        return SharedTensor(self.storage, facts_of(self.storage, new, self.dtype, start=self._facts.ptr), self._owners)
+        return SharedTensor(
+            self.storage,
+            facts_of(self.storage, new, self.dtype, start=self._facts.ptr),
+            self._owners,
+        )
 
     def reinterpret(self, dtype: Any, *shape: Any) -> SharedTensor:
         """Another owner, of the same bytes as another dtype.
 
         Raises:
-            TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+            TensorError: the number of bytes is another, the tensor is not contiguous, or not
+                aligned to the elements.
         """
         self.require(holder("reinterpret"))
-        return SharedTensor(self.storage, recast(self._facts, self.storage, dtype_name(dtype), shape), self._owners)
+        return SharedTensor(
+            self.storage, recast(self._facts, self.storage, dtype_name(dtype), shape), self._owners
+        )
 
     def try_unwrap(self) -> Tensor:
         """The tensor itself, for a single owner, who is used up.
 
         Raises:
-            OwnershipError: there are other owners, or readers. UseAfterMoveError: this is no owner any more.
+            OwnershipError: there are other owners, or readers. UseAfterMoveError: this is no owner
+                any more.
         """
         return self._unwrap(holder("try_unwrap"))
 
@@ -86,7 +99,9 @@ class SharedTensor(Readable):
 
         with LOCK:
             self.require(who)
-            owners = self._owners.copy()  # in one step of the interpreter, as they leave: without the lock
+            owners = (
+                self._owners.copy()
+            )  # in one step of the interpreter, as they leave: without the lock
             others = [owner for number, owner in owners.items() if number != self._number]
             if others:
                 listed = ", ".join(str(owner) for owner in others[:3])
@@ -121,7 +136,10 @@ class SharedTensor(Readable):
             UseAfterMoveError: it is not.
         """
         if self._gone is not None:
-            raise UseAfterMoveError(f"{who} cannot use the shared tensor: it went into {self._gone}", fix=hinted("clone() it before"))
+            raise UseAfterMoveError(
+                f"{who} cannot use the shared tensor: it went into {self._gone}",
+                fix=hinted("clone() it before"),
+            )
 
     def _leave(self, who: Holder) -> None:
         self._gone = who
@@ -134,4 +152,8 @@ class SharedTensor(Readable):
             self._owners.pop(self._number, None)
 
     def _state(self) -> str:
-        return f", went into {self._gone}" if self._gone else f", {self.owners} owner{'s' if self.owners > 1 else ''}"
+        return (
+            f", went into {self._gone}"
+            if self._gone
+            else f", {self.owners} owner{'s' if self.owners > 1 else ''}"
+        )

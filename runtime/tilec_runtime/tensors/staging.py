@@ -1,4 +1,6 @@
-"""Pinned host memory, which a device copies from and to by itself: chunks on the way to it, and memory that results land in."""
+"""Pinned host memory, which a device copies from and to by itself: chunks on the way to it, and
+memory that results land in.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,14 @@ if TYPE_CHECKING:
 
 # Chunks of host memory that is on its way to a device: bytes of each, and how many.
 CHUNK, CHUNKS = 4 << 20, 4
-# Bytes of the smallest block, of what blocks that are smaller are cut out of, and of unused larger ones that are kept for later.
+# Bytes of the smallest block, of what blocks that are smaller are cut out of, and of unused larger
+# ones that are kept for later.
 _SMALLEST, _SLAB, _MOST_KEPT = 64, 1 << 20, 64 << 20
 
 
 class Staging:
-    """The pinned memory of one device, and a stream of its own: what it copies waits for no work of the device.
+    """The pinned memory of one device, and a stream of its own: what it copies waits for no work of
+    the device.
 
     Attributes:
         stream: handle.
@@ -35,14 +39,17 @@ class Staging:
         self.stream = driver.create_stream(ordinal)
         self._lock = ForkLock()
         self._chunks: collections.deque[tuple[int, Mark]] = collections.deque()
-        # By size. The collector gives blocks back, on whatever thread: in one step of the interpreter, and without a driver call.
+        # By size. The collector gives blocks back, on whatever thread: in one step of the
+        # interpreter, and without a driver call.
         self._free: dict[int, collections.deque[int]] = {}
         self._crowded = False  # with more than is kept for later
 
     def send(self, address: int, memory: np.ndarray[Any, Any]) -> None:
-        """Copy host memory to the device on `stream`. When this returns the host memory was read, and the copy is on its way.
+        """Copy host memory to the device on `stream`. When this returns the host memory was read,
+        and the copy is on its way.
 
-        It waits for earlier chunks, and so for the bus, but for nothing that the device has to compute.
+        It waits for earlier chunks, and so for the bus, but for nothing that the device has to
+        compute.
         """
         source, size = memory.ctypes.data, memory.nbytes
         with self._lock:
@@ -50,11 +57,20 @@ class Staging:
                 length = min(CHUNK, size - start)
                 chunk = self._next_chunk()
                 if chunk is None:  # there is no pinned memory at all: the driver sees to the rest
-                    self._driver.copy_in(self._ordinal, address + start, source + start, size - start, self.stream)
+                    self._driver.copy_in(
+                        self._ordinal, address + start, source + start, size - start, self.stream
+                    )
                     return
                 try:
                     ctypes.memmove(chunk, source + start, length)
-                    self._driver.copy_async(self._ordinal, address + start, chunk, length, self.stream, CopyKind.TO_DEVICE)
+                    self._driver.copy_async(
+                        self._ordinal,
+                        address + start,
+                        chunk,
+                        length,
+                        self.stream,
+                        CopyKind.TO_DEVICE,
+                    )
                 finally:
                     self._chunks.append((chunk, Mark(self._driver, self._ordinal, self.stream)))
 
@@ -80,7 +96,11 @@ class Staging:
                 self._crowded = False
                 self._trim()
         # Large ones have the size that is asked for: twice as much would be too much.
-        whole = max(_SMALLEST, 1 << (size - 1).bit_length()) if size <= _MOST_KEPT else -(-size // _SLAB) * _SLAB
+        whole = (
+            max(_SMALLEST, 1 << (size - 1).bit_length())
+            if size <= _MOST_KEPT
+            else -(-size // _SLAB) * _SLAB
+        )
         free = self._free.setdefault(whole, collections.deque())
         while True:
             try:
@@ -136,7 +156,12 @@ class Block:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """Its bytes, as NumPy reads them."""
-        return {"data": (self.address, False), "shape": (self.size,), "typestr": "|u1", "version": 3}
+        return {
+            "data": (self.address, False),
+            "shape": (self.size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
 
     def __del__(self) -> None:
         """Let it be used again."""

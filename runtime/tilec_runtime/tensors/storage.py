@@ -1,4 +1,6 @@
-"""One piece of device memory: who may use it, where it was used last, and that it is given back after that, in stream order."""
+"""One piece of device memory: who may use it, where it was used last, and that it is given back
+after that, in stream order.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ _POOL_FULL = (
 
 
 class Storage:
-    """Memory of one device. When the object goes, the memory follows in stream order, after its last use on whatever stream.
+    """Memory of one device. When the object goes, the memory follows in stream order, after its
+    last use on whatever stream.
 
     Attributes:
         driver, ordinal: of its device. address, nbytes: of the memory; 0 for none.
@@ -45,10 +48,32 @@ class Storage:
         lock: held while the last uses change.
     """
 
-    __slots__ = ("__weakref__", "_release", "address", "driver", "lease", "lock", "nbytes", "ordinal", "owner", "readonly", "uses")
+    __slots__ = (
+        "__weakref__",
+        "_release",
+        "address",
+        "driver",
+        "lease",
+        "lock",
+        "nbytes",
+        "ordinal",
+        "owner",
+        "readonly",
+        "uses",
+    )
 
-    def __init__(self, driver: DeviceDriver, ordinal: int, address: int, nbytes: int, *, owner: Any = None, readonly: bool = False) -> None:
-        """Describe memory of somebody else, which stays there as long as `owner` does; `allocate` makes memory of tilec's own.
+    def __init__(
+        self,
+        driver: DeviceDriver,
+        ordinal: int,
+        address: int,
+        nbytes: int,
+        *,
+        owner: Any = None,
+        readonly: bool = False,
+    ) -> None:
+        """Describe memory of somebody else, which stays there as long as `owner` does; `allocate`
+        makes memory of tilec's own.
 
         Args:
             driver: of the device.
@@ -73,7 +98,14 @@ class Storage:
             self._release = Release(functools.partial(_let_go, driver, owner, self.uses))
 
     @classmethod
-    def allocate(cls, driver: DeviceDriver, ordinal: int, nbytes: int, stream: int, pool: PoolHandle | None = None) -> Storage:
+    def allocate(
+        cls,
+        driver: DeviceDriver,
+        ordinal: int,
+        nbytes: int,
+        stream: int,
+        pool: PoolHandle | None = None,
+    ) -> Storage:
         """Take memory in the order of a stream; the contents are whatever was there.
 
         Args:
@@ -84,11 +116,19 @@ class Storage:
             pool: out of which pool; None for the one that tilec has for the device.
 
         Raises:
-            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses otherwise.
+            OutOfMemoryError: there is no memory of this size. DriverError: the driver refuses
+                otherwise.
         """
-        made = cls(driver, ordinal, allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0, nbytes)
+        made = cls(
+            driver,
+            ordinal,
+            allocate_bytes(driver, ordinal, nbytes, stream, pool) if nbytes else 0,
+            nbytes,
+        )
         if nbytes:
-            made._release = Release(functools.partial(_free, driver, ordinal, made.address, made.uses))
+            made._release = Release(
+                functools.partial(_free, driver, ordinal, made.address, made.uses)
+            )
         made.uses.note(made.line(stream), write=True)  # nobody has used it before
         return made
 
@@ -100,23 +140,36 @@ class Storage:
         """
         if stream == _PER_THREAD:
             what = "the per-thread default stream (handle 2) cannot use tensors of tilec: each thread means another stream by it"
-            raise SchedulingError(what, fix="use a stream with a handle of its own, or the legacy default stream")
+            raise SchedulingError(
+                what, fix="use a stream with a handle of its own, or the legacy default stream"
+            )
         return line_of(self.driver, self.ordinal if ordinal is None else ordinal, stream)
 
     def use(self, line: Line, *, write: bool) -> None:
-        """Let what a stream is given next use the memory: it waits for the last write, and for reads too where it is going to write."""
+        """Let what a stream is given next use the memory: it waits for the last write, and for
+        reads too where it is going to write.
+        """
         with self.lock:
             for use in self.uses.before(line, write=write):
                 mark = mark_of(self.driver, self.uses, use)
-                mark.hold(line.ordinal, line.handle, anyway=write)  # failed work left nothing that a writer needs
+                mark.hold(
+                    line.ordinal, line.handle, anyway=write
+                )  # failed work left nothing that a writer needs
                 if (log := leases()) is not None:
-                    log.debug("%s: stream %s waits for stream %s, to %s", self.lease.about, line, use.line, "write" if write else "read")
+                    log.debug(
+                        "%s: stream %s waits for stream %s, to %s",
+                        self.lease.about,
+                        line,
+                        use.line,
+                        "write" if write else "read",
+                    )
             self.uses.note(line, write=write)
 
     def pass_through(self, stream: int, *, write: bool) -> None:
         """`use`, by the handle of a stream of the memory's device.
 
-        Where that is captured, the use comes with each replay of the graph: it is the graph that learns of it.
+        Where that is captured, the use comes with each replay of the graph: it is the graph that
+        learns of it.
         """
         recording = recording_of(self.driver, self.ordinal, stream)
         if recording is not None:
@@ -125,7 +178,8 @@ class Storage:
             self.use(self.line(stream), write=write)
 
     def sync(self, *, write: bool, line: Line | None = None) -> None:
-        """Wait until the host may read the memory, or write it; a failure of the work that it waits for is raised.
+        """Wait until the host may read the memory, or write it; a failure of the work that it waits
+        for is raised.
 
         Args:
             write: whether it is going to write.
@@ -135,7 +189,13 @@ class Storage:
             uses = self.uses.before(line or _HOST, write=write)
             marks = [mark_of(self.driver, self.uses, use) for use in uses]
             # Reads that failed left the contents as they were.
-            makers = marks if not (write and self.uses.reads) else [] if self.uses.mark is None else [self.uses.mark]
+            makers = (
+                marks
+                if not (write and self.uses.reads)
+                else []
+                if self.uses.mark is None
+                else [self.uses.mark]
+            )
         for mark in marks:
             mark.sync()
         for mark in makers:
@@ -148,7 +208,9 @@ class Storage:
         return self.owner is not None or self._release is None
 
     def free(self) -> None:
-        """Give the memory back now, after its last use in stream order; the object must not be used any more. Once is enough."""
+        """Give the memory back now, after its last use in stream order; the object must not be used
+        any more. Once is enough.
+        """
         if self._release is not None:
             self._release()
 
@@ -158,11 +220,19 @@ class Storage:
         return self._release is not None and not self._release.due
 
 
-def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int | None, pool: PoolHandle | None = None) -> int:
-    """Address of new memory in the order of a stream; at once for None. Where there is none, what tilec keeps is given back first.
+def allocate_bytes(
+    driver: DeviceDriver,
+    ordinal: int,
+    nbytes: int,
+    stream: int | None,
+    pool: PoolHandle | None = None,
+) -> int:
+    """Address of new memory in the order of a stream; at once for None. Where there is none, what
+    tilec keeps is given back first.
 
     Raises:
-        OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream is captured.
+        OutOfMemoryError: with what was asked for and what there is. GraphCaptureError: the stream
+            is captured.
     """
     FREES.drain()
     if stream is not None and recording_of(driver, ordinal, stream) is not None:
@@ -187,7 +257,9 @@ def allocate_bytes(driver: DeviceDriver, ordinal: int, nbytes: int, stream: int 
 
 
 def mark_of(driver: DeviceDriver, uses: Uses, use: Use) -> Mark:
-    """The mark behind a use: its own, or one behind all that its stream has to do now, which it has from now on."""
+    """The mark behind a use: its own, or one behind all that its stream has to do now, which it has
+    from now on.
+    """
     mark: Mark | None = use.mark or use.line.end
     if mark is None:
         count = uses.count
@@ -199,7 +271,9 @@ def mark_of(driver: DeviceDriver, uses: Uses, use: Use) -> Mark:
 def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     """Give memory back after its last uses. Nothing here waits for the device."""
     if _captured(driver, uses):
-        FREES.later(functools.partial(_free, driver, ordinal, address, uses))  # now it would become a part of the graph
+        FREES.later(
+            functools.partial(_free, driver, ordinal, address, uses)
+        )  # now it would become a part of the graph
         return
     with driver.outside_captures(ordinal):
         _free_now(driver, ordinal, address, uses)
@@ -208,7 +282,11 @@ def _free(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
 def _free_now(driver: DeviceDriver, ordinal: int, address: int, uses: Uses) -> None:
     last = uses.last
     if (log := leases()) is not None:
-        log.debug("the memory at %#x is freed after its uses on %s", address, ", ".join(str(use.line) for use in last))
+        log.debug(
+            "the memory at %#x is freed after its uses on %s",
+            address,
+            ", ".join(str(use.line) for use in last),
+        )
     if len(last) == 1 and last[0].line.ordinal == ordinal and last[0].line.open:
         driver.free(ordinal, address, last[0].line.handle)  # the stream's own order is enough
         return
@@ -225,21 +303,29 @@ def _let_go(driver: DeviceDriver, owner: Any, uses: Uses) -> None:
         FREES.later(functools.partial(_let_go, driver, owner, uses))
         return
     for use in uses.last:
-        mark = use.mark or use.line.end or Mark(driver, use.line.ordinal, use.line.handle, blocking=True)
+        mark = (
+            use.mark
+            or use.line.end
+            or Mark(driver, use.line.ordinal, use.line.handle, blocking=True)
+        )
         if not mark.done:
             COMPLETIONS.keep(mark, use.line.handle, owner)
 
 
 def _captured(driver: DeviceDriver, uses: Uses) -> bool:
     """Whether a stream that used memory last is captured now."""
-    return any(use.line.open and driver.capturing(use.line.ordinal, use.line.handle) for use in uses.last)
+    return any(
+        use.line.open and driver.capturing(use.line.ordinal, use.line.handle) for use in uses.last
+    )
 
 
 _STREAMS: weakref.WeakKeyDictionary[DeviceDriver, dict[int, int]] = weakref.WeakKeyDictionary()
 
 
 def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
-    """The stream of a device in whose order memory is freed that several streams used; made when it is first needed."""
+    """The stream of a device in whose order memory is freed that several streams used; made when it
+    is first needed.
+    """
     streams = _STREAMS.setdefault(driver, {})
     if ordinal not in streams:
         streams[ordinal] = driver.create_stream(ordinal)
@@ -249,18 +335,24 @@ def freeing_stream(driver: DeviceDriver, ordinal: int) -> int:
 def _reclaim(driver: DeviceDriver, ordinal: int, stream: int | None) -> None:
     """Wait for memory that is freed in the order of streams, and give back what pools keep of it.
 
-    It is streams that are waited for, and not the device: that would break captures of whomever. Streams of other libraries are not known
-    here, but for the one that memory is wanted on.
+    It is streams that are waited for, and not the device: that would break captures of whomever.
+    Streams of other libraries are not known here, but for the one that memory is wanted on.
     """
     with driver.outside_captures(ordinal):
         marks = places(driver, ordinal)
-        marks += [Mark(driver, ordinal, known) for known in (stream, _STREAMS.get(driver, {}).get(ordinal)) if known is not None]
+        marks += [
+            Mark(driver, ordinal, known)
+            for known in (stream, _STREAMS.get(driver, {}).get(ordinal))
+            if known is not None
+        ]
         for mark in marks:
             mark.sync()
         trim_all(driver, ordinal)
 
 
-def _out_of_memory(driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHandle | None) -> OutOfMemoryError:
+def _out_of_memory(
+    driver: DeviceDriver, ordinal: int, nbytes: int, pool: PoolHandle | None
+) -> OutOfMemoryError:
     stats = driver.pool_stats(ordinal, driver.default_pool(ordinal) if pool is None else pool)
     free, total = driver.memory_info(ordinal)
     what = (

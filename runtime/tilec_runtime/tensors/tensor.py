@@ -20,14 +20,23 @@ from tilec_runtime.tensors.view import Borrow, Readable, Viewable
 class Tensor(Readable):
     """Device memory with dtype, shape and strides, and one owner.
 
-    It moves into what uses it up (a partition, `share`, `reshape`): afterwards this object only says where it went. An op has it until
-    it has run. What needs it for a while borrows it: `borrow()` and views to read, `borrow_mut()` to write.
+    It moves into what uses it up (a partition, `share`, `reshape`): afterwards this object only
+    says where it went. An op has it until it has run. What needs it for a while borrows it:
+    `borrow()` and views to read, `borrow_mut()` to write.
     """
 
     # Where it went, once it is not usable.
     __slots__ = ("_moved",)
 
-    def __init__(self, storage: Storage, shape: Any, dtype: Any, strides: Shape | None = None, *, address: int = 0) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        shape: Any,
+        dtype: Any,
+        strides: Shape | None = None,
+        *,
+        address: int = 0,
+    ) -> None:
         """Own memory.
 
         Args:
@@ -37,12 +46,23 @@ class Tensor(Readable):
             strides: steps in elements; None for a contiguous tensor.
             address: of the first element; 0 for the storage's first.
         """
-        super().__init__(storage, facts_of(storage, checked_shape(shape), dtype_name(dtype), strides, start=address), storage.lease)
+        super().__init__(
+            storage,
+            facts_of(storage, checked_shape(shape), dtype_name(dtype), strides, start=address),
+            storage.lease,
+        )
         self._moved: Holder | None = None
 
     @classmethod
     def uninitialized(
-        cls, shape: Any, dtype: Any, *, driver: DeviceDriver, ordinal: int, stream: int, pool: PoolHandle | None = None
+        cls,
+        shape: Any,
+        dtype: Any,
+        *,
+        driver: DeviceDriver,
+        ordinal: int,
+        stream: int,
+        pool: PoolHandle | None = None,
     ) -> Tensor:
         """A contiguous tensor in new memory, whose contents are whatever was there.
 
@@ -63,7 +83,9 @@ class Tensor(Readable):
         return cls(Storage.allocate(driver, ordinal, size, stream, pool), extents, name)
 
     @classmethod
-    def from_foreign(cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None) -> Tensor:
+    def from_foreign(
+        cls, source: Any, *, stream: Any = None, driver: DeviceDriver | None = None
+    ) -> Tensor:
         """A tensor in the memory of another library's; see `tilec_runtime.tensors.adopt.adopt`."""
         from tilec_runtime.tensors.adopt import adopt
 
@@ -86,7 +108,14 @@ class Tensor(Readable):
         """A tensor in memory at an address; see `tilec_runtime.tensors.adopt.adopt_raw`."""
         from tilec_runtime.tensors.adopt import adopt_raw
 
-        storage, facts = adopt_raw(pointer, (shape, dtype, strides), device=device, owner=owner, nbytes=nbytes, driver=driver)
+        storage, facts = adopt_raw(
+            pointer,
+            (shape, dtype, strides),
+            device=device,
+            owner=owner,
+            nbytes=nbytes,
+            driver=driver,
+        )
         return cls._of(storage, facts)
 
     @classmethod
@@ -132,13 +161,16 @@ class Tensor(Readable):
         new = reshaped(self.shape, self.strides, shape[0] if len(shape) == 1 else shape)
         checked_packing(self.dtype, new)
         moved = self.move(holder("reshape"))
-        return self._of(moved.storage, facts_of(moved.storage, new, self.dtype, start=self._facts.ptr))
+        return self._of(
+            moved.storage, facts_of(moved.storage, new, self.dtype, start=self._facts.ptr)
+        )
 
     def reinterpret(self, dtype: Any, *shape: Any) -> Tensor:
         """The same bytes as another dtype; uses this object up.
 
         Raises:
-            TensorError: the number of bytes is another, the tensor is not contiguous, or not aligned to the elements.
+            TensorError: the number of bytes is another, the tensor is not contiguous, or not
+                aligned to the elements.
             OwnershipError: it is not free to move.
         """
         facts = recast(self._facts, self.storage, dtype_name(dtype), shape)
@@ -153,7 +185,8 @@ class Tensor(Readable):
         return SharedTensor(self.move(holder("share")).storage, self._facts)
 
     def partition(self, *tile: Any) -> Partition[Tensor]:
-        """Cut it into tiles that a kernel writes, one for each block; uses this object up until `unpartition`.
+        """Cut it into tiles that a kernel writes, one for each block; uses this object up until
+        `unpartition`.
 
         Raises:
             TensorError: the tile's rank is another, or it has no extent.
@@ -186,7 +219,8 @@ class Tensor(Readable):
         return TensorMut(self.storage, self._facts, self.claim(who, write=True))
 
     def partition_mut(self, *tile: Any) -> Partition[TensorMut]:
-        """Cut it into tiles in place: until the partition is released or gone, nobody else can use the tensor.
+        """Cut it into tiles in place: until the partition is released or gone, nobody else can use
+        the tensor.
 
         Raises:
             TensorError: the tile's rank is another, or it has no extent.
@@ -219,10 +253,12 @@ class Tensor(Readable):
 
 
 class TensorMut(Borrow, Viewable["TensorMut"]):
-    """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block or `release`.
+    """A tensor, or a part of one, that is borrowed for writing, until the end of its `with` block
+    or `release`.
 
-    Its views and slices write too: each borrows its elements from this one. Until it is released or gone, this one cannot be used as a
-    whole, and only parts can be made that share no memory with it.
+    Its views and slices write too: each borrows its elements from this one. Until it is released or
+    gone, this one cannot be used as a whole, and only parts can be made that share no memory with
+    it.
     """
 
     __slots__ = ()

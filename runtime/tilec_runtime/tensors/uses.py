@@ -1,4 +1,6 @@
-"""The last uses of one piece of memory, stream by stream: what a next use has to wait for. Pure: knows no device."""
+"""The last uses of one piece of memory, stream by stream: what a next use has to wait for. Pure:
+knows no device.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ class Line(LineFields):
     """A stream of a device, as long as it is open: a later one of the same handle is another line.
 
     Attributes:
-        ordinal: of the device. handle: of the stream. open: whether it was not closed, as far as tilec knows.
+        ordinal: of the device. handle: of the stream. open: whether it was not closed, as far as
+            tilec knows.
         used: whether memory was used there. end: behind all its work, once it is closed.
     """
 
@@ -31,7 +34,9 @@ class Line(LineFields):
 
 
 class Use(NamedTuple):
-    """A use on a line, up to `mark`; None stands for everything that the line has to do when it is asked."""
+    """A use on a line, up to `mark`; None stands for everything that the line has to do when it is
+    asked.
+    """
 
     line: Line
     mark: Any
@@ -40,9 +45,10 @@ class Use(NamedTuple):
 class Uses(UsesFields):
     """The last write, and the reads since then, of one piece of memory.
 
-    A use is only noted here once its line waits for what `before` names, so each read comes after the write. A read behind a write on
-    one line needs no note while the write has no mark: who waits for the line waits for both. The launch core notes uses by the same
-    rules (`_core/tensor.c`).
+    A use is only noted here once its line waits for what `before` names, so each read comes after
+    the write. A read behind a write on one line needs no note while the write has no mark: who
+    waits for the line waits for both. The launch core notes uses by the same rules
+    (`_core/tensor.c`).
 
     Attributes:
         written: line of the last write; None for none. mark: behind it, and None as in `Use`.
@@ -61,7 +67,9 @@ class Uses(UsesFields):
     def before(self, line: Line, *, write: bool) -> list[Use]:
         """What a use on this line has to come after, on other lines."""
         if write:
-            others = [Use(other, mark) for other, mark in list(self.reads.items()) if other is not line]
+            others = [
+                Use(other, mark) for other, mark in list(self.reads.items()) if other is not line
+            ]
             if others:  # all of them come after the write
                 return others
         if self.written is None or self.written is line or line in self.reads:
@@ -69,7 +77,9 @@ class Uses(UsesFields):
         return [Use(self.written, self.mark)]
 
     def ready(self, line: Line, *, write: bool) -> bool:
-        """Whether a use on this line waits for nothing, and changes nothing that is noted: what the launch core asks."""
+        """Whether a use on this line waits for nothing, and changes nothing that is noted: what the
+        launch core asks.
+        """
         if self.reads:
             return not write and self.reads.get(line, line) is None
         return self.written is line and self.mark is None
@@ -85,7 +95,8 @@ class Uses(UsesFields):
             self.reads[line] = None
 
     def remember(self, line: Line, mark: Any, count: int, *, write: bool = True) -> None:
-        """Let the last use on a line have a mark that is behind it, unless there were others since `count`.
+        """Let the last use on a line have a mark that is behind it, unless there were others since
+        `count`.
 
         Args:
             line: of the use.
@@ -102,7 +113,9 @@ class Uses(UsesFields):
 
     @property
     def last(self) -> list[Use]:
-        """What has to be over before the memory can be given back; all other uses come before these."""
+        """What has to be over before the memory can be given back; all other uses come before
+        these.
+        """
         if self.reads:  # all of them come after the write
             return [Use(line, mark) for line, mark in list(self.reads.items())]
         return [] if self.written is None else [Use(self.written, self.mark)]

@@ -1,4 +1,6 @@
-"""Views: another shape of a tensor, or a part of it, without copying; of all tensors but mutable borrows, to be read."""
+"""Views: another shape of a tensor, or a part of it, without copying; of all tensors but mutable
+borrows, to be read.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ P = TypeVar("P", bound=Exchanged, covariant=True)
 
 
 class Viewable(Exchanged, Generic[P]):
-    """A tensor of which there can be views: each holds a claim on it, until it is released or nobody has it any more."""
+    """A tensor of which there can be views: each holds a claim on it, until it is released or
+    nobody has it any more.
+    """
 
     __slots__ = ()
 
@@ -35,7 +39,8 @@ class Viewable(Exchanged, Generic[P]):
         return self._part(holder("the view"), (new, contiguous_stride(new), 0))
 
     def slice(self, *ranges: Any) -> P:
-        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first dimensions, or a list of them.
+        """A rectangular part, without a copy: a (start, stop) pair or a slice for each of the first
+        dimensions, or a list of them.
 
         Raises:
             TensorError: a range does not fit.
@@ -44,7 +49,8 @@ class Viewable(Exchanged, Generic[P]):
         return self[ranges_of(ranges)]
 
     def __getitem__(self, index: Any) -> P:
-        """A part as NumPy names it, `t[1:3, 2:6]` or `t[..., 0]`, without a copy. Ranges that reach beyond the tensor are refused.
+        """A part as NumPy names it, `t[1:3, 2:6]` or `t[..., 0]`, without a copy. Ranges that reach
+        beyond the tensor are refused.
 
         Raises:
             TensorError: the index does not fit.
@@ -69,7 +75,9 @@ class Viewable(Exchanged, Generic[P]):
         facts = self._facts
         who = holder("the borrow")
         return TensorView(
-            self.storage, with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True), self.claim(who, write=False)
+            self.storage,
+            with_layout(self.storage, facts, (facts.shape, facts.stride, 0), readonly=True),
+            self.claim(who, write=False),
         )
 
     @abstractmethod
@@ -83,11 +91,17 @@ class Readable(Viewable["TensorView"]):
     __slots__ = ()
 
     def _part(self, who: Holder, layout: tuple[Shape, Shape, int]) -> TensorView:
-        return TensorView(self.storage, with_layout(self.storage, self._facts, layout, readonly=True), self.claim(who, write=False))
+        return TensorView(
+            self.storage,
+            with_layout(self.storage, self._facts, layout, readonly=True),
+            self.claim(who, write=False),
+        )
 
 
 class Borrow(Exchanged):
-    """A tensor with a lease that ends: with a `with` block, `release`, or the object; or with an op that it went into."""
+    """A tensor with a lease that ends: with a `with` block, `release`, or the object; or with an op
+    that it went into.
+    """
 
     __slots__ = ()
 
@@ -109,7 +123,9 @@ class Borrow(Exchanged):
 
 
 class TensorView(Borrow, Readable):
-    """A tensor to read that shares the memory of another one. While it is there, that one can be neither written nor moved."""
+    """A tensor to read that shares the memory of another one. While it is there, that one can be
+    neither written nor moved.
+    """
 
     __slots__ = ()
 

@@ -18,8 +18,16 @@ MIB, GIB = 1 << 20, 1 << 30
         (10 * MIB, {"l2": 50 * MIB}, CachePlan(cache=Cache.ROTATED, copies=11)),
         (4096, {"l2": 50 * MIB}, CachePlan(cache=Cache.FLUSHED, copies=512, flush=100 * MIB)),
         (1 * MIB, {"l2": 50 * MIB}, CachePlan(cache=Cache.FLUSHED, copies=101, flush=100 * MIB)),
-        (10 * MIB, {"l2": 50 * MIB, "free": 430 * MIB}, CachePlan(cache=Cache.FLUSHED, copies=1, flush=100 * MIB)),
-        (10 * MIB, {"l2": 50 * MIB, "free": 10 * MIB}, CachePlan(cache=Cache.FLUSHED, copies=1, flush=100 * MIB)),
+        (
+            10 * MIB,
+            {"l2": 50 * MIB, "free": 430 * MIB},
+            CachePlan(cache=Cache.FLUSHED, copies=1, flush=100 * MIB),
+        ),
+        (
+            10 * MIB,
+            {"l2": 50 * MIB, "free": 10 * MIB},
+            CachePlan(cache=Cache.FLUSHED, copies=1, flush=100 * MIB),
+        ),
         (10 * MIB, {"l2": 50 * MIB, "cold": False}, CachePlan(cache=Cache.HOT)),
         (10 * MIB, {"l2": 0, "cold": False}, CachePlan(cache=Cache.AS_IT_IS)),
     ],

@@ -1,4 +1,6 @@
-"""Launches as something to measure: how the cache is kept cold, what a sample is on a (pretended) GPU and on the cpu device."""
+"""Launches as something to measure: how the cache is kept cold, what a sample is on a (pretended)
+GPU and on the cpu device.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ COUNT = 1024
 SIZE = 3 * 4 * COUNT  # bytes of one set of arguments
 
 
-def subject(l2: int = 0, *, cold: bool = True) -> tuple[LaunchSubject, FakeDriver, list[dict[str, DeviceBuffer]]]:
+def subject(
+    l2: int = 0, *, cold: bool = True
+) -> tuple[LaunchSubject, FakeDriver, list[dict[str, DeviceBuffer]]]:
     module, driver = loaded(ADD, devices=(dataclasses.replace(H200, l2=l2),))
     made: list[dict[str, DeviceBuffer]] = []
 
@@ -46,13 +50,17 @@ def test_a_sample_is_one_graph_in_which_copies_of_the_arguments_take_turns() -> 
     found.close()
 
 
-def test_small_arguments_have_a_copy_for_each_launch_and_the_cache_is_written_over_before_each_sample() -> None:
+def test_small_arguments_have_a_copy_for_each_launch_and_the_cache_is_written_over_before_each_sample() -> (
+    None
+):
     found, driver, made = subject(l2=100 * SIZE)
     assert (found.cache, len(made)) == ("flushed", 201)
     found.seconds(7)  # captures
     before, launched = len(driver.steps), len(driver.launches)
     found.seconds(7)
-    steps = [step.call for step in driver.steps[before:] if step.call in ("fill", "launch", "record")]
+    steps = [
+        step.call for step in driver.steps[before:] if step.call in ("fill", "launch", "record")
+    ]
     assert steps == ["fill", "record", *["launch"] * 7, "record"]
     addresses = [launch.arguments[0] for launch in driver.launches[launched:]]
     assert addresses == [one["z"].ptr for one in made[:7]]
@@ -90,7 +98,12 @@ def test_on_the_cpu_device_launches_do_their_work_and_take_time() -> None:
     kept: list[dict[str, DeviceBuffer]] = []
 
     def make() -> dict[str, DeviceBuffer]:
-        kept.append({name: DeviceBuffer.from_host(np.ones(64, np.float32), "cpu", driver=driver) for name in "zxy"})
+        kept.append(
+            {
+                name: DeviceBuffer.from_host(np.ones(64, np.float32), "cpu", driver=driver)
+                for name in "zxy"
+            }
+        )
         return kept[-1]
 
     with LaunchSubject(module, driver, "add", {}, make) as found:

@@ -1,4 +1,6 @@
-"""The gate's promise, by simulation: two runs of the same code stay quiet, a slowdown is caught, whatever the noise looks like."""
+"""The gate's promise, by simulation: two runs of the same code stay quiet, a slowdown is caught,
+whatever the noise looks like.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tilec.bench.measure import MeasureOptions, measure_together
 from tilec.bench.statistics import Interval, median_interval, series_interval
 
 LIMIT, COMPARISONS = 0.05, 200
-OPTIONS = MeasureOptions(sample=1e-9, warm_up=0.0, least=30, most=300, seconds=0.6, precise=0.01)  # at 2 ms a sample
+OPTIONS = MeasureOptions(
+    sample=1e-9, warm_up=0.0, least=30, most=300, seconds=0.6, precise=0.01
+)  # at 2 ms a sample
 Noise = Callable[[random.Random], Iterator[float]]
 
 
@@ -64,7 +68,9 @@ def disturbed(rng: random.Random) -> Iterator[float]:
 
 
 def runs_apart(rng: random.Random) -> Iterator[float]:
-    """Each run is off as a whole, by where its memory lies and what the clocks were: no run can see that by itself."""
+    """Each run is off as a whole, by where its memory lies and what the clocks were: no run can see
+    that by itself.
+    """
     off = rng.gauss(0, 0.008)
     while True:
         yield math.exp(off + rng.gauss(0, 0.004))
@@ -87,13 +93,18 @@ MODELS = (independent, drifting, two_clocks, disturbed, runs_apart, coarse)
 
 
 def alarms(noise: Noise, slowdown: float, *, seed: int, limit: float = LIMIT) -> int:
-    """Of so many comparisons of a saved run with one that is slower by a factor, how many end as a failure."""
+    """Of so many comparisons of a saved run with one that is slower by a factor, how many end as a
+    failure.
+    """
     rng = random.Random(seed)
 
     def now() -> tuple[float, ...]:
         return Noisy(noise(rng), slowdown).samples()
 
-    return sum(settled(Noisy(noise(rng)).samples(), now(), now, limit).standing is Standing.SLOWER for _ in range(COMPARISONS))
+    return sum(
+        settled(Noisy(noise(rng)).samples(), now(), now, limit).standing is Standing.SLOWER
+        for _ in range(COMPARISONS)
+    )
 
 
 @pytest.mark.parametrize("noise", MODELS, ids=lambda noise: noise.__name__)
@@ -119,8 +130,13 @@ def test_what_looks_slower_is_measured_again() -> None:
         return Noisy(hit_at_once(rng)).samples()
 
     one, two = random.Random(4), random.Random(4)
-    once = sum(change_of(saved, now(one), LIMIT).standing is Standing.SLOWER for _ in range(COMPARISONS))
-    twice = sum(settled(saved, now(two), lambda: now(two), LIMIT).standing is Standing.SLOWER for _ in range(COMPARISONS))
+    once = sum(
+        change_of(saved, now(one), LIMIT).standing is Standing.SLOWER for _ in range(COMPARISONS)
+    )
+    twice = sum(
+        settled(saved, now(two), lambda: now(two), LIMIT).standing is Standing.SLOWER
+        for _ in range(COMPARISONS)
+    )
     assert once >= 5
     assert twice <= 2
 
@@ -147,7 +163,13 @@ STEADY = [1.0 + 0.001 * (i % 3) for i in range(30)]
 
 @pytest.mark.parametrize(
     ("factor", "standing"),
-    [(1.0, Standing.SAME), (1.04, Standing.SAME), (1.06, Standing.SLOWER), (0.97, Standing.SAME), (0.9, Standing.FASTER)],
+    [
+        (1.0, Standing.SAME),
+        (1.04, Standing.SAME),
+        (1.06, Standing.SLOWER),
+        (0.97, Standing.SAME),
+        (0.9, Standing.FASTER),
+    ],
 )
 def test_what_a_change_is_called(factor: float, standing: Standing) -> None:
     found = change_of(STEADY, [factor * sample for sample in STEADY])

@@ -18,10 +18,16 @@ from tilec.bench.work import Work, rates_of
 HOSTILE = "</style><script>alert(1)</script><img src=x>&\"'"
 
 
-def measured(name: str, seconds: float, point: Point | None, *, flops: float = 1e6, rival: float = 0.0) -> CaseBench:
+def measured(
+    name: str, seconds: float, point: Point | None, *, flops: float = 1e6, rival: float = 0.0
+) -> CaseBench:
     work = Work(flops=flops, bytes=4e5, dtype="bf16")
     interval = Interval(low=1.0, high=1.0, coverage=0.95)
-    rivals = (RivalResult(text=f"torch:{HOSTILE}", measurement=times(rival), interval=interval),) if rival else ()
+    rivals = (
+        (RivalResult(text=f"torch:{HOSTILE}", measurement=times(rival), interval=interval),)
+        if rival
+        else ()
+    )
     return CaseBench(
         name=name,
         kernel=HOSTILE,
@@ -34,10 +40,15 @@ def measured(name: str, seconds: float, point: Point | None, *, flops: float = 1
 
 
 def times(seconds: float) -> Measurement:
-    return Measurement(samples=tuple(seconds * (1 + 0.01 * (n % 3)) for n in range(9)), launches=1, steady=True)
+    return Measurement(
+        samples=tuple(seconds * (1 + 0.01 * (n % 3)) for n in range(9)), launches=1, steady=True
+    )
 
 
-SWEEP = [measured(f"g n={n}", 1e-6 * n, Point(base=f"g{HOSTILE}", at=str(n)), flops=4e8, rival=2e-6 * n) for n in (1, 2, 4, 8)]
+SWEEP = [
+    measured(f"g n={n}", 1e-6 * n, Point(base=f"g{HOSTILE}", at=str(n)), flops=4e8, rival=2e-6 * n)
+    for n in (1, 2, 4, 8)
+]
 REPORT = Report(
     title=HOSTILE,
     ceilings=CEILINGS,
@@ -55,7 +66,9 @@ def text_of(report: Report) -> str:
 
 def tree_of(report: Report) -> Tree:
     # An image is as void as a line break.
-    return Tree(re.sub(r"<img ([^>]*)>", r"<img \1></img>", text_of(report).replace("<!doctype html>", "")))
+    return Tree(
+        re.sub(r"<img ([^>]*)>", r"<img \1></img>", text_of(report).replace("<!doctype html>", ""))
+    )
 
 
 def images(report: Report) -> list[str]:
@@ -83,7 +96,10 @@ def test_limits_are_drawn_where_they_are_near() -> None:
 def test_without_matplotlib_there_are_tables_and_the_way_to_plots(monkeypatch) -> None:
     monkeypatch.setattr("tilec.bench.page.can_plot", lambda: False)
     assert images(REPORT) == []
-    assert "There are no plots, for matplotlib is missing: pip install &#39;tilec[plot]&#39;" in text_of(REPORT)
+    assert (
+        "There are no plots, for matplotlib is missing: pip install &#39;tilec[plot]&#39;"
+        in text_of(REPORT)
+    )
     assert tree_of(REPORT).all("h2") == [f"g{HOSTILE} by n", "All measurements"]
 
 
@@ -99,7 +115,10 @@ def test_nothing_of_the_manifest_is_markup_and_nothing_else_may_style() -> None:
 
 
 def test_variants_are_bars_the_fastest_first() -> None:
-    rows = [measured(f"g BM={size}", 1e-6 * size, Point(base="g", variant=f"BM={size}")) for size in (64, 32)]
+    rows = [
+        measured(f"g BM={size}", 1e-6 * size, Point(base="g", variant=f"BM={size}"))
+        for size in (64, 32)
+    ]
     tree = tree_of(dataclasses.replace(REPORT, results=rows, sweep="", ceilings=None, rows=[]))
     assert tree.all("h2") == ["g by variant", "All measurements"]
     assert tree.all("td") == ["BM=32", "", "32.32 us", "1.00x", "BM=64", "", "64.64 us", "2.00x"]

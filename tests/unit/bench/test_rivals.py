@@ -1,4 +1,6 @@
-"""What a case is held against: what is read, what is refused and in which words, and libraries that are there or not."""
+"""What a case is held against: what is read, what is refused and in which words, and libraries that
+are there or not.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def read(text: str) -> Rival:
 
 
 def test_calls_and_functions_of_files_are_read() -> None:
-    assert read("torch:matmul(a, b)") == Rival(text="torch:matmul(a, b)", library="torch", call="matmul(a, b)")
-    assert read("triton:bench/mine.py:gemm") == Rival(text="triton:bench/mine.py:gemm", library="torch", reference="bench/mine.py:gemm")
+    assert read("torch:matmul(a, b)") == Rival(
+        text="torch:matmul(a, b)", library="torch", call="matmul(a, b)"
+    )
+    assert read("triton:bench/mine.py:gemm") == Rival(
+        text="triton:bench/mine.py:gemm", library="torch", reference="bench/mine.py:gemm"
+    )
     assert read("cupy: add(a * alpha, b.T[0, :], out=None)").library == "cupy"
 
 
@@ -45,8 +51,14 @@ def test_calls_and_functions_of_files_are_read() -> None:
         ("torch:matmul(a, b := a)", "NamedExpr has no place in it"),
         ("torch:a(b)", "'a' is an input, and cannot be called"),
         ("torch:matmul(f'{a}', b)", "JoinedStr has no place in it"),
-        ("numpy:a * 9**9**9", "9 ** 9 ** 9 is a power of plain numbers, which may take for ever: write the number"),
-        ("numpy:a + (1 << 1 << 40)", "1 << 1 << 40 is a power of plain numbers, which may take for ever: write the number"),
+        (
+            "numpy:a * 9**9**9",
+            "9 ** 9 ** 9 is a power of plain numbers, which may take for ever: write the number",
+        ),
+        (
+            "numpy:a + (1 << 1 << 40)",
+            "1 << 1 << 40 is a power of plain numbers, which may take for ever: write the number",
+        ),
         ("numpy:zeros(4)", "it uses none of the case's inputs (a, b"),
     ],
 )
@@ -61,7 +73,12 @@ def test_a_call_computes_with_the_librarys_functions() -> None:
     rival = read("numpy:add(a * alpha, b.T)")
     call = function_of(rival, np, INPUTS, case="gemm/4k")
     assert call({"a": np.ones(2), "b": np.full(2, 3.0), "alpha": 2.0}).tolist() == [5.0, 5.0]
-    assert function_of(read("numpy:norm(a)"), np, INPUTS, case="")({"a": np.array([3.0, 4.0]), "b": 0, "alpha": 0}) == 5.0
+    assert (
+        function_of(read("numpy:norm(a)"), np, INPUTS, case="")(
+            {"a": np.array([3.0, 4.0]), "b": 0, "alpha": 0}
+        )
+        == 5.0
+    )
 
 
 def test_a_function_or_input_that_is_not_there_says_what_was_meant() -> None:
@@ -73,7 +90,12 @@ def test_a_function_or_input_that_is_not_there_says_what_was_meant() -> None:
 
 def test_builtins_are_out_of_reach() -> None:
     with pytest.raises(CaseError, match="has no 'open'"):
-        function_of(Rival(text="x", library="torch", call="open(a)"), types.SimpleNamespace(), INPUTS, case="")
+        function_of(
+            Rival(text="x", library="torch", call="open(a)"),
+            types.SimpleNamespace(),
+            INPUTS,
+            case="",
+        )
 
 
 def absent(name: str) -> Any:
@@ -81,7 +103,9 @@ def absent(name: str) -> Any:
 
 
 def test_libraries_that_are_not_there_say_so() -> None:
-    no_gpu = types.SimpleNamespace(__version__="2.9", cuda=types.SimpleNamespace(is_available=lambda: False))
+    no_gpu = types.SimpleNamespace(
+        __version__="2.9", cuda=types.SimpleNamespace(is_available=lambda: False)
+    )
     for device, name, find, said in (
         (H200, "torch", absent, "torch is not installed"),
         (CPU, "cupy", lambda _name: object(), "cupy computes on GPUs only"),
@@ -100,14 +124,18 @@ def test_on_the_cpu_device_numpy_is_timed_by_the_hosts_clock() -> None:
     tensor = library.tensor(given, "f32")
     assert tensor is not given
     seen: list[Any] = []
-    contender = library.contender(lambda values: seen.append(values["x"]), [{"x": tensor}, {"x": given}], flush=0, clocks=None)
+    contender = library.contender(
+        lambda values: seen.append(values["x"]), [{"x": tensor}, {"x": given}], flush=0, clocks=None
+    )
     assert isinstance(contender, HostContender)
     assert contender.seconds(3) == 3.0
     assert [one is tensor for one in seen] == [True, False, True]
 
 
 class Cuda:
-    """Streams, events and graphs of torch, as far as they are used; `steps` is what was done, in order."""
+    """Streams, events and graphs of torch, as far as they are used; `steps` is what was done, in
+    order.
+    """
 
     def __init__(self, *, captures: bool = True) -> None:
         self.steps: list[str] = []
@@ -119,7 +147,9 @@ class Cuda:
         def record(_stream: Any) -> None:
             self.steps.append("record")
 
-        return types.SimpleNamespace(record=record, synchronize=lambda: None, elapsed_time=lambda _end: 2.0)
+        return types.SimpleNamespace(
+            record=record, synchronize=lambda: None, elapsed_time=lambda _end: 2.0
+        )
 
     def synchronize(self, _device: Any = None) -> None:
         self.steps.append("synchronize")
@@ -158,7 +188,9 @@ def torch_with(cuda: Cuda) -> Any:
 def test_torch_is_timed_in_graphs_that_torch_captures() -> None:
     cuda = Cuda()
     sets = [{"n": "a"}, {"n": "b"}]
-    contender = TorchContender(torch_with(cuda), "cuda:0", lambda values: cuda.steps.append(values["n"]), sets)
+    contender = TorchContender(
+        torch_with(cuda), "cuda:0", lambda values: cuda.steps.append(values["n"]), sets
+    )
     assert contender.seconds(1) == pytest.approx(2e-3)
     assert cuda.steps == ["record", "a", "record"]
     cuda.steps.clear()
@@ -169,7 +201,9 @@ def test_torch_is_timed_in_graphs_that_torch_captures() -> None:
     assert cuda.steps == ["record", "replay", "record"]
 
 
-def test_a_cold_sample_of_torch_is_behind_a_write_over_the_cache_and_no_longer_than_its_sets() -> None:
+def test_a_cold_sample_of_torch_is_behind_a_write_over_the_cache_and_no_longer_than_its_sets() -> (
+    None
+):
     cuda = Cuda()
     contender = TorchContender(torch_with(cuda), "cuda:0", lambda _values: None, [{}, {}], flush=64)
     contender.seconds(5)
@@ -180,7 +214,9 @@ def test_a_cold_sample_of_torch_is_behind_a_write_over_the_cache_and_no_longer_t
 
 def test_what_torch_cannot_capture_is_launched_one_by_one_and_that_is_said() -> None:
     cuda = Cuda(captures=False)
-    contender = TorchContender(torch_with(cuda), "cuda:0", lambda _values: cuda.steps.append("call"), [{}])
+    contender = TorchContender(
+        torch_with(cuda), "cuda:0", lambda _values: cuda.steps.append("call"), [{}]
+    )
     contender.seconds(2)
     assert contender.note.startswith("it cannot be captured in a CUDA graph")
     assert contender.note.endswith("operation not permitted")
@@ -194,7 +230,10 @@ def test_cupy_is_timed_one_by_one_and_that_is_said() -> None:
     device = cuda.device(0)
     cupy = types.SimpleNamespace(
         cuda=types.SimpleNamespace(
-            Device=lambda _ordinal: device, Stream=lambda **_: device, Event=cuda.Event, get_elapsed_time=lambda _start, _end: 4.0
+            Device=lambda _ordinal: device,
+            Stream=lambda **_: device,
+            Event=cuda.Event,
+            get_elapsed_time=lambda _start, _end: 4.0,
         )
     )
     contender = CupyContender(cupy, 0, lambda _values: cuda.steps.append("call"), [{}])
@@ -204,6 +243,10 @@ def test_cupy_is_timed_one_by_one_and_that_is_said() -> None:
 
 
 def test_a_call_may_import_what_it_needs_the_first_time() -> None:
-    """Compiled functions, such as some of torch and all of CuPy, import by the builtins of whoever calls them."""
+    """Compiled functions, such as some of torch and all of CuPy, import by the builtins of whoever
+    calls them.
+    """
     rival = read_rival("numpy:strptime(x, y)", ("x", "y"), case="k/c")
-    assert function_of(rival, time, ("x", "y"), case="k/c")({"x": "2026", "y": "%Y"}).tm_year == 2026
+    assert (
+        function_of(rival, time, ("x", "y"), case="k/c")({"x": "2026", "y": "%Y"}).tm_year == 2026
+    )

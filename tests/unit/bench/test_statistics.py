@@ -18,11 +18,15 @@ def test_the_median_of_an_even_number_lies_between_the_two_in_the_middle() -> No
 
 @pytest.mark.parametrize(("n", "rank"), [(6, 0), (10, 1), (15, 3), (20, 5), (50, 17), (100, 39)])
 def test_the_interval_takes_the_ranks_of_the_binomial_table(n: int, rank: int) -> None:
-    """Ranks as tables of nonparametric intervals have them: 2 and 9 of 10, 6 and 15 of 20, 18 and 33 of 50, 40 and 61 of 100."""
+    """Ranks as tables of nonparametric intervals have them: 2 and 9 of 10, 6 and 15 of 20, 18 and
+    33 of 50, 40 and 61 of 100.
+    """
     found = median_interval([float(i) for i in range(n)])
     assert (found.low, found.high) == (rank, n - 1 - rank)
     assert found.coverage >= 0.95
-    assert found.coverage == pytest.approx(1 - 2 * sum(math.comb(n, k) for k in range(rank + 1)) / 2**n)
+    assert found.coverage == pytest.approx(
+        1 - 2 * sum(math.comb(n, k) for k in range(rank + 1)) / 2**n
+    )
 
 
 def test_too_few_samples_say_how_sure_they_are() -> None:
@@ -31,11 +35,21 @@ def test_too_few_samples_say_how_sure_they_are() -> None:
     assert found.coverage == 0.75
 
 
-@pytest.mark.parametrize("draw", [lambda r: r.gauss(5, 1), lambda r: r.expovariate(1.0), lambda r: r.choice((1.0, 1.0, 9.0)) + r.random()])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda r: r.gauss(5, 1),
+        lambda r: r.expovariate(1.0),
+        lambda r: r.choice((1.0, 1.0, 9.0)) + r.random(),
+    ],
+)
 def test_the_interval_holds_the_median_as_often_as_it_says(draw) -> None:
     rng = random.Random(7)
     truth = median([draw(rng) for _ in range(20001)])
-    hits = sum((found := median_interval([draw(rng) for _ in range(25)])).low <= truth <= found.high for _ in range(1000))
+    hits = sum(
+        (found := median_interval([draw(rng) for _ in range(25)])).low <= truth <= found.high
+        for _ in range(1000)
+    )
     assert 0.94 <= hits / 1000 <= 0.99  # 95.7 % by the binomial, with the noise of a thousand tries
 
 
@@ -58,7 +72,9 @@ def test_no_samples_and_no_numbers_are_refused() -> None:
 
 
 def test_pairs_see_through_drift() -> None:
-    """Both become twice as slow meanwhile; the second is 3 % slower in every pair, which medians of each alone would not show."""
+    """Both become twice as slow meanwhile; the second is 3 % slower in every pair, which medians of
+    each alone would not show.
+    """
     rng = random.Random(3)
     drift = [1 + i / 40 for i in range(40)]
     first = [d * rng.uniform(0.995, 1.005) for d in drift]

@@ -46,7 +46,10 @@ def test_without_the_ceiling_that_matters_there_is_no_share() -> None:
     assert rates_of(Work(), 4e-3, DEVICE) == NO_RATES
 
 
-@pytest.mark.parametrize(("value", "amount"), [(3, 3.0), (2.5, 2.5), (0, 0.0), (-1, None), (True, None), (float("inf"), None), ("x", None)])
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [(3, 3.0), (2.5, 2.5), (0, 0.0), (-1, None), (True, None), (float("inf"), None), ("x", None)],
+)
 def test_what_is_an_amount(value: object, amount: float | None) -> None:
     assert amount_of(value) == amount
 
@@ -61,21 +64,35 @@ def test_ceilings_are_kept_and_read_back(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["device"] == "H200"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 2}', '{"schema_version": 1, "copy": -1, "products": {}, "by": ""}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"schema_version": 2}',
+        '{"schema_version": 1, "copy": -1, "products": {}, "by": ""}',
+    ],
+)
 def test_ceilings_that_cannot_be_read_are_measured_again(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.json"
     path.write_text(text)
     assert read_ceilings(path) is None
 
 
-def test_a_copy_is_measured_where_there_is_no_torch_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_is_measured_where_there_is_no_torch_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ceilings, "COPY", 1 << 10)  # the fake driver copies for real
     driver, path = FakeDriver(devices=(H200,)), tmp_path / "devices" / "c.json"
     ticks = iter(range(10_000))
 
     def known(*, torch: bool = False) -> Ceilings:
         return known_ceilings(
-            path, {}, lambda: measure_ceilings(H200, driver, None, clock=lambda: float(next(ticks))), torch_is_there=lambda: torch
+            path,
+            {},
+            lambda: measure_ceilings(H200, driver, None, clock=lambda: float(next(ticks))),
+            torch_is_there=lambda: torch,
         )
 
     found = known()
@@ -93,17 +110,35 @@ def test_behind_products_a_gpu_rests_and_behind_kept_ones_it_need_not(tmp_path: 
     """Else the first case would be held back for the power that they took."""
     rested: list[float] = []
     for _ in range(2):
-        assert known_ceilings(tmp_path / "c.json", {}, lambda: DEVICE, torch_is_there=lambda: True, rest=rested.append) == DEVICE
+        assert (
+            known_ceilings(
+                tmp_path / "c.json",
+                {},
+                lambda: DEVICE,
+                torch_is_there=lambda: True,
+                rest=rested.append,
+            )
+            == DEVICE
+        )
     assert rested == [ceilings.REST]
 
 
 def saying(text: str, code: int = 0) -> tuple[str, ...]:
-    return (sys.executable, "-c", f"import sys; print({text!r}, file=sys.{'stderr' if code else 'stdout'}); sys.exit({code})")
+    return (
+        sys.executable,
+        "-c",
+        f"import sys; print({text!r}, file=sys.{'stderr' if code else 'stdout'}); sys.exit({code})",
+    )
 
 
 def test_a_process_of_its_own_measures_them() -> None:
     """Nothing of what it did is left where kernels are measured."""
-    assert measured_apart("cuda:0", saying(f"a library says something\n{json.dumps(ceilings_json(DEVICE))}")) == DEVICE
+    assert (
+        measured_apart(
+            "cuda:0", saying(f"a library says something\n{json.dumps(ceilings_json(DEVICE))}")
+        )
+        == DEVICE
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +146,10 @@ def test_a_process_of_its_own_measures_them() -> None:
     [
         (saying("there is no GPU number 7", 1), "there is no GPU number 7"),
         (saying("[]"), "the process that measures them says nothing"),
-        (saying('{"copy": -1, "products": {}, "by": "", "missing": ""}'), "the process that measures them says nothing"),
+        (
+            saying('{"copy": -1, "products": {}, "by": "", "missing": ""}'),
+            "the process that measures them says nothing",
+        ),
         (("/no/such/python",), "[Errno 2] No such file or directory: '/no/such/python'"),
     ],
 )
@@ -119,11 +157,18 @@ def test_a_process_that_gives_none_says_why(command: tuple[str, ...], why: str) 
     assert measured_apart("cuda:0", command) == Ceilings(missing=f"they cannot be measured: {why}")
 
 
-def test_what_the_process_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_process_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     driver = FakeDriver(devices=(H200,))
     monkeypatch.setattr(apart, "driver_of", lambda _name: driver)
-    monkeypatch.setattr(apart, "measure_ceilings", lambda *_args, **_more: dataclasses.replace(DEVICE, products={}))
-    for what, missing in (("torch is not installed", NO_TORCH), ("torch 2.13.0+cpu sees no GPU", "torch 2.13.0+cpu sees no GPU")):
+    monkeypatch.setattr(
+        apart, "measure_ceilings", lambda *_args, **_more: dataclasses.replace(DEVICE, products={})
+    )
+    for what, missing in (
+        ("torch is not installed", NO_TORCH),
+        ("torch 2.13.0+cpu sees no GPU", "torch 2.13.0+cpu sees no GPU"),
+    ):
 
         def refuse(*_args: object, what: str = what) -> None:
             raise MissingError(what)

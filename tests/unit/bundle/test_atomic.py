@@ -57,14 +57,20 @@ def test_an_os_error_becomes_an_output_error(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(("code", "cause"), [(errno.EROFS, "read-only"), (errno.EACCES, "may not be written"), (errno.EDQUOT, "quota")])
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [(errno.EROFS, "read-only"), (errno.EACCES, "may not be written"), (errno.EDQUOT, "quota")],
+)
 def test_causes(code: int, cause: str) -> None:
     assert cause in output_error(Path("x"), OSError(code, os.strerror(code))).cause
 
 
 def test_a_directory_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(OutputError, match="cannot write") as caught, atomic_write(tmp_path / "out") as file:
+    with (
+        pytest.raises(OutputError, match="cannot write") as caught,
+        atomic_write(tmp_path / "out") as file,
+    ):
         file.write(b"x")
     assert "in the way" in caught.value.cause
     assert names_in(tmp_path) == ["out"]

@@ -12,9 +12,12 @@ from tilec_runtime.model.image import ImageInfo
 from tilec_runtime.model.jit import JitBy, JitFallback
 
 CUDA_13_0, CUDA_13_4 = (13, 0), (13, 4)
-ALLOW = 'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
+ALLOW = (
+    'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC_JIT_FALLBACK=allow'
+)
 
-# (images, capability, driver, chosen): an image is target, "tile" for a tile cubin, "@9.4" for its ISA, ">=13.4" for its oldest CUDA.
+# (images, capability, driver, chosen): an image is target, "tile" for a tile cubin, "@9.4" for its
+# ISA, ">=13.4" for its oldest CUDA.
 TABLE: list[tuple[str, Version, Version, str]] = [
     # Architecture-specific cubins run on one capability.
     ("sm_90a", (9, 0), CUDA_13_0, "sm_90a"),
@@ -75,7 +78,8 @@ TABLE: list[tuple[str, Version, Version, str]] = [
     ("tileir@13.3>=13.3", (8, 0), CUDA_13_4, "tileir"),
     ("tileir@13.3>=13.3", (9, 0), CUDA_13_0, ""),
     ("tileir@13.3>=13.3", (7, 5), CUDA_13_4, ""),
-    # LTO-IR is linked for its architecture and later ones, behind what the driver compiles, before PTX that it does not read.
+    # LTO-IR is linked for its architecture and later ones, behind what the driver compiles, before
+    # PTX that it does not read.
     ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "lto_80"),
     ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, ""),
     ("lto_80@13.4>=13.0", (9, 0), (12, 9), ""),
@@ -113,7 +117,12 @@ def image(text: str) -> ImageInfo:
         major, minor = dotted.split(".")
         return int(major), int(minor)
 
-    return row(target, exact=bool(tile), isa=version(isa) if isa else None, cuda=version(cuda) if cuda else (11, 0))
+    return row(
+        target,
+        exact=bool(tile),
+        isa=version(isa) if isa else None,
+        cuda=version(cuda) if cuda else (11, 0),
+    )
 
 
 def images(text: str) -> list[ImageInfo]:
@@ -135,27 +144,91 @@ def test_table(given: str, cc: Version, driver: Version, chosen: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "cc", "driver", "chosen"), TABLE)
-def test_only_machine_code_is_taken_unless_more_is_allowed(given: str, cc: Version, driver: Version, chosen: str) -> None:
+def test_only_machine_code_is_taken_unless_more_is_allowed(
+    given: str, cc: Version, driver: Version, chosen: str
+) -> None:
     for policy in (None, JitFallback.DENY):
         choice = choose_image(images(given), DeviceFacts(cc=cc, driver=driver, jit=policy))
-        assert (str(choice.image.target) if choice.image else "") == (chosen if chosen.startswith("sm_") else "")
+        assert (str(choice.image.target) if choice.image else "") == (
+            chosen if chosen.startswith("sm_") else ""
+        )
 
 
 @pytest.mark.parametrize(
     ("given", "cc", "driver", "reason"),
     [
-        ("sm_90a", (10, 0), CUDA_13_0, "an architecture-specific cubin runs on compute capability 9.0 only, not on 10.0"),
-        ("sm_100f", (12, 0), CUDA_13_0, "a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 12.0"),
-        ("compute_90a@8.0", (10, 0), CUDA_13_0, "architecture-specific PTX runs on compute capability 9.0 only, not on 10.0"),
-        ("compute_100f@8.8", (12, 0), CUDA_13_0, "family-specific PTX runs on compute capability 10.0 and later 10.x only, not on 12.0"),
-        ("sm_120:tile", (12, 1), CUDA_13_0, "this cubin runs on compute capability 12.0 only, not on 12.1"),
-        ("sm_80", (9, 0), CUDA_13_0, "a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0"),
-        ("sm_80", (8, 7), CUDA_13_0, "machine code for 8.0 does not run on 8.7: 8.7 is a system on a chip with its own"),
-        ("compute_90@8.0", (8, 9), CUDA_13_0, "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9"),
-        ("compute_80@9.0", (9, 0), CUDA_13_4, "PTX that the driver would compile, and jit-fallback is deny by default"),
-        ("tileir@13.4", (9, 0), CUDA_13_4, "Tile IR that the driver would compile, and jit-fallback is deny by default"),
-        ("lto_80@13.4>=13.0", (9, 0), CUDA_13_0, "LTO-IR that nvJitLink would link, and jit-fallback is deny by default"),
-        ("lto_80@13.4>=13.0", (7, 5), CUDA_13_0, "LTO-IR for compute capability 8.0 runs on 8.0 and later, not on 7.5"),
+        (
+            "sm_90a",
+            (10, 0),
+            CUDA_13_0,
+            "an architecture-specific cubin runs on compute capability 9.0 only, not on 10.0",
+        ),
+        (
+            "sm_100f",
+            (12, 0),
+            CUDA_13_0,
+            "a family-specific cubin runs on compute capability 10.0 and later 10.x only, not on 12.0",
+        ),
+        (
+            "compute_90a@8.0",
+            (10, 0),
+            CUDA_13_0,
+            "architecture-specific PTX runs on compute capability 9.0 only, not on 10.0",
+        ),
+        (
+            "compute_100f@8.8",
+            (12, 0),
+            CUDA_13_0,
+            "family-specific PTX runs on compute capability 10.0 and later 10.x only, not on 12.0",
+        ),
+        (
+            "sm_120:tile",
+            (12, 1),
+            CUDA_13_0,
+            "this cubin runs on compute capability 12.0 only, not on 12.1",
+        ),
+        (
+            "sm_80",
+            (9, 0),
+            CUDA_13_0,
+            "a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0",
+        ),
+        (
+            "sm_80",
+            (8, 7),
+            CUDA_13_0,
+            "machine code for 8.0 does not run on 8.7: 8.7 is a system on a chip with its own",
+        ),
+        (
+            "compute_90@8.0",
+            (8, 9),
+            CUDA_13_0,
+            "PTX for compute capability 9.0 runs on 9.0 and later, not on 8.9",
+        ),
+        (
+            "compute_80@9.0",
+            (9, 0),
+            CUDA_13_4,
+            "PTX that the driver would compile, and jit-fallback is deny by default",
+        ),
+        (
+            "tileir@13.4",
+            (9, 0),
+            CUDA_13_4,
+            "Tile IR that the driver would compile, and jit-fallback is deny by default",
+        ),
+        (
+            "lto_80@13.4>=13.0",
+            (9, 0),
+            CUDA_13_0,
+            "LTO-IR that nvJitLink would link, and jit-fallback is deny by default",
+        ),
+        (
+            "lto_80@13.4>=13.0",
+            (7, 5),
+            CUDA_13_0,
+            "LTO-IR for compute capability 8.0 runs on 8.0 and later, not on 7.5",
+        ),
         (
             "lto_100f@13.4>=13.0",
             (12, 0),
@@ -186,14 +259,24 @@ def test_only_machine_code_is_taken_unless_more_is_allowed(given: str, cc: Versi
             CUDA_13_0,
             "this Tile IR 13.4 needs a driver of CUDA 13.4 (driver branch 615 or later), the driver serves CUDA 13.0",
         ),
-        ("tileir@13.4", (7, 5), CUDA_13_4, "Tile IR cannot be assembled for compute capability 7.5"),
+        (
+            "tileir@13.4",
+            (7, 5),
+            CUDA_13_4,
+            "Tile IR cannot be assembled for compute capability 7.5",
+        ),
         (
             "sm_100>=12.8",
             (10, 0),
             (12, 4),
             "this cubin needs a driver of CUDA 12.8 (driver branch 570 or later), the driver serves CUDA 12.4",
         ),
-        ("sm_90>=14.2", (9, 0), CUDA_13_4, "this cubin needs a driver of CUDA 14.2, the driver serves CUDA 13.4"),
+        (
+            "sm_90>=14.2",
+            (9, 0),
+            CUDA_13_4,
+            "this cubin needs a driver of CUDA 14.2, the driver serves CUDA 13.4",
+        ),
     ],
 )
 def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: str) -> None:
@@ -216,10 +299,18 @@ def test_reasons_of_refusal(given: str, cc: Version, driver: Version, reason: st
     ],
 )
 def test_reasons_of_acceptance(given: str, cc: Version, reason: str) -> None:
-    (candidate,) = choose_image([image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4, jit=JitFallback.WARN)).candidates
+    (candidate,) = choose_image(
+        [image(given)], DeviceFacts(cc=cc, driver=CUDA_13_4, jit=JitFallback.WARN)
+    ).candidates
     assert candidate.accepted
     assert candidate.reason == reason
-    assert candidate.jit is (None if given.startswith("sm_") else JitBy.NVJITLINK if given.startswith("lto_") else JitBy.DRIVER)
+    assert candidate.jit is (
+        None
+        if given.startswith("sm_")
+        else JitBy.NVJITLINK
+        if given.startswith("lto_")
+        else JitBy.DRIVER
+    )
 
 
 def test_require_lists_every_candidate() -> None:
@@ -243,10 +334,18 @@ def test_require_lists_every_candidate() -> None:
     [
         ("sm_80", (9, 0), "add sm_90 to [targets] and build again"),
         ("", (8, 7), "add sm_87 to [targets] and build again"),
-        ("sm_120", (14, 0), "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run"),
+        (
+            "sm_120",
+            (14, 0),
+            "add compute_121 to [targets] and build again: PTX is what GPUs newer than tilec run",
+        ),
         ("sm_80", (6, 1), "use a GPU of compute capability 7.5 or later"),
         ("sm_80:tile", (9, 0), "add sm_90 to [targets] and build again"),
-        ("sm_90:tile sm_80:tile", (14, 0), "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run"),
+        (
+            "sm_90:tile sm_80:tile",
+            (14, 0),
+            "add tileir to [targets] and build again: Tile IR is what GPUs newer than tilec run",
+        ),
         ("sm_80:tile", (7, 5), "use a GPU of compute capability 8.0 or later"),
         ("compute_80@9.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
         ("sm_80:tile tileir@13.0", (9, 0), f"add sm_90 to [targets] and build again; or {ALLOW}"),
@@ -266,10 +365,18 @@ def test_machine_code_is_no_way_out_where_it_waits_for_a_driver_itself() -> None
     assert caught.value.fix == "install a driver of CUDA 13.4 (driver branch 615 or later)"
     with pytest.raises(NoImageError) as caught:
         require_image(images("compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=(12, 8)))
-    assert caught.value.fix == "install a driver of CUDA 13.0 (driver branch 580 or later); or rebuild with a lower min-driver in [targets]"
+    assert (
+        caught.value.fix
+        == "install a driver of CUDA 13.0 (driver branch 580 or later); or rebuild with a lower min-driver in [targets]"
+    )
     with pytest.raises(NoImageError) as caught:
-        require_image(images("sm_90>=13.4 compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0))
-    assert caught.value.fix == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
+        require_image(
+            images("sm_90>=13.4 compute_80@9.0"), DeviceFacts(cc=(9, 0), driver=CUDA_13_0)
+        )
+    assert (
+        caught.value.fix
+        == f"{ALLOW}; or install a driver of CUDA 13.4 (driver branch 615 or later)"
+    )
 
 
 def test_require_gives_the_chosen_image() -> None:
@@ -283,7 +390,9 @@ def test_every_architecture_runs_its_own_forms() -> None:
             if isa is None:
                 continue
             target = f"sm_{cc[0]}{cc[1]}{suffix}"
-            choice = choose_image([row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0))))
+            choice = choose_image(
+                [row(target)], DeviceFacts(cc=cc, driver=max(arch.toolkit, (11, 0)))
+            )
             assert choice.image is not None, target
             assert choice.image.target == Target.parse(target)
 
@@ -292,7 +401,12 @@ CPU = DeviceFacts(interprets=((13, 1), (13, 4)))
 
 
 def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> None:
-    held = [image("sm_90:tile"), image("compute_80@8.0"), image("tileir@13.3>=99.0"), image("lto_80")]
+    held = [
+        image("sm_90:tile"),
+        image("compute_80@8.0"),
+        image("tileir@13.3>=99.0"),
+        image("lto_80"),
+    ]
     choice = choose_image(held, CPU)
     assert choice.image is held[2]
     assert [(str(c.image.target), c.reason) for c in choice.candidates] == [
@@ -306,18 +420,39 @@ def test_the_cpu_device_takes_tile_ir_whatever_its_driver_would_have_to_be() -> 
 @pytest.mark.parametrize(
     ("given", "language", "words"),
     [
-        ("sm_90 compute_80@8.0", "cuda", ["sm_90: machine code of a GPU", "it is a CUDA C++ kernel, compiled to code of a GPU"]),
+        (
+            "sm_90 compute_80@8.0",
+            "cuda",
+            ["sm_90: machine code of a GPU", "it is a CUDA C++ kernel, compiled to code of a GPU"],
+        ),
         ("sm_90", "", ["it is a SIMT kernel (such as CUDA C++)", "run it on a machine with a GPU"]),
-        ("sm_90:tile", "tile", ["built without portable Tile IR", 'add "tileir" to default in [targets], and build again']),
+        (
+            "sm_90:tile",
+            "tile",
+            [
+                "built without portable Tile IR",
+                'add "tileir" to default in [targets], and build again',
+            ],
+        ),
         ("sm_90:tile", "", ["built without portable Tile IR"]),
-        ("sm_90:tile", "triton", ["it is a Triton kernel, compiled to code of a GPU", "run it on a machine with a GPU"]),
-        ("tileir@14.0", "tile", ["tileir: Tile IR 14.0; the cpu device knows 13.1 to 13.4", "take a newer tilec"]),
+        (
+            "sm_90:tile",
+            "triton",
+            ["it is a Triton kernel, compiled to code of a GPU", "run it on a machine with a GPU"],
+        ),
+        (
+            "tileir@14.0",
+            "tile",
+            ["tileir: Tile IR 14.0; the cpu device knows 13.1 to 13.4", "take a newer tilec"],
+        ),
         ("", "tile", ["the bundle holds no image of it", 'add "tileir"']),
     ],
 )
 def test_what_the_cpu_device_lacks(given: str, language: str, words: list[str]) -> None:
     with pytest.raises(NoImageError) as caught:
-        require_image([image(text) for text in given.split()], CPU, kernel="k-f32", language=language)
+        require_image(
+            [image(text) for text in given.split()], CPU, kernel="k-f32", language=language
+        )
     message = str(caught.value)
     assert message.startswith("k-f32: no image runs on the cpu device\n")
     for word in words:

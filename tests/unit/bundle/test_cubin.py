@@ -15,8 +15,19 @@ def test_a_kernel() -> None:
     cubin = read_cubin(build_cubin())
     assert (cubin.cc, cubin.accelerated) == ((9, 0), False)
     (kernel,) = cubin.kernels
-    assert (kernel.name, kernel.registers, kernel.stack, kernel.shared, kernel.constant, kernel.code) == ("k", 40, 96, 256, 552, 128)
-    assert [(p.ordinal, p.offset, p.size) for p in kernel.params] == [(0, 0, 8), (1, 8, 4), (2, 16, 20000)]
+    assert (
+        kernel.name,
+        kernel.registers,
+        kernel.stack,
+        kernel.shared,
+        kernel.constant,
+        kernel.code,
+    ) == ("k", 40, 96, 256, 552, 128)
+    assert [(p.ordinal, p.offset, p.size) for p in kernel.params] == [
+        (0, 0, 8),
+        (1, 8, 4),
+        (2, 16, 20000),
+    ]
     assert (kernel.max_threads, kernel.required_block, kernel.cluster) == (256, (), (2, 1, 1))
 
 
@@ -46,7 +57,10 @@ def test_a_kernel_that_is_not_there() -> None:
         (b"\x7fELF", "no cubin"),
         (b"PK\x03\x04" + bytes(100), "no cubin"),
         (b"\x7fELF\x02\x01" + bytes(100), "made for machine 0"),
-        (b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0" + bytes(100), "a program or library for x86-64 hosts, no cubin"),
+        (
+            b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0" + bytes(100),
+            "a program or library for x86-64 hosts, no cubin",
+        ),
     ],
 )
 def test_what_is_no_cubin(data: bytes, says: str) -> None:

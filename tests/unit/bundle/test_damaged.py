@@ -28,7 +28,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-def archive_of(members: list[tuple[str, bytes]], change: Callable[[Member], Member] = lambda member: member) -> bytes:
+def archive_of(
+    members: list[tuple[str, bytes]], change: Callable[[Member], Member] = lambda member: member
+) -> bytes:
     file = io.BytesIO()
     writer = ArchiveWriter(file)
     for name, data in members:
@@ -38,11 +40,15 @@ def archive_of(members: list[tuple[str, bytes]], change: Callable[[Member], Memb
     return file.getvalue()
 
 
-def members_of(info: BundleInfo | None = None, index: dict[str, bytes] | None = None) -> list[tuple[str, bytes]]:
+def members_of(
+    info: BundleInfo | None = None, index: dict[str, bytes] | None = None
+) -> list[tuple[str, bytes]]:
     sample = Sample()
     whole = sample.info()
     members = index_members(info or whole) if index is None else index
-    return sorted({**members, **{f"images/{digest}": data for digest, data in sample.images.items()}}.items())
+    return sorted(
+        {**members, **{f"images/{digest}": data for digest, data in sample.images.items()}}.items()
+    )
 
 
 def refused(data: bytes, says: str) -> None:
@@ -90,22 +96,38 @@ def test_zip_made_by_other_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../evil", "images/../../evil", "images/" + "0" * 63, "images/" + "G" * 64, "bundle.jsom", "/bundle.json"]
+    "name",
+    [
+        "../evil",
+        "images/../../evil",
+        "images/" + "0" * 63,
+        "images/" + "G" * 64,
+        "bundle.jsom",
+        "/bundle.json",
+    ],
 )
 def test_names_out_of_place(name: str) -> None:
-    refused(archive_of([*members_of(), (name, b"x")]), f"holds a file {name!r}, which no bundle has")
+    refused(
+        archive_of([*members_of(), (name, b"x")]), f"holds a file {name!r}, which no bundle has"
+    )
 
 
 def test_duplicates_and_disorder() -> None:
     members = members_of()
     refused(archive_of([*members, members[-1]]), "twice or out of order")
-    refused(archive_of([members[0], members[0], *members[1:]]), "holds 'bundle.json' twice or out of order")
+    refused(
+        archive_of([members[0], members[0], *members[1:]]),
+        "holds 'bundle.json' twice or out of order",
+    )
     refused(archive_of(members[::-1]), "twice or out of order")
 
 
 def test_missing_and_stray_images() -> None:
     members = dict(members_of())
-    for kind, said in (("images", "has an index that names image"), ("kernels", "has no kernel row")):
+    for kind, said in (
+        ("images", "has an index that names image"),
+        ("kernels", "has no kernel row"),
+    ):
         gone = next(name for name in members if name.startswith(kind))
         refused(archive_of([item for item in members.items() if item[0] != gone]), said)
 
@@ -115,8 +137,13 @@ def test_size_in_the_index_differs() -> None:
     kernel = info.kernels[0]
     variant = kernel.variants[0]
     images = (dataclasses.replace(variant.images[0], size=5), *variant.images[1:])
-    kernel = dataclasses.replace(kernel, variants=(dataclasses.replace(variant, images=images), *kernel.variants[1:]))
-    refused(archive_of(members_of(dataclasses.replace(info, kernels=(kernel, info.kernels[1])))), "has 3004 bytes of image")
+    kernel = dataclasses.replace(
+        kernel, variants=(dataclasses.replace(variant, images=images), *kernel.variants[1:])
+    )
+    refused(
+        archive_of(members_of(dataclasses.replace(info, kernels=(kernel, info.kernels[1])))),
+        "has 3004 bytes of image",
+    )
 
 
 def test_other_bytes_under_a_digest() -> None:
@@ -173,7 +200,10 @@ def test_links_and_extra_fields(good: bytes) -> None:
 def test_a_bomb_for_an_index() -> None:
     index = index_members(Sample().info())
     for name in index:
-        refused(archive_of(members_of(index={**index, name: b" " * (1 << 22) + index[name]})), "has an index of")
+        refused(
+            archive_of(members_of(index={**index, name: b" " * (1 << 22) + index[name]})),
+            "has an index of",
+        )
 
 
 def test_a_bomb_behind_a_small_size(good: bytes) -> None:

@@ -11,7 +11,13 @@ import pytest
 
 from tests.bundle_samples import Sample, plain_index, read_plain
 from tilec_runtime.bundle import limits
-from tilec_runtime.bundle.format import INDEX_NAME, SCHEMA_VERSION, from_members, images_of, index_members
+from tilec_runtime.bundle.format import (
+    INDEX_NAME,
+    SCHEMA_VERSION,
+    from_members,
+    images_of,
+    index_members,
+)
 from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.digest import canonical_json
@@ -72,9 +78,16 @@ def test_every_field_of_the_dataclasses_is_kept() -> None:
 def test_what_is_known_of_safety_is_kept() -> None:
     info = Sample().info()
     at = Location(file="kernels/add.py", line=3, column=5)
-    facts = tuple(Fact(guarantee=kind, what=f"{kind.value}, naïve", location=at if n else None) for n, kind in enumerate(Guarantee))
-    safety = Safety(facts=facts, regions=(Region(param="y", tile=("B", "16"), mapped=True),), checks=Checks.OFF)
-    known = dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], safety=safety), *info.kernels[1:]))
+    facts = tuple(
+        Fact(guarantee=kind, what=f"{kind.value}, naïve", location=at if n else None)
+        for n, kind in enumerate(Guarantee)
+    )
+    safety = Safety(
+        facts=facts, regions=(Region(param="y", tile=("B", "16"), mapped=True),), checks=Checks.OFF
+    )
+    known = dataclasses.replace(
+        info, kernels=(dataclasses.replace(info.kernels[0], safety=safety), *info.kernels[1:])
+    )
     assert from_members(index_members(known)) == known
     plain = plain_index(known)["kernels"]["add"]["safety"]
     assert plain.keys() == {field.name for field in dataclasses.fields(Safety)}
@@ -84,20 +97,37 @@ def test_what_is_known_of_safety_is_kept() -> None:
 def test_what_is_known_of_safety_is_checked() -> None:
     info = Sample().info()
     plain = plain_index(info)
-    plain["kernels"]["add"]["safety"] = {"facts": [], "regions": [{"param": "w", "tile": ["1"], "mapped": False}], "checks": "on"}
+    plain["kernels"]["add"]["safety"] = {
+        "facts": [],
+        "regions": [{"param": "w", "tile": ["1"], "mapped": False}],
+        "checks": "on",
+    }
     with pytest.raises(BundleError, match=r"kernels\.add.safety.regions: no parameter 'w'"):
         read_plain(plain)
     plain["kernels"]["add"]["safety"] = {"facts": [], "regions": [], "checks": "perhaps"}
-    with pytest.raises(BundleError, match=r"kernels\.add.safety.checks: must be one of on, deny, off"):
+    with pytest.raises(
+        BundleError, match=r"kernels\.add.safety.checks: must be one of on, deny, off"
+    ):
         read_plain(plain)
 
 
 def test_ltoir_says_what_its_link_is_told() -> None:
     info = Sample().info()
     kernel = info.kernels[1]
-    row = dataclasses.replace(kernel.variants[0].images[2], target=Target.parse("lto_80"), ptx_isa=(13, 4), linking=("-O0", "-fma=1"))
+    row = dataclasses.replace(
+        kernel.variants[0].images[2],
+        target=Target.parse("lto_80"),
+        ptx_isa=(13, 4),
+        linking=("-O0", "-fma=1"),
+    )
     variant = dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images, row))
-    told = dataclasses.replace(info, kernels=(info.kernels[0], dataclasses.replace(kernel, variants=(variant, *kernel.variants[1:]))))
+    told = dataclasses.replace(
+        info,
+        kernels=(
+            info.kernels[0],
+            dataclasses.replace(kernel, variants=(variant, *kernel.variants[1:])),
+        ),
+    )
     assert from_members(index_members(told)) == told
     plain = plain_index(told)
     made = plain["kernels"]["rmsnorm"]["variants"][0]["images"][-1]
@@ -116,8 +146,12 @@ def test_an_image_that_is_not_reproducible_says_so() -> None:
     kernel = info.kernels[1]
     for linking in ((), ("-fma=1",)):
         row = dataclasses.replace(kernel.variants[0].images[2], linking=linking, reproducible=False)
-        variant = dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:2], row))
-        marked = dataclasses.replace(info, kernels=(info.kernels[0], dataclasses.replace(kernel, variants=(variant,))))
+        variant = dataclasses.replace(
+            kernel.variants[0], images=(*kernel.variants[0].images[:2], row)
+        )
+        marked = dataclasses.replace(
+            info, kernels=(info.kernels[0], dataclasses.replace(kernel, variants=(variant,)))
+        )
         assert from_members(index_members(marked)) == marked
         plain = plain_index(marked)
         image = plain["kernels"]["rmsnorm"]["variants"][0]["images"][-1]
@@ -136,7 +170,12 @@ def test_variants_share_their_abi() -> None:
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 1e-300, 0, True, 2**64 - 1, -(2**63), 1.0])
 def test_defaults_keep_value_and_type(value: float) -> None:
     param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=value)
-    info = dataclasses.replace(EMPTY, kernels=(KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),))
+    info = dataclasses.replace(
+        EMPTY,
+        kernels=(
+            KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),
+        ),
+    )
     read = from_members(index_members(info)).kernels[0].params[0].default
     assert read == value
     assert type(read) is type(value)
@@ -144,7 +183,12 @@ def test_defaults_keep_value_and_type(value: float) -> None:
 
 def test_nan_survives() -> None:
     param = Param(name="x", kind=ParamKind.SCALAR, dtype="f64", default=math.nan)
-    info = dataclasses.replace(EMPTY, kernels=(KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),))
+    info = dataclasses.replace(
+        EMPTY,
+        kernels=(
+            KernelInfo(name="k", language="cuda", location=Location(file="k.cu"), params=(param,)),
+        ),
+    )
     read = from_members(index_members(info)).kernels[0].params[0].default
     assert isinstance(read, float)
     assert math.isnan(read)
@@ -166,9 +210,21 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
         (("kernels",), 1, "kernels: must be an array, is 1"),
         (("kernels", "add"), None, "kernels.add: must be an object"),
         (("kernels", "add", "name"), "a b", "kernels.add.name: must be an identifier, is 'a b'"),
-        (("kernels", "add", "jit"), "always", "kernels.add.jit: must be one of deny, warn, allow; is 'always'"),
-        (("kernels", "add", "launch", "programmatic"), 1, "launch.programmatic: must be true or false, is 1"),
-        (("kernels", "rmsnorm", "name"), "add", "kernels.rmsnorm.name: must be 'rmsnorm', is 'add'"),
+        (
+            ("kernels", "add", "jit"),
+            "always",
+            "kernels.add.jit: must be one of deny, warn, allow; is 'always'",
+        ),
+        (
+            ("kernels", "add", "launch", "programmatic"),
+            1,
+            "launch.programmatic: must be true or false, is 1",
+        ),
+        (
+            ("kernels", "rmsnorm", "name"),
+            "add",
+            "kernels.rmsnorm.name: must be 'rmsnorm', is 'add'",
+        ),
         (
             ("kernels", "add", "location", "file"),
             "/etc/passwd",
@@ -179,79 +235,209 @@ IMAGE = ("kernels", "rmsnorm", "variants", 2, "images", 0)
         (("kernels", "add", "location", "file"), "C:\\x", "not a file name inside the project"),
         (("sources", 0, 0), "../x.h", "sources[0]: '../x.h' is not a file name inside the project"),
         (("sources", 0), ["x"], "sources[0]: must be an array of 2 items"),
-        (("sources", 1, 0), "<toolkit>/cuda_fp16.h", "source '<toolkit>/cuda_fp16.h' appears twice"),
+        (
+            ("sources", 1, 0),
+            "<toolkit>/cuda_fp16.h",
+            "source '<toolkit>/cuda_fp16.h' appears twice",
+        ),
         (
             ("kernels", "add", "params", 1, "kind"),
             "array",
             "kernels.add.params[1].kind: must be one of tensor, scalar, ptr, struct; is 'array'",
         ),
-        (("kernels", "add", "params", 1, "dtype"), "f12", "kernels.add.params[1].dtype: 'f12' is neither a dtype nor a dtype axis"),
+        (
+            ("kernels", "add", "params", 1, "dtype"),
+            "f12",
+            "kernels.add.params[1].dtype: 'f12' is neither a dtype nor a dtype axis",
+        ),
         (("kernels", "add", "params", 1, "name"), "y", "parameter 'y' appears twice"),
         (("kernels", "add", "params", 0, "rank"), 65, "rank: must be between -1 and 64, is 65"),
-        (("kernels", "add", "params", 2, "default"), [1], "params[2].default: must be a string, a number or a truth value, is [1]"),
-        (("kernels", "add", "params", 2, "default"), {"float": "0"}, "must be a string, a number or a truth value"),
+        (
+            ("kernels", "add", "params", 2, "default"),
+            [1],
+            "params[2].default: must be a string, a number or a truth value, is [1]",
+        ),
+        (
+            ("kernels", "add", "params", 2, "default"),
+            {"float": "0"},
+            "must be a string, a number or a truth value",
+        ),
         (("kernels", "add", "params", 2, "default"), 1 << 70, "must fit 64 bits"),
         (("kernels", "add", "dtype_axes", 0), "U", "kernels.add.dtype_axes: no axis 'U'"),
         (("kernels", "add", "axes", 0, 1, 0), "f13", "axis 'T' holds 'f13', which is no dtype"),
         (("kernels", "add", "default", 0, 0), "Z", "kernels.add.default: no axis 'Z'"),
         (("kernels", "add", "launch", "grid"), ["1"] * 4, "launch.grid: has 4 items, more than 3"),
-        (("kernels", "add", "launch", "cooperative"), 1, "launch.cooperative: must be true or false, is 1"),
-        (("kernels", "add", "variants", 1, "id"), "add-f16-B64", "variant 'add-f16-B64' appears twice"),
-        (("kernels", "add", "variants", 0, "axes", 0, 0), "Q", "kernels.add.variants[0].axes: no axis 'Q'"),
-        (("kernels", "add", "variants", 0, "assume", 0, "param"), "q", "kernels.add.variants[0].assume: no tensor 'q'"),
+        (
+            ("kernels", "add", "launch", "cooperative"),
+            1,
+            "launch.cooperative: must be true or false, is 1",
+        ),
+        (
+            ("kernels", "add", "variants", 1, "id"),
+            "add-f16-B64",
+            "variant 'add-f16-B64' appears twice",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "axes", 0, 0),
+            "Q",
+            "kernels.add.variants[0].axes: no axis 'Q'",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "assume", 0, "param"),
+            "q",
+            "kernels.add.variants[0].assume: no tensor 'q'",
+        ),
         (("kernels", "add", "variants", 0, "abi"), 1, "variant 'add-f16-B64' names ABI 1 of 1"),
         (("kernels", "add", "variants", 0, "abi"), -1, "variants[0].abi: must be between"),
         (("kernels", "add", "abis"), ..., "kernels.add: must be an object with a key 'abis'"),
-        (("kernels", "add", "abis", 0, 0, "type"), "f12", "'f12' is neither ptr, struct, a dtype, a tensor map nor scratch memory"),
+        (
+            ("kernels", "add", "abis", 0, 0, "type"),
+            "f12",
+            "'f12' is neither ptr, struct, a dtype, a tensor map nor scratch memory",
+        ),
         (
             ("kernels", "add", "abis", 0, 0, "type"),
             "tensormap:6:3:512x64",
             "'tensormap:6:3:512x64' is neither ptr, struct, a dtype, a tensor",
         ),
-        (("kernels", "add", "abis", 0, 0, "type"), "tensormap:6:3:64x64", "'x.ptr' of 8 bytes is no tensor map of a parameter"),
-        (("kernels", "add", "abis", 0, 0, "type"), "scratch:128", "'scratch:128' is no address of scratch memory"),
-        (("kernels", "add", "abis", 0, 1, "size"), "8", "kernels.add.abis[0][1].size: must be an integer, is '8'"),
-        ((*IMAGE, "target"), "sm_99", "kernels.rmsnorm.variants[2].images[0].target: unknown architecture in target 'sm_99'"),
+        (
+            ("kernels", "add", "abis", 0, 0, "type"),
+            "tensormap:6:3:64x64",
+            "'x.ptr' of 8 bytes is no tensor map of a parameter",
+        ),
+        (
+            ("kernels", "add", "abis", 0, 0, "type"),
+            "scratch:128",
+            "'scratch:128' is no address of scratch memory",
+        ),
+        (
+            ("kernels", "add", "abis", 0, 1, "size"),
+            "8",
+            "kernels.add.abis[0][1].size: must be an integer, is '8'",
+        ),
+        (
+            (*IMAGE, "target"),
+            "sm_99",
+            "kernels.rmsnorm.variants[2].images[0].target: unknown architecture in target 'sm_99'",
+        ),
         ((*IMAGE, "target"), "sm_80a", "target 'sm_80a' does not exist"),
         ((*IMAGE, "target"), 80, "must be a name, is 80"),
         ((*IMAGE, "digest"), "AB" * 32, "images[0].digest: must be a SHA-256 in hex"),
         ((*IMAGE, "size"), 1 << 40, "images[0].size: must be between 0 and"),
         ((*IMAGE, "cuda"), [13], "images[0].cuda: must be an array of 2 items"),
         ((*IMAGE, "cluster"), [1, 1, 1, 1], "cluster: has 4 items, more than 3"),
-        ((*IMAGE, "resources", "registers"), "40", "resources.registers: must be an integer, is '40'"),
+        (
+            (*IMAGE, "resources", "registers"),
+            "40",
+            "resources.registers: must be an integer, is '40'",
+        ),
         # Numbers that a launch would divide by, allocate, or index with.
-        (("kernels", "add", "variants", 0, "assume", 0, "shape"), [0], "assume[0].shape[0]: must be between 1 and"),
-        (("kernels", "add", "variants", 0, "assume", 0, "stride"), [-1], "assume[0].stride[0]: must be between 1 and"),
-        (("kernels", "add", "variants", 0, "assume", 0, "align"), 24, "assume[0].align: must be a power of two, is 24"),
-        (("kernels", "add", "variants", 0, "assume", 0, "param"), "eps", "variants[0].assume: no tensor 'eps'"),
-        (("kernels", "add", "params", 1, "shape_divisible"), [0], "params[1].shape_divisible[0]: must be between 1 and"),
+        (
+            ("kernels", "add", "variants", 0, "assume", 0, "shape"),
+            [0],
+            "assume[0].shape[0]: must be between 1 and",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "assume", 0, "stride"),
+            [-1],
+            "assume[0].stride[0]: must be between 1 and",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "assume", 0, "align"),
+            24,
+            "assume[0].align: must be a power of two, is 24",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "assume", 0, "param"),
+            "eps",
+            "variants[0].assume: no tensor 'eps'",
+        ),
+        (
+            ("kernels", "add", "params", 1, "shape_divisible"),
+            [0],
+            "params[1].shape_divisible[0]: must be between 1 and",
+        ),
         (("kernels", "add", "params", 1, "align"), 0, "params[1].align: must be between 1 and"),
         (("kernels", "add", "params", 1, "rank"), -2, "params[1].rank: must be between -1 and 64"),
-        (("kernels", "add", "params", 1, "rank"), True, "params[1].rank: must be an integer, is True"),
-        (("kernels", "add", "params", 1, "dtype"), "", "params[1].dtype: '' is neither a dtype nor a dtype axis"),
-        (("kernels", "add", "params", 0, "stride"), [-1, None], "params[0].stride[0]: must be between 0 and"),
+        (
+            ("kernels", "add", "params", 1, "rank"),
+            True,
+            "params[1].rank: must be an integer, is True",
+        ),
+        (
+            ("kernels", "add", "params", 1, "dtype"),
+            "",
+            "params[1].dtype: '' is neither a dtype nor a dtype axis",
+        ),
+        (
+            ("kernels", "add", "params", 0, "stride"),
+            [-1, None],
+            "params[0].stride[0]: must be between 0 and",
+        ),
         (("kernels", "add", "axes", 1, 1), [], "axes[1]: axis 'B' has no values"),
-        (("kernels", "add", "abis", 0, 0, "align"), 1 << 61, "abis[0][0].align: must be between 1 and 1024"),
-        (("kernels", "add", "abis", 0, 0, "size"), 16, "abi: 'x.ptr' of type ptr has 16 bytes, not 8"),
-        (("kernels", "add", "abis", 0, 0, "type"), "struct", "abi: 'x.ptr' of type struct has 8 bytes, not 0"),
-        (("kernels", "add", "abis", 0, 3, "expr"), "x", "abi: 'x' is a tensor, and is passed as f32"),
-        (("kernels", "add", "abis", 0), [{"align": 1, "expr": "1", "size": 1, "type": "u8"}] * 5000, "has 5000 items, more than 4096"),
-        (("kernels", "add", "launch", "requires"), ["eps == 1"] * 1001, "launch.requires: has 1001 items, more than 1000"),
+        (
+            ("kernels", "add", "abis", 0, 0, "align"),
+            1 << 61,
+            "abis[0][0].align: must be between 1 and 1024",
+        ),
+        (
+            ("kernels", "add", "abis", 0, 0, "size"),
+            16,
+            "abi: 'x.ptr' of type ptr has 16 bytes, not 8",
+        ),
+        (
+            ("kernels", "add", "abis", 0, 0, "type"),
+            "struct",
+            "abi: 'x.ptr' of type struct has 8 bytes, not 0",
+        ),
+        (
+            ("kernels", "add", "abis", 0, 3, "expr"),
+            "x",
+            "abi: 'x' is a tensor, and is passed as f32",
+        ),
+        (
+            ("kernels", "add", "abis", 0),
+            [{"align": 1, "expr": "1", "size": 1, "type": "u8"}] * 5000,
+            "has 5000 items, more than 4096",
+        ),
+        (
+            ("kernels", "add", "launch", "requires"),
+            ["eps == 1"] * 1001,
+            "launch.requires: has 1001 items, more than 1000",
+        ),
         (
             ("kernels", "add", "launch", "requires"),
             [f"eps == {n} + {'1' * 200}" for n in range(999)],
             "launch: 1006 expressions are too much",
         ),
-        (("kernels", "add", "launch", "shared"), "1" * 1001, "launch.shared: has 1001 characters, more than 1000"),
+        (
+            ("kernels", "add", "launch", "shared"),
+            "1" * 1001,
+            "launch.shared: has 1001 characters, more than 1000",
+        ),
         # Text of one line that could pass for other lines, or drive a terminal.
-        ((*IMAGE, "symbol"), "k\x1b]0;owned\x07", "symbol: must be one line without control characters, is 'k\\x1b]0;owned\\x07'"),
-        (("kernels", "add", "variants", 0, "id"), "add\nverified", "id: must be one line without control characters"),
+        (
+            (*IMAGE, "symbol"),
+            "k\x1b]0;owned\x07",
+            "symbol: must be one line without control characters, is 'k\\x1b]0;owned\\x07'",
+        ),
+        (
+            ("kernels", "add", "variants", 0, "id"),
+            "add\nverified",
+            "id: must be one line without control characters",
+        ),
         (("builder",), "tilec \u202e0.1.0", "builder: must be one line without control characters"),
         (("sources", 0, 0), "a\rb", "sources[0][0]: must be one line without control characters"),
-        (("package", "description"), [[[[[[[[]]]]]]]] * 100, "package.description: must be a string, is [[[[[[[...]]]]]], [[["),
+        (
+            ("package", "description"),
+            [[[[[[[[]]]]]]]] * 100,
+            "package.description: must be a string, is [[[[[[[...]]]]]], [[[",
+        ),
     ],
 )
-def test_refused_with_place_and_reason(steps: tuple[str | int, ...], value: object, says: str) -> None:
+def test_refused_with_place_and_reason(
+    steps: tuple[str | int, ...], value: object, says: str
+) -> None:
     with pytest.raises(BundleError) as caught:
         read_plain(edited(*steps, value=value))
     assert says in caught.value.what
@@ -271,7 +457,9 @@ def test_the_abi_table_has_one_form() -> None:
         plain = plain_index(good)
         for variant, place in zip(plain["kernels"]["add"]["variants"], change, strict=True):
             variant["abi"] = place
-        with pytest.raises(BundleError, match="that no variant names, that repeat, or that are not in the order"):
+        with pytest.raises(
+            BundleError, match="that no variant names, that repeat, or that are not in the order"
+        ):
             read_plain(plain)
     plain = plain_index(good)
     plain["kernels"]["add"]["abis"][1] = plain["kernels"]["add"]["abis"][0]
@@ -280,7 +468,9 @@ def test_the_abi_table_has_one_form() -> None:
 
 
 def test_one_digest_has_one_size() -> None:
-    digest = plain_index(Sample().info())["kernels"]["rmsnorm"]["variants"][0]["images"][0]["digest"]
+    digest = plain_index(Sample().info())["kernels"]["rmsnorm"]["variants"][0]["images"][0][
+        "digest"
+    ]
     plain = edited(*IMAGE, "digest", value=digest)
     assert read_plain(plain)  # equal sizes are fine: two variants share an image
     plain["kernels"]["rmsnorm"]["variants"][2]["images"][0]["size"] = 17
@@ -297,13 +487,19 @@ def test_a_newer_schema_says_so() -> None:
 
 
 def with_optional() -> BundleInfo:
-    """The sample, a tensor of whose first kernel may be None; its first variant is for calls without it."""
+    """The sample, a tensor of whose first kernel may be None; its first variant is for calls
+    without it.
+    """
     info = Sample().info()
     first = info.kernels[0]
     name = next(param.name for param in first.params if param.kind is ParamKind.TENSOR)
-    params = tuple(dataclasses.replace(param, optional=param.name == name) for param in first.params)
+    params = tuple(
+        dataclasses.replace(param, optional=param.name == name) for param in first.params
+    )
     gone = tuple(fact for fact in first.variants[0].assume if fact.param != name)
-    variant = dataclasses.replace(first.variants[0], assume=(*gone, Assumption(param=name, absent=True)))
+    variant = dataclasses.replace(
+        first.variants[0], assume=(*gone, Assumption(param=name, absent=True))
+    )
     kernel = dataclasses.replace(first, params=params, variants=(variant, *first.variants[1:]))
     return dataclasses.replace(info, kernels=(kernel, *info.kernels[1:]))
 
@@ -315,7 +511,9 @@ def test_tensors_that_may_be_none_are_kept() -> None:
 def test_what_is_none_belongs_together() -> None:
     info = with_optional()
     first = info.kernels[0]
-    scalar = next(place for place, param in enumerate(first.params) if param.kind is ParamKind.SCALAR)
+    scalar = next(
+        place for place, param in enumerate(first.params) if param.kind is ParamKind.SCALAR
+    )
     place = next(place for place, fact in enumerate(first.variants[0].assume) if fact.absent)
     for steps, value, said in (
         (("params", scalar, "optional"), True, "only tensors may be None"),
@@ -335,10 +533,21 @@ def tabled(**changes: typing.Any) -> BundleInfo:
     """The sample with a tuning table of its first kernel, which has axes."""
     info = Sample().info()
     kernel = info.kernels[0]
-    entry = TableEntry(ranges=((1, 1023),), point=tuple((name, items[0]) for name, items in kernel.axes))
-    device = TableDevice(name="NVIDIA H200", cc=(9, 0), multiprocessors=132, entries=(dataclasses.replace(entry, **changes),))
-    table = TuningTable(source="tuning/k.json", sizes=(f"{kernel.params[0].name}.shape[0]",), devices=(device,))
-    return dataclasses.replace(info, kernels=(dataclasses.replace(kernel, table=table), *info.kernels[1:]))
+    entry = TableEntry(
+        ranges=((1, 1023),), point=tuple((name, items[0]) for name, items in kernel.axes)
+    )
+    device = TableDevice(
+        name="NVIDIA H200",
+        cc=(9, 0),
+        multiprocessors=132,
+        entries=(dataclasses.replace(entry, **changes),),
+    )
+    table = TuningTable(
+        source="tuning/k.json", sizes=(f"{kernel.params[0].name}.shape[0]",), devices=(device,)
+    )
+    return dataclasses.replace(
+        info, kernels=(dataclasses.replace(kernel, table=table), *info.kernels[1:])
+    )
 
 
 def ruled(when: str = "", take: tuple[tuple[str, typing.Any], ...] | None = None) -> BundleInfo:
@@ -346,7 +555,9 @@ def ruled(when: str = "", take: tuple[tuple[str, typing.Any], ...] | None = None
     info = Sample().info()
     kernel = info.kernels[0]
     rule = DispatchRule(when=when, take=kernel.variants[0].axes[:1] if take is None else take)
-    return dataclasses.replace(info, kernels=(dataclasses.replace(kernel, rules=(rule,)), *info.kernels[1:]))
+    return dataclasses.replace(
+        info, kernels=(dataclasses.replace(kernel, rules=(rule,)), *info.kernels[1:])
+    )
 
 
 def test_dispatch_rules_are_kept_and_fit_the_kernel() -> None:
@@ -357,7 +568,10 @@ def test_dispatch_rules_are_kept_and_fit_the_kernel() -> None:
         index_members(ruled("q < 64"))
     with pytest.raises(BundleError, match=r"kernels\.add\.rules\[0\]: "):
         index_members(ruled(f"{name}.shape[0] <"))
-    with pytest.raises(BundleError, match=r"kernels\.add\.rules\[0\]\.take: Q = 1 is no value of an axis of the kernel"):
+    with pytest.raises(
+        BundleError,
+        match=r"kernels\.add\.rules\[0\]\.take: Q = 1 is no value of an axis of the kernel",
+    ):
         index_members(ruled(take=(("Q", 1),)))
 
 
@@ -367,7 +581,9 @@ def test_tuning_tables_are_kept() -> None:
 
 
 def test_tuning_tables_fit_the_kernel() -> None:
-    with pytest.raises(BundleError, match=r"table\.devices\[0\]\.entries\[0\]: has 0 ranges, and there are 1 sizes"):
+    with pytest.raises(
+        BundleError, match=r"table\.devices\[0\]\.entries\[0\]: has 0 ranges, and there are 1 sizes"
+    ):
         index_members(tabled(ranges=()))
     with pytest.raises(BundleError, match="its point has other axes than the kernel"):
         index_members(tabled(point=(("Q", 1),)))
@@ -376,7 +592,9 @@ def test_tuning_tables_fit_the_kernel() -> None:
         info = tabled()
         assert info.kernels[0].table is not None
         table = dataclasses.replace(info.kernels[0].table, sizes=(text,))
-        return dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], table=table), *info.kernels[1:]))
+        return dataclasses.replace(
+            info, kernels=(dataclasses.replace(info.kernels[0], table=table), *info.kernels[1:])
+        )
 
     with pytest.raises(BundleError, match=r"table\.sizes\[0\]: no parameter 'q'"):
         index_members(sized("q.shape[0]"))
@@ -390,12 +608,22 @@ def test_hints_are_of_images() -> None:
 
     sm_80, sm_90 = ["sm_80", [["occupancy", 2]]], ["sm_90", [["num_ctas", 2], ["occupancy", 2]]]
     variant = read_plain(hinted(sm_80, sm_90)).kernels[0].variants[0]
-    assert [variant.hints_of(image.target) for image in variant.images] == [{"occupancy": 2}, {"num_ctas": 2, "occupancy": 2}, {}]
+    assert [variant.hints_of(image.target) for image in variant.images] == [
+        {"occupancy": 2},
+        {"num_ctas": 2, "occupancy": 2},
+        {},
+    ]
     with pytest.raises(BundleError, match=r"hints\.sm_80: hint 'occupancy' appears twice"):
         read_plain(hinted(["sm_80", [["occupancy", 2], ["occupancy", 4]]]))
-    for wrong in ((sm_90, sm_80), (sm_80, sm_80), (["sm_100", [["occupancy", 2]]],), (["sm_80", []],)):
+    for wrong in (
+        (sm_90, sm_80),
+        (sm_80, sm_80),
+        (["sm_100", [["occupancy", 2]]],),
+        (["sm_80", []],),
+    ):
         with pytest.raises(
-            BundleError, match=r"kernels\.add\.variants\[0\]\.hints: are for the targets .*, and its images for sm_80, sm_90"
+            BundleError,
+            match=r"kernels\.add\.variants\[0\]\.hints: are for the targets .*, and its images for sm_80, sm_90",
         ):
             read_plain(hinted(*wrong))
 
@@ -406,7 +634,10 @@ def test_other_schema_versions(version: object) -> None:
         read_plain(edited("schema_version", value=version))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema_version":1' + b"1" * 5000 + b"}", b"nul"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"schema_version":1' + b"1" * 5000 + b"}", b"nul"],
+)
 def test_not_json(data: bytes) -> None:
     with pytest.raises(BundleError):
         from_members({INDEX_NAME: data})

@@ -20,7 +20,10 @@ def test_nothing_is_in_place_before_everything_is_written(tmp_path: Path) -> Non
             file.write(b"new")
         assert stage.write(second, b"other")
         assert (first.read_bytes(), second.exists()) == (b"old", False)
-        assert (stage.where(first).read_bytes(), stage.where(second).read_bytes()) == (b"new", b"other")
+        assert (stage.where(first).read_bytes(), stage.where(second).read_bytes()) == (
+            b"new",
+            b"other",
+        )
         stage.put_in_place()
         assert (stage.where(first), stage.where(second)) == (first, second)
     assert (first.read_bytes(), second.read_bytes()) == (b"new", b"other")
@@ -66,7 +69,11 @@ def test_an_obstacle_is_seen_before_the_first_file_is_put_in_place(tmp_path: Pat
 
 
 def test_what_a_killed_process_left_is_swept_beside_new_files(tmp_path: Path) -> None:
-    path, mine, running = tmp_path / "a", tmp_path / ".notes.tmp", tmp_path / ".c.abcd1234.tilec-new"
+    path, mine, running = (
+        tmp_path / "a",
+        tmp_path / ".notes.tmp",
+        tmp_path / ".c.abcd1234.tilec-new",
+    )
     with Stage() as stage:
         stage.write(path, b"1")
         left = stage.where(path).rename(stage.where(path).with_name(".b.txt.abcd1234.tilec-new"))

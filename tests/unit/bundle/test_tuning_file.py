@@ -26,8 +26,18 @@ ENTRY = TunedEntry(
     interval_us=(180.5, 182.0),
     samples=40,
     candidates=(
-        Candidate(point=POINT, status=Status.BEST, median_us=181.25, interval_us=(180.5, 182.0), samples=40),
-        Candidate(point=(*POINT[:2], ("BN", 64)), status=Status.FAILED, reason="does not load: too many resources requested"),
+        Candidate(
+            point=POINT,
+            status=Status.BEST,
+            median_us=181.25,
+            interval_us=(180.5, 182.0),
+            samples=40,
+        ),
+        Candidate(
+            point=(*POINT[:2], ("BN", 64)),
+            status=Status.FAILED,
+            reason="does not load: too many resources requested",
+        ),
     ),
 )
 RECORD = TuningRecord(
@@ -46,7 +56,9 @@ RECORD = TuningRecord(
             target=Target.parse("sm_90"),
             entries=(ENTRY,),
         ),
-        TunedDevice(name="CPU", cc=(0, 0), multiprocessors=1, target=Target.parse("tileir"), entries=()),
+        TunedDevice(
+            name="CPU", cc=(0, 0), multiprocessors=1, target=Target.parse("tileir"), entries=()
+        ),
     ),
 )
 TEXT = record_text(RECORD)
@@ -98,15 +110,51 @@ def test_order_of_keys_in_the_file_does_not_matter() -> None:
         ("devices.0.cc", 9.0, "devices[0].cc: must be a compute capability such as '9.0', is 9.0"),
         ("devices.0.target", "sm_91", "devices[0].target: unknown architecture in target 'sm_91'"),
         ("devices.0.name", "CPU", "devices[1].name: device 'CPU' appears twice"),
-        ("devices.0.clocks.sm", [2, 1], "devices[0].clocks.sm: the least, 2, is above the greatest, 1"),
-        ("devices.0.entries.0.at", [4096], "devices[0].entries[0].at: has 1 items, and there are 2 size expressions"),
-        ("devices.0.entries.0.ranges", [[1, 2], [1024, 2047]], "entries[0].ranges[0]: 1 to 2 does not hold 4096"),
-        ("devices.0.entries.0.median_us", -1, "entries[0].median_us: must be a time in microseconds, is -1"),
-        ("devices.0.entries.0.interval_us", [1, 2], "entries[0].interval_us: 1.0 to 2.0 does not hold the median 181.25"),
-        ("devices.0.entries.0.point", {"T": [1]}, "entries[0].point.T: must be a string, a number or a truth value"),
-        ("devices.0.entries.0.candidates.0.status", "measured", "entries[0].candidates: 0 of them are the best"),
-        ("devices.0.entries.0.candidates.1.status", "lost", "candidates[1].status: must be one of best, measured"),
-        ("devices.0.entries.0.candidates.1.reason", "", "candidates[1].reason: is empty, and the candidate is failed"),
+        (
+            "devices.0.clocks.sm",
+            [2, 1],
+            "devices[0].clocks.sm: the least, 2, is above the greatest, 1",
+        ),
+        (
+            "devices.0.entries.0.at",
+            [4096],
+            "devices[0].entries[0].at: has 1 items, and there are 2 size expressions",
+        ),
+        (
+            "devices.0.entries.0.ranges",
+            [[1, 2], [1024, 2047]],
+            "entries[0].ranges[0]: 1 to 2 does not hold 4096",
+        ),
+        (
+            "devices.0.entries.0.median_us",
+            -1,
+            "entries[0].median_us: must be a time in microseconds, is -1",
+        ),
+        (
+            "devices.0.entries.0.interval_us",
+            [1, 2],
+            "entries[0].interval_us: 1.0 to 2.0 does not hold the median 181.25",
+        ),
+        (
+            "devices.0.entries.0.point",
+            {"T": [1]},
+            "entries[0].point.T: must be a string, a number or a truth value",
+        ),
+        (
+            "devices.0.entries.0.candidates.0.status",
+            "measured",
+            "entries[0].candidates: 0 of them are the best",
+        ),
+        (
+            "devices.0.entries.0.candidates.1.status",
+            "lost",
+            "candidates[1].status: must be one of best, measured",
+        ),
+        (
+            "devices.0.entries.0.candidates.1.reason",
+            "",
+            "candidates[1].reason: is empty, and the candidate is failed",
+        ),
         ("devices.0.entries.0.samples", KeyError, "entries[0]: key 'samples' is missing"),
         ("devices.0.entries.0.color", 1, "entries[0]: unknown key 'color'"),
         ("sizes", ["a.shape[0]", "b.shape["], "sizes[1]: "),
@@ -133,9 +181,15 @@ def test_what_does_not_fit_is_located(path: str, value: Any, what: str) -> None:
         ("", "tuning/gemm.json:1:1: error: the file is not JSON"),
         ("[]", "tuning/gemm.json:1:1: error: must be an object, is []"),
         (TEXT[: len(TEXT) // 2], "the file is not JSON"),
-        (TEXT.replace('"kernel": "gemm"', '<<<<<<< HEAD\n  "kernel": "gemm"'), ":3:3: error: a conflict of a merge is left in the file"),
+        (
+            TEXT.replace('"kernel": "gemm"', '<<<<<<< HEAD\n  "kernel": "gemm"'),
+            ":3:3: error: a conflict of a merge is left in the file",
+        ),
         (TEXT.replace("181.25", "NaN"), "NaN is no number"),
-        (TEXT.replace('"kernel": "gemm",', '"kernel": "gemm", "kernel": "x",'), "tuning/gemm.json:3:21: error: key 'kernel' appears twice"),
+        (
+            TEXT.replace('"kernel": "gemm",', '"kernel": "gemm", "kernel": "x",'),
+            "tuning/gemm.json:3:21: error: key 'kernel' appears twice",
+        ),
         (b'{"kernel": "\xff"}', "tuning/gemm.json:1:13: error: the file is not UTF-8"),
         ("[" * 100_000, "the file is not JSON"),
     ],
@@ -146,7 +200,9 @@ def test_damaged_files_are_refused(text: str | bytes, what: str) -> None:
 
 def test_a_place_is_that_of_the_value() -> None:
     shown = refusal(TEXT.replace("132", '"many"'))
-    assert shown.startswith("tuning/gemm.json:12:26: error: devices[0].multiprocessors: must be an integer, is 'many'")
+    assert shown.startswith(
+        "tuning/gemm.json:12:26: error: devices[0].multiprocessors: must be an integer, is 'many'"
+    )
     assert '"multiprocessors": "many",\n' in shown
 
 

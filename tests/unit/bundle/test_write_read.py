@@ -1,4 +1,6 @@
-"""Writing and reading bundles: equal bytes, nothing half-written, and nothing damaged that goes unnoticed."""
+"""Writing and reading bundles: equal bytes, nothing half-written, and nothing damaged that goes
+unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,13 @@ def test_ordinary_zip_tools_read_it(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
         assert opened.testzip() is None
         names = opened.namelist()
-        assert names == sorted(names) == sorted([*index_members(sample.info()), *(f"images/{digest}" for digest in sample.images)])
+        assert (
+            names
+            == sorted(names)
+            == sorted(
+                [*index_members(sample.info()), *(f"images/{digest}" for digest in sample.images)]
+            )
+        )
         assert {entry.date_time for entry in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {entry.external_attr >> 16 for entry in opened.infolist()} == {stat.S_IFREG | 0o644}
         for digest, data in sample.images.items():
@@ -73,7 +81,9 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
     info = sample.info()
     first = info.kernels[0].variants[0]
     twin = dataclasses.replace(first, id="add-twin")
-    info = dataclasses.replace(info, kernels=(dataclasses.replace(info.kernels[0], variants=(first, twin)),))
+    info = dataclasses.replace(
+        info, kernels=(dataclasses.replace(info.kernels[0], variants=(first, twin)),)
+    )
     asked: list[str] = []
 
     def read(digest: str) -> bytes:
@@ -88,11 +98,17 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
 
 def test_noise_is_stored_and_text_is_deflated(tmp_path: Path) -> None:
     """What deflate shrinks beyond what a reader believes is stored."""
-    noise, text, zeros = fake_bytes("noise", 4000)[4:2004], b"".join(b"add.s32 %%r%d;" % n for n in range(10_000)), bytes(100_000)
+    noise, text, zeros = (
+        fake_bytes("noise", 4000)[4:2004],
+        b"".join(b"add.s32 %%r%d;" % n for n in range(10_000)),
+        bytes(100_000),
+    )
     sample = Sample()
     images = (row("sm_80", data=noise), row("sm_90", data=text), row("sm_100", data=zeros))
     variant = dataclasses.replace(sample.info().kernels[0].variants[0], images=images)
-    info = dataclasses.replace(sample.info(), kernels=(dataclasses.replace(sample.info().kernels[0], variants=(variant,)),))
+    info = dataclasses.replace(
+        sample.info(), kernels=(dataclasses.replace(sample.info().kernels[0], variants=(variant,)),)
+    )
     blobs = {image.digest: data for image, data in zip(images, (noise, text, zeros), strict=True)}
     write_bundle(tmp_path / "a.tilec", info, blobs.__getitem__)
     with zipfile.ZipFile(tmp_path / "a.tilec") as opened:
@@ -161,7 +177,10 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         Bundle.open(tmp_path / "none.tilec")
-    assert caught.value.what == f"cannot read the bundle {tmp_path / 'none.tilec'}: No such file or directory"
+    assert (
+        caught.value.what
+        == f"cannot read the bundle {tmp_path / 'none.tilec'}: No such file or directory"
+    )
     assert "tilec build" in caught.value.fix
 
 
@@ -193,7 +212,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_bytes(b"hello" * 10)
     with pytest.raises(BundleError) as caught:
         Bundle.open(path)
-    assert caught.value.what == f"{path}: the bundle is not a bundle: it does not read as a zip file"
+    assert (
+        caught.value.what == f"{path}: the bundle is not a bundle: it does not read as a zip file"
+    )
 
 
 def test_opening_reads_no_image(tmp_path: Path) -> None:
@@ -249,7 +270,9 @@ def test_threads_share_one_file(tmp_path: Path) -> None:
     with (tmp_path / "a.tilec").open("rb") as file, ThreadPoolExecutor(4) as pool:
         for bundle in (Bundle.open(file), Bundle.open(tmp_path / "a.tilec")):
             digests = sorted(sample.images) * 8
-            assert list(pool.map(bundle.image, digests)) == [sample.images[digest] for digest in digests]
+            assert list(pool.map(bundle.image, digests)) == [
+                sample.images[digest] for digest in digests
+            ]
 
 
 def test_a_closed_source_is_a_bundle_error(tmp_path: Path) -> None:

@@ -19,7 +19,11 @@ def tensor(name: str, dtype: str = "T", rank: int = 1, **facts: Any) -> Param:
     return Param(name=name, kind=ParamKind.TENSOR, dtype=dtype, rank=rank, **facts)
 
 
-def info(*params: Param, points: tuple[dict[str, Any], ...] = ({"T": "f32"},), default: dict[str, Any] | None = None) -> KernelInfo:
+def info(
+    *params: Param,
+    points: tuple[dict[str, Any], ...] = ({"T": "f32"},),
+    default: dict[str, Any] | None = None,
+) -> KernelInfo:
     axes = {name: tuple(dict.fromkeys(p[name] for p in points)) for name in points[0]}
     return KernelInfo(
         name="add",
@@ -50,7 +54,9 @@ class FakeDevice:
     """Tensors are copies; a launch is a Python function; every launch is remembered."""
 
     kernels: Mapping[str, Callable[..., None]]
-    launches: list[tuple[str, tuple[str, ...], dict[str, Any]]] = dataclasses.field(default_factory=list)
+    launches: list[tuple[str, tuple[str, ...], dict[str, Any]]] = dataclasses.field(
+        default_factory=list
+    )
 
     def refusal(self, kernel: str, axes: Mapping[str, Any]) -> str:
         return "" if kernel in self.kernels else f"{kernel} needs something else"

@@ -1,4 +1,6 @@
-"""Chains: cases of several kernels that run one behind the other, on a driver whose device memory is host memory, and on the cpu device."""
+"""Chains: cases of several kernels that run one behind the other, on a driver whose device memory
+is host memory, and on the cpu device.
+"""
 
 from __future__ import annotations
 
@@ -53,16 +55,22 @@ REFERENCE = """
 def both(x, factor):
     return x * 3, x * 3 * factor
 """
-ONE_BY_ONE = "'both' is a chain, and here kernels are taken one by one\n  fix: name its kernels: scale\n"
+ONE_BY_ONE = (
+    "'both' is a chain, and here kernels are taken one by one\n  fix: name its kernels: scale\n"
+)
 Tilec = Callable[..., Ran]
 
 
 @pytest.fixture
-def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+def tilec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Tilec:
     driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
     monkeypatch.setattr(_driver, "driver", lambda: driver)
     (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN)
-    (tmp_path / "scale.cu").write_text("__global__ void scale(float* z, const float* x, int n, float alpha) {}\n")
+    (tmp_path / "scale.cu").write_text(
+        "__global__ void scale(float* z, const float* x, int n, float alpha) {}\n"
+    )
     (tmp_path / "chain.py").write_text(REFERENCE)
     write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
 
@@ -80,8 +88,13 @@ def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Tilec) -> None:
     assert done.code == 0, done.out + done.err
     rows = [line.split()[:3] for line in done.out.splitlines()[1:3]]
     assert rows == [["both/good", "ok", "mid"], ["out", "0", "0"]]
-    assert done.out.splitlines()[3] == "  PASS: scale (cuda) -> scale (cuda): one stream, the same arrays, as the reference has it"
-    (row,) = json.loads(tilec("run", "both", "--case", "good", "--repeat", "2", "--json").out)["cases"]
+    assert (
+        done.out.splitlines()[3]
+        == "  PASS: scale (cuda) -> scale (cuda): one stream, the same arrays, as the reference has it"
+    )
+    (row,) = json.loads(tilec("run", "both", "--case", "good", "--repeat", "2", "--json").out)[
+        "cases"
+    ]
     assert (row["kernel"], row["status"], row["runs"]) == ("both", "passed", 2)
     assert row["steps"] == [{"kernel": "scale", "language": "cuda"}] * 2
 
@@ -89,7 +102,10 @@ def test_a_chain_runs_by_its_name_and_says_that_it_passed(tilec: Tilec) -> None:
 def test_without_names_kernels_are_run_and_then_chains(tilec: Tilec) -> None:
     names = [row["name"] for row in json.loads(tilec("run", "--json").out)["cases"]]
     assert names == ["scale/good", "scale/bad", "scale/refused", "both/good", "both/late"]
-    assert [row["name"] for row in json.loads(tilec("run", "-k", "both and late", "--json").out)["cases"]] == ["both/late"]
+    assert [
+        row["name"]
+        for row in json.loads(tilec("run", "-k", "both and late", "--json").out)["cases"]
+    ] == ["both/late"]
 
 
 def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
@@ -110,8 +126,14 @@ def test_a_step_that_is_refused_is_the_cases_error(tilec: Tilec) -> None:
         (["run", "bth"], "no kernel 'bth'; did you mean 'both'"),
         (["run", "both/few[f32]"], "'both/few[f32]' is a case's name, and kernels are named here"),
         (["run", "both", "--arg", "x=f32[3]"], "no kernel 'both' in the bundle; it has scale"),
-        (["run", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
-        (["bench", "both", "--set", "factor=2"], "factor=2: both is a chain, whose cases run as they are written"),
+        (
+            ["run", "both", "--set", "factor=2"],
+            "factor=2: both is a chain, whose cases run as they are written",
+        ),
+        (
+            ["bench", "both", "--set", "factor=2"],
+            "factor=2: both is a chain, whose cases run as they are written",
+        ),
         (["run", "both", "--trace", "both/good"], ONE_BY_ONE),
         (["sanitize", "both", "--device", "cuda"], ONE_BY_ONE),
         (["profile", "both/good"], ONE_BY_ONE),
@@ -124,50 +146,78 @@ def test_what_a_chain_is_not_taken_for(tilec: Tilec, arguments: list[str], told:
     assert told in done.err
 
 
-def test_tuning_takes_kernels(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuning_takes_kernels(
+    tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["tune", "both", "--device", "cpu"], {"HOME": str(tmp_path)}, tmp_path) == 2
     assert ONE_BY_ONE in capsys.readouterr().err
 
 
-def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(tilec: Tilec, tmp_path: Path) -> None:
+def test_a_case_that_does_not_fit_its_kernels_is_an_error_of_its_own(
+    tilec: Tilec, tmp_path: Path
+) -> None:
     """Of a chain and of a kernel: the other cases are run all the same."""
     wrong = CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)")
     alien = '[kernel.scale.case.alien]\ninputs.z = { shape = [4] }\ninputs.x = { shape = [4], dtype = "f16" }\n'
-    (tmp_path / "tilec.toml").write_text(MANIFEST.replace("[kernel.scale.case.good]", f"{alien}[kernel.scale.case.good]") + wrong)
+    (tmp_path / "tilec.toml").write_text(
+        MANIFEST.replace("[kernel.scale.case.good]", f"{alien}[kernel.scale.case.good]") + wrong
+    )
     (tmp_path / "reference.py").write_text(OF_SCALE)
     done = tilec("run", "--json")
     found = {row["name"]: row for row in json.loads(done.out)["cases"]}
     assert done.code == 1
-    assert {name: row["status"] for name, row in found.items() if row["case"] in ("good", "alien")} == {
+    assert {
+        name: row["status"] for name, row in found.items() if row["case"] in ("good", "alien")
+    } == {
         "scale/alien": "error",
         "scale/good": "passed",
         "both/good": "error",
     }
-    assert "both/good: scale takes 3 arguments (z, x, alpha), got 4" in found["both/good"]["error"]["message"]
-    assert "scale/alien: x has dtype f16, but the kernel takes f32" in found["scale/alien"]["error"]["message"]
+    assert (
+        "both/good: scale takes 3 arguments (z, x, alpha), got 4"
+        in found["both/good"]["error"]["message"]
+    )
+    assert (
+        "scale/alien: x has dtype f16, but the kernel takes f32"
+        in found["scale/alien"]["error"]["message"]
+    )
 
 
 def test_a_chain_without_cases_has_nothing_to_run(tilec: Tilec, tmp_path: Path) -> None:
-    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN + '[chain.bare]\nsteps = ["scale(y, x)"]\n')
+    (tmp_path / "tilec.toml").write_text(
+        MANIFEST + CHAIN + '[chain.bare]\nsteps = ["scale(y, x)"]\n'
+    )
     done = tilec("run", "bare")
-    assert (done.code, done.err) == (2, "error: there are no cases to run\n  fix: add [chain.bare.case.CASE] to tilec.toml\n")
+    assert (done.code, done.err) == (
+        2,
+        "error: there are no cases to run\n  fix: add [chain.bare.case.CASE] to tilec.toml\n",
+    )
 
 
 def test_check_holds_steps_against_their_kernels(
-    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tilec: Tilec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def planned(request: BuildRequest, _observer: object) -> SimpleNamespace:
         manifest = open_project(request.manifest_path, request.search).manifest
-        return SimpleNamespace(jobs=(), notes=(), manifest=manifest, kernels=(SimpleNamespace(info=INFO.kernels[0]),))
+        return SimpleNamespace(
+            jobs=(), notes=(), manifest=manifest, kernels=(SimpleNamespace(info=INFO.kernels[0]),)
+        )
 
     monkeypatch.setattr("tilec.build.check", planned)
     assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 0
-    (tmp_path / "tilec.toml").write_text(MANIFEST + CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)"))
+    (tmp_path / "tilec.toml").write_text(
+        MANIFEST + CHAIN.replace("scale(mid, x, 3)", "scale(mid, x, 3, 4)")
+    )
     capsys.readouterr()
     assert run(["check"], {"HOME": str(tmp_path)}, tmp_path) == 2
     line = (MANIFEST + CHAIN).splitlines().index("[chain.both]") + 2
     said = capsys.readouterr().err
-    assert said.startswith(f"tilec.toml:{line}:10: error: both/good: scale takes 3 arguments (z, x, alpha), got 4\n    steps = [")
+    assert said.startswith(
+        f"tilec.toml:{line}:10: error: both/good: scale takes 3 arguments (z, x, alpha), got 4\n    steps = ["
+    )
     assert run(["check", "--json"], {"HOME": str(tmp_path)}, tmp_path) == 2
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert (problem["location"]["line"], problem["location"]["column"]) == (line, 10)
@@ -181,19 +231,30 @@ def test_a_chain_whose_kernel_is_not_in_the_bundle(tilec: Tilec, tmp_path: Path)
     )
     (tmp_path / "tilec.toml").write_text(text)
     done = tilec("run", "both")
-    assert (done.code, "kernel 'other' of chain 'both' is not in the bundle" in done.err) == (2, True)
-    assert [row["kernel"] for row in json.loads(tilec("run", "--case", "good", "--json").out)["cases"]] == ["scale"]
+    assert (done.code, "kernel 'other' of chain 'both' is not in the bundle" in done.err) == (
+        2,
+        True,
+    )
+    assert [
+        row["kernel"] for row in json.loads(tilec("run", "--case", "good", "--json").out)["cases"]
+    ] == ["scale"]
 
 
-def test_arguments_are_those_of_one_kernel(tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_are_those_of_one_kernel(
+    tilec: Tilec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["run", "both", "--arg", "x=f32[3]"], {"HOME": str(tmp_path)}, tmp_path) == 2
     assert "--arg runs one kernel, and both is a chain of several" in capsys.readouterr().err
 
 
 def test_a_step_is_read_and_never_run() -> None:
     x, named = Operand(name="x"), (("BM", Operand(value=64)), ("T", Operand(value="f16")))
-    assert parse_step(" f(x, -1, 2.5, BM=64, T='f16')") == Step(kernel="f", args=(x, Operand(value=-1), Operand(value=2.5)), named=named)
-    with pytest.raises(StepError, match=r"'__import__\(1\)' is neither a name nor a number") as caught:
+    assert parse_step(" f(x, -1, 2.5, BM=64, T='f16')") == Step(
+        kernel="f", args=(x, Operand(value=-1), Operand(value=2.5)), named=named
+    )
+    with pytest.raises(
+        StepError, match=r"'__import__\(1\)' is neither a name nor a number"
+    ) as caught:
         parse_step("f(x, __import__(1))")
     assert caught.value.column == 5
 
@@ -203,14 +264,18 @@ ANY = dataclasses.replace(
     SCALE,
     name="any",
     axes=(("T", ("f16", "f32")), ("BM", (64, 128))),
-    params=tuple(dataclasses.replace(p, dtype="T") if p.kind is ParamKind.TENSOR else p for p in SCALE.params),
+    params=tuple(
+        dataclasses.replace(p, dtype="T") if p.kind is ParamKind.TENSOR else p for p in SCALE.params
+    ),
 )
 BUILT: dict[str, KernelInfo] = {"scale": SCALE, "any": ANY}
 INPUTS = (Input(name="z", shape=("4",)), Input(name="x", shape=("4",)), Input(name="a", value=2))
 
 
 def bound(*steps: str, inputs: tuple[Input, ...] = INPUTS) -> BoundCase:
-    chain = Chain(name="c", steps=tuple(map(parse_step, steps)), cases=(Case(name="one", inputs=inputs),))
+    chain = Chain(
+        name="c", steps=tuple(map(parse_step, steps)), cases=(Case(name="one", inputs=inputs),)
+    )
     return chain_cases(chain, BUILT)[0]
 
 
@@ -232,8 +297,14 @@ def test_what_steps_say_of_an_input_is_brought_together() -> None:
         (["scale(z, x, a, 1)"], r"c/one: scale takes 3 arguments \(z, x, alpha\), got 4"),
         (["scale(z)"], "scale is given nothing for 'x'"),
         (["scale(z, x, z=x)"], "scale is given 'z' by place and by name"),
-        (["scale(z, x, alhpa=a)"], "'alhpa' of scale is no parameter and no axis; did you mean 'alpha'"),
-        (["any(z, x, beta=1)"], "'beta' of any is no parameter and no axis; there are z, x, alpha, T, BM"),
+        (
+            ["scale(z, x, alhpa=a)"],
+            "'alhpa' of scale is no parameter and no axis; did you mean 'alpha'",
+        ),
+        (
+            ["any(z, x, beta=1)"],
+            "'beta' of any is no parameter and no axis; there are z, x, alpha, T, BM",
+        ),
         (["any(z, x, BM=a)"], "'BM' of any takes a value, not an input; there are 64, 128$"),
         (["any(z, x, BM=32)"], "BM = 32 of any was not built; built are 64, 128"),
         (["scale(z, 1)"], "scale takes 1 for 'x', which is a tensor"),
@@ -250,13 +321,17 @@ def test_a_step_that_does_not_fit_its_kernel(steps: list[str], what: str) -> Non
 
 def test_a_step_may_leave_out_what_may_be_none() -> None:
     params = tuple(dataclasses.replace(param, optional=param.name == "x") for param in SCALE.params)
-    chain = Chain(name="c", steps=(parse_step("scale(z)"),), cases=(Case(name="one", inputs=INPUTS[:1]),))
+    chain = Chain(
+        name="c", steps=(parse_step("scale(z)"),), cases=(Case(name="one", inputs=INPUTS[:1]),)
+    )
     (made,) = chain_cases(chain, {"scale": dataclasses.replace(SCALE, params=params)})
     assert [name for name, _ in made.steps[0].arguments] == ["z"]
 
 
 def test_a_dtype_without_quotes_is_taken_for_an_input() -> None:
-    with pytest.raises(CaseError, match="'T' of any takes a value, not an input; there are f16, f32") as caught:
+    with pytest.raises(
+        CaseError, match="'T' of any takes a value, not an input; there are f16, f32"
+    ) as caught:
         bound("any(z, x, T=f16)", inputs=(*INPUTS, Input(name="f16", value=1)))
     assert caught.value.fix == 'write text in quotes: T="f16"'
 
@@ -269,9 +344,15 @@ def test_an_input_of_another_dtype_than_a_kernel_takes() -> None:
 def test_on_the_cpu_device_a_step_sees_what_the_one_before_it_wrote(tmp_path: Path) -> None:
     module, driver = device()
     (tmp_path / "sums.py").write_text("def sums(x):\n    return {'y': x + 2 * x, 'z': x - 3 * x}\n")
-    inputs = tuple(Input(name=n, shape=("700",), dist="integers" if n == "x" else "empty") for n in "xyz")
+    inputs = tuple(
+        Input(name=n, shape=("700",), dist="integers" if n == "x" else "empty") for n in "xyz"
+    )
     case = Case(name="one", inputs=inputs, reference="sums.py:sums")
-    chain = Chain(name="sums", steps=(parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)")), cases=(case,))
+    chain = Chain(
+        name="sums",
+        steps=(parse_step("add(y, x, x, 2)"), parse_step("add(z, y, x, -1)")),
+        cases=(case,),
+    )
     (made,) = chain_cases(chain, {"add": ADD})
     where = device_of(made, ModuleDevice(module, driver))
     result = run_case(made, where, References(str(tmp_path)), clock=time.perf_counter)
@@ -287,7 +368,10 @@ def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
     chain = Chain(name="c", steps=steps, cases=(Case(name="one", inputs=inputs),))
     (made,) = chain_cases(chain, {"add": ADD})
     launcher = ChainModule(module, made).kernels["c"]
-    y, x, z = (DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver) for value in (9, 3, 9))
+    y, x, z = (
+        DeviceBuffer.from_host(np.full(64, value, np.float32), "cpu", driver=driver)
+        for value in (9, 3, 9)
+    )
     assert [param.name for param in made.params] == ["y", "x", "z"]
     launcher(y, x, z, stream=0)
     assert (y.to_host()[0], z.to_host()[0]) == (6, 3 - 6)
@@ -296,14 +380,26 @@ def test_the_launcher_of_a_chain_gives_each_step_what_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "number"), [((4, 3, 3), 1), ((3, 3, 4), 2)])
-def test_a_launch_that_is_refused_says_which_step_it_is(sizes: tuple[int, ...], number: int) -> None:
+def test_a_launch_that_is_refused_says_which_step_it_is(
+    sizes: tuple[int, ...], number: int
+) -> None:
     """However steps are launched, and wherever they are only looked at."""
     module, driver = device()
     inputs = tuple(Input(name=n, shape=(str(size),)) for n, size in zip("yxz", sizes, strict=True))
-    chain = Chain(name="c", steps=(parse_step("add(y, x, x)"), parse_step("add(z, x, x)")), cases=(Case(name="one", inputs=inputs),))
+    chain = Chain(
+        name="c",
+        steps=(parse_step("add(y, x, x)"), parse_step("add(z, x, x)")),
+        cases=(Case(name="one", inputs=inputs),),
+    )
     (made,) = chain_cases(chain, {"add": ADD})
-    launcher, where = ChainModule(module, made).kernels["c"], device_of(made, ModuleDevice(module, driver))
-    given = {n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver) for n, size in zip("yxz", sizes, strict=True)}
+    launcher, where = (
+        ChainModule(module, made).kernels["c"],
+        device_of(made, ModuleDevice(module, driver)),
+    )
+    given = {
+        n: DeviceBuffer.from_host(np.ones(size, np.float32), "cpu", driver=driver)
+        for n, size in zip("yxz", sizes, strict=True)
+    }
     for launch in (
         lambda: where.launch("c", given, {}),
         lambda: launcher(*given.values(), stream=0),
@@ -311,24 +407,34 @@ def test_a_launch_that_is_refused_says_which_step_it_is(sizes: tuple[int, ...], 
     ):
         with pytest.raises(RequirementError) as caught:
             launch()
-        assert caught.value.what.startswith(f"step {number} of c: add: requires x.shape[0] == z.shape[0]")
+        assert caught.value.what.startswith(
+            f"step {number} of c: add: requires x.shape[0] == z.shape[0]"
+        )
 
 
 def test_what_a_step_did_is_not_put_down_to_the_step_behind_it() -> None:
     module, driver = device(fails)
     chain = Chain(
-        name="c", steps=(parse_step("add(z, x, x, -1)"), parse_step("add(z, x, x)")), cases=(Case(name="one", inputs=INPUTS[:2]),)
+        name="c",
+        steps=(parse_step("add(z, x, x, -1)"), parse_step("add(z, x, x)")),
+        cases=(Case(name="one", inputs=INPUTS[:2]),),
     )
     (made,) = chain_cases(chain, {"add": ADD})
-    result = run_case(made, device_of(made, ModuleDevice(module, driver)), References(""), clock=time.perf_counter)
+    result = run_case(
+        made, device_of(made, ModuleDevice(module, driver)), References(""), clock=time.perf_counter
+    )
     assert (result.status, str(result.error)) == ("error", "add-any: it went wrong")
 
 
 def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
     alone = tuple(dataclasses.replace(variant, images=(image("add"),)) for variant in ADD.variants)
-    module, driver = device(add, ADD, dataclasses.replace(ADD, name="threads", language="cuda", variants=alone))
+    module, driver = device(
+        add, ADD, dataclasses.replace(ADD, name="threads", language="cuda", variants=alone)
+    )
     chain = Chain(
-        name="c", steps=(parse_step("add(z, x, x)"), parse_step("threads(z, x, z)")), cases=(Case(name="one", inputs=INPUTS[:2]),)
+        name="c",
+        steps=(parse_step("add(z, x, x)"), parse_step("threads(z, x, z)")),
+        cases=(Case(name="one", inputs=INPUTS[:2]),),
     )
     (made,) = chain_cases(chain, {info.name: info for info in module.info.kernels})
     reason = device_of(made, ModuleDevice(module, driver)).refusal("c", {})
@@ -336,6 +442,10 @@ def test_where_one_kernel_needs_a_gpu_the_chain_does() -> None:
 
 
 def test_a_chain_of_kernels_that_are_not_built_has_names() -> None:
-    chain = Chain(name="c", steps=(parse_step("scale(z, x)"), parse_step("gone(z)")), cases=(Case(name="one", inputs=INPUTS),))
+    chain = Chain(
+        name="c",
+        steps=(parse_step("scale(z, x)"), parse_step("gone(z)")),
+        cases=(Case(name="one", inputs=INPUTS),),
+    )
     (made,) = chain_cases(chain, BUILT)
     assert (made.name, [step.kernel for step in made.steps]) == ("c/one", ["scale", "gone"])

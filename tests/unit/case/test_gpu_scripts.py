@@ -1,4 +1,6 @@
-"""The scripts for GPU machines, where there is no GPU: they say what they need and fail with the right code."""
+"""The scripts for GPU machines, where there is no GPU: they say what they need and fail with the
+right code.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,18 @@ SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "gpu_tests.sh"
 BUILDS = SCRIPT.with_name("gpu_builds.sh")
 
 
-def run(*arguments: str, python: str = sys.executable, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, python: str = sys.executable, script: Path = SCRIPT
+) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHON": python}
-    return subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, check=False, timeout=60, env=env)
+    return subprocess.run(
+        ["bash", str(script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=env,
+    )
 
 
 def test_help_says_how_bundles_get_there() -> None:
@@ -43,7 +54,9 @@ echo "did $*"
     return python
 
 
-def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_bundles_are_built_in_a_copy(
+    tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROKEN", "nothing of this")
     made, wheels = tmp_path / "made", tmp_path / "wheels"
     wheels.mkdir()
@@ -52,7 +65,10 @@ def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeyp
     assert done.returncode == 0, done.stderr
     bundles = {str(path.parent.relative_to(made)) for path in made.rglob("made.tilec")}
     examples = ("triton", "simt", "inter_kernel", "linking", "tile_cpp", "kernels", "pipelines")
-    corpora = {f"tests/samples/{path.name}/dist" for path in (BUILDS.parents[1] / "tests" / "samples").glob("corpus_*")}
+    corpora = {
+        f"tests/samples/{path.name}/dist"
+        for path in (BUILDS.parents[1] / "tests" / "samples").glob("corpus_*")
+    }
     others = {
         "dist",
         "dist/debug",
@@ -64,13 +80,17 @@ def test_all_bundles_are_built_in_a_copy(tmp_path: Path, compiler: Path, monkeyp
         "build/prebuilt/dist",
     }
     assert bundles == {f"examples/{name}/dist" for name in examples} | corpora | others
-    assert (made / "dist" / "made.tilec").read_text().startswith(str(made))  # its own tilec built it
+    assert (
+        (made / "dist" / "made.tilec").read_text().startswith(str(made))
+    )  # its own tilec built it
     assert (made / "scripts" / "gpu_tests.sh").exists()
     assert (made / "dist" / "wheels" / "a.whl").exists()
     assert not list(made.rglob(".tilec"))
 
 
-def test_a_build_that_fails_ends_it_with_its_message(tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_fails_ends_it_with_its_message(
+    tmp_path: Path, compiler: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROKEN", "-C examples/triton")
     done = run(str(tmp_path / "made"), python=str(compiler), script=BUILDS)
     assert done.returncode == 1
@@ -78,7 +98,10 @@ def test_a_build_that_fails_ends_it_with_its_message(tmp_path: Path, compiler: P
     assert "examples/kernels" not in done.stdout
 
 
-@pytest.mark.parametrize(("words", "told"), [((), "no DIR"), (("--nope",), "unknown option: --nope"), ((".",), "does not exist")])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [((), "no DIR"), (("--nope",), "unknown option: --nope"), ((".",), "does not exist")],
+)
 def test_bundles_are_built_in_a_new_directory_alone(words: tuple[str, ...], told: str) -> None:
     done = run(*words, script=BUILDS)
     assert done.returncode == 2
@@ -92,7 +115,9 @@ def test_unknown_options_are_refused() -> None:
 
 
 def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n")
+    (tmp_path / "python").write_text(
+        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"
+    )
     (tmp_path / "python").chmod(0o755)
     done = run("--out", str(tmp_path / "out"), python=str(tmp_path / "python"))
     assert done.returncode == 3
@@ -100,7 +125,8 @@ def test_without_a_gpu_nothing_is_run(tmp_path: Path) -> None:
     assert "nothing was run" in done.stderr
 
 
-# A compute-sanitizer that runs nothing: it says what pytest would say of its tests, and what it would have found itself.
+# A compute-sanitizer that runs nothing: it says what pytest would say of its tests, and what it
+# would have found itself.
 FAKE = """#!/bin/bash
 echo "$@" > {asked}
 while [[ $1 != --log-file ]]; do shift; done
@@ -113,9 +139,26 @@ exit {code}
 """
 
 
-def sanitizer(folder: Path, summary: str, *, outcome: str = "PASSED", code: int = 0, hangs: str = "", first: str = "") -> str:
+def sanitizer(
+    folder: Path,
+    summary: str,
+    *,
+    outcome: str = "PASSED",
+    code: int = 0,
+    hangs: str = "",
+    first: str = "",
+) -> str:
     path = folder / "compute-sanitizer"
-    path.write_text(FAKE.format(asked=folder / "asked", summary=summary, outcome=outcome, code=code, hangs=hangs, first=first))
+    path.write_text(
+        FAKE.format(
+            asked=folder / "asked",
+            summary=summary,
+            outcome=outcome,
+            code=code,
+            hangs=hangs,
+            first=first,
+        )
+    )
     path.chmod(0o755)
     return str(path)
 
@@ -155,11 +198,19 @@ def test_findings_of_compute_sanitizer_and_failing_tests_are_no_success(
     script: Any, tmp_path: Path, summary: str, outcome: str, code: int, clean: bool
 ) -> None:
     path = sanitizer(tmp_path, summary, outcome=outcome, code=code)
-    result = script.followed(path, "racecheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 60.0, tmp_path)
+    result = script.followed(
+        path, "racecheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 60.0, tmp_path
+    )
     assert script.clean(result) is clean
     assert (result["cut"], result["tests"], result["exit"]) == (False, 2, code)
-    assert script.told(result).startswith(f"racecheck: {0 if 'nothing' in outcome else 2} of 2 tests ran, ")
-    assert (tmp_path / "asked").read_text().startswith("--tool racecheck --report-api-errors no --log-file ")
+    assert script.told(result).startswith(
+        f"racecheck: {0 if 'nothing' in outcome else 2} of 2 tests ran, "
+    )
+    assert (
+        (tmp_path / "asked")
+        .read_text()
+        .startswith("--tool racecheck --report-api-errors no --log-file ")
+    )
 
 
 @pytest.mark.parametrize(("summary", "clean"), [(NOTHING, True), (HAZARDS, False)])
@@ -168,7 +219,9 @@ def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
 ) -> None:
     monkeypatch.setattr(script, "GRACE", 0.5)
     path = sanitizer(tmp_path, summary, hangs="yes", first=" && break")
-    result = script.followed(path, "memcheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 2.0, tmp_path)
+    result = script.followed(
+        path, "memcheck", ["tests/gpu/test_x.py::one", "tests/gpu/test_x.py::two"], 2.0, tmp_path
+    )
     assert (result["cut"], result["passed"], script.clean(result)) == (True, 1, clean)
     words = script.told(result)
     assert words.startswith("memcheck: 1 of 2 tests ran, 0 failed, 0 skipped, in ")
@@ -176,7 +229,11 @@ def test_a_run_that_takes_too_long_is_cut_and_says_how_far_it_came(
 
 
 def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
-    kept = ["tests/gpu/test_x.py::many[0]", "tests/gpu/test_x.py::many[1]", "tests/gpu/test_y.py::one"]
+    kept = [
+        "tests/gpu/test_x.py::many[0]",
+        "tests/gpu/test_x.py::many[1]",
+        "tests/gpu/test_y.py::one",
+    ]
     out = [f"tests/gpu/test_x.py::{name}" for name in script.LEFT_OUT]
     assert script.chosen([*out, *kept, f"{out[0]}[a case]"], "memcheck") == kept
     large = [f"tests/gpu/test_kernels.py::{name}" for name in script.LEFT_OUT_OF["racecheck"]]
@@ -185,7 +242,13 @@ def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
     assert script.by_process(kept) == {"test_x": kept[:2], "test_y": kept[2:]}
     many = [f"tests/gpu/test_kernels.py::test_of[{number}]" for number in range(41)]
     parts = script.by_process([*kept, *many])
-    assert list(parts) == ["test_kernels.1", "test_kernels.2", "test_kernels.3", "test_x", "test_y"], "what takes long begins first"
+    assert list(parts) == [
+        "test_kernels.1",
+        "test_kernels.2",
+        "test_kernels.3",
+        "test_x",
+        "test_y",
+    ], "what takes long begins first"
     assert [test for name in list(parts)[:3] for test in parts[name]] == many
     assert max(len(part) for part in parts.values()) <= script.MOST
     folder = SCRIPT.parents[1] / script.TESTS
@@ -202,11 +265,15 @@ def test_all_is_followed_but_what_says_why_not(script: Any) -> None:
 
 def test_outcomes_are_counted_where_a_test_prints_too(script: Any) -> None:
     text = "tests/gpu/x.py::one 4 of 4 programs\nPASSED   [ 50%]\ntests/gpu/x.py::two SKIPPED (no kernels) [100%]\nPASSED by\n"
-    assert [script._counted(outcome, text) for outcome in ("PASSED", "SKIPPED", "FAILED|ERROR")] == [1, 1, 0]
+    assert [
+        script._counted(outcome, text) for outcome in ("PASSED", "SKIPPED", "FAILED|ERROR")
+    ] == [1, 1, 0]
 
 
 def test_no_test_begins_once_the_time_is_up(tmp_path: Path) -> None:
-    (tmp_path / "test_three.py").write_text("def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n")
+    (tmp_path / "test_three.py").write_text(
+        "def test_a(): pass\ndef test_b(): pass\ndef test_c(): pass\n"
+    )
     command = [
         sys.executable,
         "-m",
@@ -223,8 +290,17 @@ def test_no_test_begins_once_the_time_is_up(tmp_path: Path) -> None:
     found = []
     for stop in ("0", "inf"):
         env = {**os.environ, "PYTHONPATH": str(SCRIPT.parent), "TILEC_STOP_AT": stop}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path)
-        found.append((done.returncode, "1 passed" in done.stdout, "the time is up" in done.stdout, "3 passed" in done.stdout))
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60, env=env, cwd=tmp_path
+        )
+        found.append(
+            (
+                done.returncode,
+                "1 passed" in done.stdout,
+                "the time is up" in done.stdout,
+                "3 passed" in done.stdout,
+            )
+        )
     assert found == [(2, True, True, False), (0, False, False, True)]
 
 
@@ -253,8 +329,16 @@ def test_tools_of_compute_sanitizer_are_known() -> None:
     assert "unknown tool: leakcheck" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "word"), [("gpu_cases.py", "torch"), ("gpu_sanitize.py", "compute-sanitizer")])
+@pytest.mark.parametrize(
+    ("name", "word"), [("gpu_cases.py", "torch"), ("gpu_sanitize.py", "compute-sanitizer")]
+)
 def test_help_of_the_python_scripts(name: str, word: str) -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT.parent / name), "--help"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.parent / name), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0
     assert word in done.stdout

@@ -13,10 +13,15 @@ from tilec_runtime.model.expr import parse
 
 def bound(*shape: object, dtype: str = "f32") -> BoundCase:
     found = kernel(case("c", made("x", *shape, dtype=dtype), made("z", "x.shape[0]", dtype=dtype)))
-    return expand_cases(found, info(tensor("z", out=True), tensor("x", rank=len(shape)), points=({"T": dtype},)))[0]
+    return expand_cases(
+        found, info(tensor("z", out=True), tensor("x", rank=len(shape)), points=({"T": dtype},))
+    )[0]
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((4,), "f32"), ((1,), "f16"), ((3, 5), "bf16"), ((2, 3, 4), "f32"), ((7,), "f8e4m3")])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((4,), "f32"), ((1,), "f16"), ((3, 5), "bf16"), ((2, 3, 4), "f32"), ((7,), "f8e4m3")],
+)
 def test_facts_are_those_of_the_arrays(shape: tuple[int, ...], dtype: str) -> None:
     one = bound(*shape, dtype=dtype)
     assert planned_inputs(one) == environment(one, make_inputs(one))
@@ -36,6 +41,10 @@ def test_of_files_nothing_is_known_before_they_are_read() -> None:
     from tilec.manifest.types import Case
 
     files = (("x", "f32", "x.npy"), ("z", "f32", "z.npy"))
-    one = bind(Case(name="c"), info(tensor("z", out=True), tensor("x"), points=({"T": "f32"},)), files=files)
+    one = bind(
+        Case(name="c"),
+        info(tensor("z", out=True), tensor("x"), points=({"T": "f32"},)),
+        files=files,
+    )
     with pytest.raises(CaseError, match="its inputs are in files"):
         planned_inputs(one)

@@ -1,4 +1,6 @@
-"""`tilec run` on a driver whose device memory is host memory: what it prints, writes and exits with."""
+"""`tilec run` on a driver whose device memory is host memory: what it prints, writes and exits
+with.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,21 @@ INFO = BundleInfo(
                 Param(name="x", kind=ParamKind.TENSOR, dtype="f32", rank=1),
                 Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=2.0),
             ),
-            launch=LaunchInfo(grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == z.size",)),
+            launch=LaunchInfo(
+                grid=("cdiv(x.size, 256)",), block=("256",), requires=("x.size == z.size",)
+            ),
             variants=(
                 VariantInfo(
                     id="scale",
                     abi=ABI,
-                    images=(ImageInfo(target=Target.parse("sm_90"), digest=sha256(IMAGE), size=len(IMAGE), symbol="scale"),),
+                    images=(
+                        ImageInfo(
+                            target=Target.parse("sm_90"),
+                            digest=sha256(IMAGE),
+                            size=len(IMAGE),
+                            symbol="scale",
+                        ),
+                    ),
                 ),
             ),
         ),
@@ -110,11 +121,15 @@ def scale(z: int, x: int, n: int, alpha: float) -> None:
 
 
 @pytest.fixture
-def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+def tilec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Tilec:
     driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, run=scale)})
     monkeypatch.setattr(_driver, "driver", lambda: driver)
     (tmp_path / "tilec.toml").write_text(MANIFEST)
-    (tmp_path / "scale.cu").write_text("__global__ void scale(float* z, const float* x, int n, float alpha) {}\n")
+    (tmp_path / "scale.cu").write_text(
+        "__global__ void scale(float* z, const float* x, int n, float alpha) {}\n"
+    )
     (tmp_path / "reference.py").write_text(REFERENCE)
     write_bundle(tmp_path / "acme.tilec", INFO, lambda _digest: IMAGE)
 
@@ -134,7 +149,9 @@ def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
     assert lines[0].split() == ["case", "result", "output", "max", "abs", "max", "rel", "time"]
     assert lines[1].split()[:5] == ["scale/good", "ok", "z", "0", "0"]
     assert lines[2].split()[:5] == ["scale/bad", "FAIL", "z", "1", "0.333"]
-    assert lines[3] == "  z[7] is 2.0, expected 3.0; 2 of 40 elements are off (rtol 1e-05, atol 1e-06)"
+    assert (
+        lines[3] == "  z[7] is 2.0, expected 3.0; 2 of 40 elements are off (rtol 1e-05, atol 1e-06)"
+    )
     at = next(i for i, line in enumerate(lines) if line.startswith("scale/refused"))
     assert lines[at].split()[:2] == ["scale/refused", "ERROR"]
     assert lines[at + 1].startswith("  scale: ")
@@ -143,10 +160,19 @@ def test_cases_are_compared_and_a_difference_fails(tilec: Tilec) -> None:
 
 @pytest.mark.parametrize(
     ("tolerance", "code", "allowed"),
-    [("ulp = 4194304", 0, ""), ("ulp = 4194303", 1, "(4194303 ulp)"), ("ulp = 4, atol = 0.5", 1, "(rtol 0, atol 0.5 or 4 ulp)")],
+    [
+        ("ulp = 4194304", 0, ""),
+        ("ulp = 4194303", 1, "(4194303 ulp)"),
+        ("ulp = 4, atol = 0.5", 1, "(rtol 0, atol 0.5 or 4 ulp)"),
+    ],
 )
-def test_a_case_may_count_in_ulp(tilec: Tilec, tmp_path: Path, tolerance: str, code: int, allowed: str) -> None:
-    text = MANIFEST.replace('reference = "reference.py:off"', f'reference = "reference.py:off"\ntolerance = {{ {tolerance} }}')
+def test_a_case_may_count_in_ulp(
+    tilec: Tilec, tmp_path: Path, tolerance: str, code: int, allowed: str
+) -> None:
+    text = MANIFEST.replace(
+        'reference = "reference.py:off"',
+        f'reference = "reference.py:off"\ntolerance = {{ {tolerance} }}',
+    )
     (tmp_path / "tilec.toml").write_text(text)
     done = tilec("--bundle", "acme.tilec", "--case", "bad")
     assert done.code == code
@@ -160,22 +186,33 @@ def test_one_case_that_passes(tilec: Tilec) -> None:
         assert len(done.out.splitlines()) == 2
 
 
-def test_what_was_compiled_at_load_is_told(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_compiled_at_load_is_told(
+    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (kernel,) = INFO.kernels
-    ptx = dataclasses.replace(kernel.variants[0].images[0], target=Target.parse("compute_80"), ptx_isa=(8, 0))
+    ptx = dataclasses.replace(
+        kernel.variants[0].images[0], target=Target.parse("compute_80"), ptx_isa=(8, 0)
+    )
     variant = dataclasses.replace(kernel.variants[0], images=(ptx,))
     info = dataclasses.replace(INFO, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
     write_bundle(tmp_path / "ptx.tilec", info, lambda _digest: IMAGE)
     done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
     assert done.code == 1
-    assert "compute_80: PTX that the driver would compile, and jit-fallback is deny by default" in done.out
+    assert (
+        "compute_80: PTX that the driver would compile, and jit-fallback is deny by default"
+        in done.out
+    )
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
     done = tilec("scale", "--case", "good", "--bundle", "ptx.tilec")
     assert done.code == 0
     assert "scale: compute_80 was compiled at load by the driver" in done.err
     document = json.loads(tilec("scale", "--case", "good", "--bundle", "ptx.tilec", "--json").out)
-    assert document["compiled"] == [{"variant": "scale", "target": "compute_80", "by": "the driver", "kept": False}]
-    assert "compiled" not in json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--json").out)
+    assert document["compiled"] == [
+        {"variant": "scale", "target": "compute_80", "by": "the driver", "kept": False}
+    ]
+    assert "compiled" not in json.loads(
+        tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--json").out
+    )
 
 
 def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
@@ -184,7 +221,9 @@ def test_repeats_say_whether_the_bits_are_the_same(tilec: Tilec) -> None:
     done = tilec("--bundle", "acme.tilec", "--repeat", "3", "-k", "*/bad")
     assert done.code == 1
     assert "  run 1 of 3 went wrong\n" in done.out
-    (row,) = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3", "--json").out)["cases"]
+    (row,) = json.loads(
+        tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "3", "--json").out
+    )["cases"]
     assert (row["runs"], row["varied"]) == (3, {})
 
 
@@ -203,19 +242,36 @@ def test_inputs_are_changed_by_hand_and_from_files(tilec: Tilec, tmp_path: Path)
     assert [path.name for path in (tmp_path / "out/deep").iterdir()] == ["scale.good.z.npy"]
     np.save(tmp_path / "wide.npy", np.arange(5.0))
     done = tilec(*chosen, "--input", "x=wide.npy")
-    assert (done.code, "error: --input x=wide.npy: scale/good: x has dtype f64, but the kernel takes f32" in done.err) == (2, True)
+    assert (
+        done.code,
+        "error: --input x=wide.npy: scale/good: x has dtype f64, but the kernel takes f32"
+        in done.err,
+    ) == (2, True)
 
 
 def test_all_devices(tilec: Tilec, tmp_path: Path) -> None:
     done = tilec("--bundle", "acme.tilec", "-k", "good", "--device", "all", "--output-dir", "out")
     assert done.code == 0, "what the cpu device skips ran on the GPU"
     lines = done.out.splitlines()
-    assert [line for line in lines if line.startswith(("cuda:", "the cpu"))] == ["cuda:0, Fake H200", "the cpu device"]
-    assert (lines[2].split()[:2], lines[6].split()[:2]) == (["scale/good", "ok"], ["scale/good", "skip"])
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.npy")] == ["out/cuda-0/scale.good.z.npy"]
-    document = json.loads(tilec("--bundle", "acme.tilec", "-k", "good", "--device", "all", "--json").out)
+    assert [line for line in lines if line.startswith(("cuda:", "the cpu"))] == [
+        "cuda:0, Fake H200",
+        "the cpu device",
+    ]
+    assert (lines[2].split()[:2], lines[6].split()[:2]) == (
+        ["scale/good", "ok"],
+        ["scale/good", "skip"],
+    )
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.npy")] == [
+        "out/cuda-0/scale.good.z.npy"
+    ]
+    document = json.loads(
+        tilec("--bundle", "acme.tilec", "-k", "good", "--device", "all", "--json").out
+    )
     assert (document["kind"], document["ok"]) == ("run", True)
-    assert [(row["device"]["kind"], row["package"], row["counts"]["passed"]) for row in document["devices"]] == [
+    assert [
+        (row["device"]["kind"], row["package"], row["counts"]["passed"])
+        for row in document["devices"]
+    ] == [
         ("cuda", "acme", 1),
         ("cpu", "acme", 0),
     ]
@@ -224,14 +280,29 @@ def test_all_devices(tilec: Tilec, tmp_path: Path) -> None:
 def test_a_failure_shows_its_neighbours_in_json(tilec: Tilec) -> None:
     (case,) = json.loads(tilec("--bundle", "acme.tilec", "-k", "bad", "--json").out)["cases"]
     (output,) = case["outputs"]
-    assert [(row["index"], row["ok"]) for row in output["window"]][2:5] == [([6], True), ([7], False), ([8], False)]
-    assert output["window"][3] == {"index": [7], "ok": False, "got": 2.0, "expected": 3.0, "error": 1.0, "ulp": 4194304}
+    assert [(row["index"], row["ok"]) for row in output["window"]][2:5] == [
+        ([6], True),
+        ([7], False),
+        ([8], False),
+    ]
+    assert output["window"][3] == {
+        "index": [7],
+        "ok": False,
+        "got": 2.0,
+        "expected": 3.0,
+        "error": 1.0,
+        "ulp": 4194304,
+    }
     assert output["histogram"][-1] == {"low": 1.0, "high": 10.0, "count": 2, "off": 2}
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_how_a_failure_looks(tilec: Tilec, tmp_path: Path, terminal: Terminal, golden: Golden, width: int) -> None:
-    long = MANIFEST.replace("case.bad]", 'case."bad-and-of-a-name-that-is-longer-than-a-narrow-terminal-likes"]')
+def test_how_a_failure_looks(
+    tilec: Tilec, tmp_path: Path, terminal: Terminal, golden: Golden, width: int
+) -> None:
+    long = MANIFEST.replace(
+        "case.bad]", 'case."bad-and-of-a-name-that-is-longer-than-a-narrow-terminal-likes"]'
+    )
     (tmp_path / "tilec.toml").write_text(long)
     terminal(width)
     done = tilec("--bundle", "acme.tilec", "--color", "never")
@@ -241,11 +312,15 @@ def test_how_a_failure_looks(tilec: Tilec, tmp_path: Path, terminal: Terminal, g
 
 
 def test_a_number_alone_is_a_gpus(tilec: Tilec) -> None:
-    document = json.loads(tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out)
+    document = json.loads(
+        tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--device", "0", "--json").out
+    )
     assert (document["ok"], document["device"]["ordinal"]) == (True, 0)
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anything_runs(tilec: Tilec, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_anything_runs(
+    tilec: Tilec, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     done = tilec("scale", "--case", "good", "--bundle", "acme.tilec", "--output-dir", "file/below")
     assert (done.code, done.out) == (1, "")
@@ -258,7 +333,13 @@ def test_json(tilec: Tilec) -> None:
     assert done.code == 1
     document = json.loads(done.out)
     assert (document["schema_version"], document["kind"], document["ok"]) == (1, "run", False)
-    assert document["device"] == {"kind": "cuda", "name": "Fake H200", "ordinal": 0, "compute_capability": [9, 0], "driver": [13, 0]}
+    assert document["device"] == {
+        "kind": "cuda",
+        "name": "Fake H200",
+        "ordinal": 0,
+        "compute_capability": [9, 0],
+        "driver": [13, 0],
+    }
     good, bad, refused = document["cases"]
     assert (good["status"], good["outputs"][0]["mismatches"]) == ("passed", 0)
     assert (bad["outputs"][0]["first_index"], bad["outputs"][0]["first_expected"]) == ([7], 3.0)
@@ -270,14 +351,18 @@ def test_arguments_without_a_project(tilec: Tilec, tmp_path: Path) -> None:
     given = ("--arg", "x=f32[5]:arange", "--arg", "z=f32[5]:empty", "--arg", "alpha=10")
     done = tilec("scale", "--bundle", "acme.tilec", *given, "--save", "out")
     assert (done.code, done.out.splitlines()[1].split()[:2]) == (0, ["scale", "ran"])
-    assert done.out.endswith(": 1 ran without a reference\n"), "`ran` alone would not say that nothing was compared"
+    assert done.out.endswith(": 1 ran without a reference\n"), (
+        "`ran` alone would not say that nothing was compared"
+    )
     assert np.load(tmp_path / "out" / "scale.z.npy").tolist() == [0, 10, 20, 30, 40]
     checked = tilec("scale", "--bundle", "acme.tilec", *given, "--reference", "reference.py:scale")
     assert checked.code == 0
     assert "ok" in checked.out
 
 
-def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_installed_goes_by_its_name(
+    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is found as Python finds it, and not imported; a path of that name goes first."""
     package = tmp_path / "site" / "acme_installed"
     package.mkdir(parents=True)
@@ -291,32 +376,68 @@ def test_a_package_that_is_installed_goes_by_its_name(tilec: Tilec, tmp_path: Pa
         assert done.code == 1
         assert "no such file or directory" in done.err or "holds no .tilec bundle" in done.err
     (tmp_path / "acme_installed").mkdir()
-    assert "acme_installed holds no .tilec bundle" in tilec("--case", "good", "--bundle", "acme_installed").err
+    assert (
+        "acme_installed holds no .tilec bundle"
+        in tilec("--case", "good", "--bundle", "acme_installed").err
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["scael"], "no kernel 'scael'; did you mean 'scale'"),
-        (["scale/small"], "'scale/small' is a case's name, and kernels are named here\n  fix: take the case with --select 'scale/small'"),
-        (["--case", "none", "--case", "god"], "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad"),
+        (
+            ["scale/small"],
+            "'scale/small' is a case's name, and kernels are named here\n  fix: take the case with --select 'scale/small'",
+        ),
+        (
+            ["--case", "none", "--case", "god"],
+            "no case 'none', no case 'god'; did you mean 'good'\n  fix: cases are scale/good, scale/bad",
+        ),
         (["--arg", "x=1"], "--arg runs one kernel: name it"),
         (["--repeat", "2", "--check"], "--repeat and --check do not go together"),
         (["--repeat", "0"], "0 is not in the range x>=1"),
         (["scale", "--axis", "T=f16"], "--axis and --reference go with --arg"),
         (["scale", "--arg", "x=f32[3"], "'f32[3' is no tensor, number or file of an array"),
-        (["scale", "--device", "gpu"], "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, cuda:N for"),
-        (["scale", "--output-dir", ""], "Invalid value for '--output-dir' / '--save': it names nothing"),
+        (
+            ["scale", "--device", "gpu"],
+            "--device: 'gpu' is no device that kernels run on\n  fix: take auto, cpu, cuda, cuda:N for",
+        ),
+        (
+            ["scale", "--output-dir", ""],
+            "Invalid value for '--output-dir' / '--save': it names nothing",
+        ),
         (["scale", "--device", ""], "--device is empty\n  fix: take auto, cpu, cuda, cuda:N for"),
-        (["scale", "--device", "all", "--steps", "5"], "--steps needs the cpu device, and --device is all"),
-        (["-k", "good and"], "-k 'good and': it is no expression, at column 9\n  good and\n          ^\n"),
-        (["-k", "godo"], "no case matches: there is no godo; did you mean 'good'\n  fix: cases are scale/good, scale/bad, scale/refused"),
-        (["--set", "alpah=3"], "--set alpah=3: kernel scale has no parameter or axis 'alpah'; did you mean 'alpha'"),
+        (
+            ["scale", "--device", "all", "--steps", "5"],
+            "--steps needs the cpu device, and --device is all",
+        ),
+        (
+            ["-k", "good and"],
+            "-k 'good and': it is no expression, at column 9\n  good and\n          ^\n",
+        ),
+        (
+            ["-k", "godo"],
+            "no case matches: there is no godo; did you mean 'good'\n  fix: cases are scale/good, scale/bad, scale/refused",
+        ),
+        (
+            ["--set", "alpah=3"],
+            "--set alpah=3: kernel scale has no parameter or axis 'alpah'; did you mean 'alpha'",
+        ),
         (["--input", "x=none.npz:a"], "none.npz:a cannot be read: No such file or directory"),
-        (["scale", "--arg", "x=f32[3]", "--set", "alpha=3"], "--set and --input change cases, and --arg runs a kernel without one"),
+        (
+            ["scale", "--arg", "x=f32[3]", "--set", "alpha=3"],
+            "--set and --input change cases, and --arg runs a kernel without one",
+        ),
         (["scale", "--case", "good", "--case", "bda"], "no case 'bda'; did you mean 'bad'"),
-        (["--select", "scale/godo"], "no case matches: there is no scale/godo; did you mean 'scale/good'"),
-        (["--trace", "scale/good", "--output-dir", "out"], "--output-dir and --trace do not go together"),
+        (
+            ["--select", "scale/godo"],
+            "no case matches: there is no scale/godo; did you mean 'scale/good'",
+        ),
+        (
+            ["--trace", "scale/good", "--output-dir", "out"],
+            "--output-dir and --trace do not go together",
+        ),
         (["scale", "--device", "cuda:"], "--device: 'cuda:' is no device that kernels run on"),
     ],
 )
@@ -326,8 +447,12 @@ def test_usage(tilec: Tilec, arguments: list[str], words: str) -> None:
     assert words in done.err
 
 
-def test_options_that_are_left_out_need_no_word_of_clicks_on_it(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """click 8.4.0 does not tell callbacks whether a value came from the command line: `tilec run` refused every call there."""
+def test_options_that_are_left_out_need_no_word_of_clicks_on_it(
+    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """click 8.4.0 does not tell callbacks whether a value came from the command line: `tilec run`
+    refused every call there.
+    """
     monkeypatch.setattr(click.Context, "get_parameter_source", lambda *_: None)
     assert tilec("--bundle", "acme.tilec", "-k", "good").code == 0
 
@@ -342,7 +467,9 @@ def test_outputs_have_to_be_given(tilec: Tilec) -> None:
     assert "scale: the launcher has no parameter 'xx'; did you mean 'x'" in unknown.err
 
 
-def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_it_says_what_it_would_need(
+    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> None:
         raise NoDeviceError("there is no driver", cause="nothing is installed")
 
@@ -355,7 +482,9 @@ def test_without_a_gpu_it_says_what_it_would_need(tilec: Tilec, monkeypatch: pyt
     assert done.out == ""
 
 
-def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(
+    tilec: Tilec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> None:
         raise NoDeviceError("there is no driver")
 
@@ -365,7 +494,10 @@ def test_what_runs_nowhere_is_refused_before_a_gpu_is_looked_for(tilec: Tilec, t
     (tmp_path / "tilec.toml").write_text(MANIFEST[: MANIFEST.index("[kernel.scale.case")])
     idle = tilec()
     assert idle.code == 2
-    assert idle.err == "error: there are no cases to run\n  fix: add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg\n"
+    assert (
+        idle.err
+        == "error: there are no cases to run\n  fix: add [kernel.NAME.case.CASE] to tilec.toml, or run one kernel with --arg\n"
+    )
     assert tilec("scale", "--arg", "x=f32[3]", "--device", "cuda").code == 3
 
 
@@ -380,7 +512,10 @@ TWO = dataclasses.replace(
     axes=(("N", (64, 128)),),
     default=(("N", 128),),
     rules=(DispatchRule(when="x.size <= 64", take=(("N", 64),)),),
-    variants=tuple(dataclasses.replace(INFO.kernels[0].variants[0], id=f"scale-N{n}", axes=(("N", n),)) for n in (64, 128)),
+    variants=tuple(
+        dataclasses.replace(INFO.kernels[0].variants[0], id=f"scale-N{n}", axes=(("N", n),))
+        for n in (64, 128)
+    ),
 )
 
 
@@ -396,8 +531,12 @@ TWO = dataclasses.replace(
 def test_what_is_compared_is_said_to_take_another_variant_than_what_is_measured(
     tilec: Tilec, tmp_path: Path, z: str, more: str, told: str
 ) -> None:
-    write_bundle(tmp_path / "acme.tilec", dataclasses.replace(INFO, kernels=(TWO,)), lambda _digest: IMAGE)
-    text = MANIFEST.split("[kernel.scale.case.good]")[0].replace("launch =", "matrix = { N = [64, 128] }\nlaunch =")
+    write_bundle(
+        tmp_path / "acme.tilec", dataclasses.replace(INFO, kernels=(TWO,)), lambda _digest: IMAGE
+    )
+    text = MANIFEST.split("[kernel.scale.case.good]")[0].replace(
+        "launch =", "matrix = { N = [64, 128] }\nlaunch ="
+    )
     case = f"""[kernel.scale.case.large]
 inputs.x = {{ shape = [300], small = [40], dtype = "f32" }}
 inputs.z = {{ shape = ["{z}"], small = ["x.size"], dtype = "f32", dist = "empty" }}
@@ -412,8 +551,13 @@ reference = "reference.py:scale"
     done = tilec("--bundle", "acme.tilec")
     assert done.code == 0, done.out + done.err
     lines = done.out.splitlines()
-    assert [line.split()[:2] for line in lines[1:] if line.startswith("scale/")] == [["scale/large", "ok"], ["scale/alike", "ok"]]
+    assert [line.split()[:2] for line in lines[1:] if line.startswith("scale/")] == [
+        ["scale/large", "ok"],
+        ["scale/alike", "ok"],
+    ]
     assert [line.strip() for line in lines if "small" in line] == ([told] if told else [])
-    large, alike = json.loads(tilec("--bundle", "acme.tilec", "--json", "--repeat", "2").out)["cases"]
+    large, alike = json.loads(tilec("--bundle", "acme.tilec", "--json", "--repeat", "2").out)[
+        "cases"
+    ]
     assert large["outputs"][0].get("notes", []) == ([told.removeprefix("z: ")] if told else [])
     assert "notes" not in alike["outputs"][0]

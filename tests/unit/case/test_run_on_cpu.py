@@ -1,4 +1,6 @@
-"""`tilec run` where there is no GPU: which device is taken, what is skipped and why, and what it exits with. Kernels are Python here."""
+"""`tilec run` where there is no GPU: which device is taken, what is skipped and why, and what it
+exits with. Kernels are Python here.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ ABI = (
 
 
 def kernel(name: str, target: str, language: str, **facts: Any) -> KernelInfo:
-    found = ImageInfo(target=Target.parse(target), digest=sha256(IMAGE), size=len(IMAGE), symbol=name, **facts)
+    found = ImageInfo(
+        target=Target.parse(target), digest=sha256(IMAGE), size=len(IMAGE), symbol=name, **facts
+    )
     return KernelInfo(
         name=name,
         language=language,
@@ -74,7 +78,9 @@ reference = "reference.py:twice"
 def manifest(*names: str) -> str:
     sources = {"native": ("kernels.cu", ", block = [1]")}
     tables = [
-        TABLE.format(name=name, source=source, block=block) for name in names for source, block in [sources.get(name, ("kernels.py", ""))]
+        TABLE.format(name=name, source=source, block=block)
+        for name in names
+        for source, block in [sources.get(name, ("kernels.py", ""))]
     ]
     return HEAD + "".join(tables)
 
@@ -94,7 +100,9 @@ class PythonDevice(cpu_driver.CpuDriver):
 
 def twice(run: CpuRun) -> None:
     if run.kernel == "broken":
-        raise FaultError(f"{run.kernel}: blocks in {run.options.order!r} order: it went wrong", kernel=run.kernel)
+        raise FaultError(
+            f"{run.kernel}: blocks in {run.options.order!r} order: it went wrong", kernel=run.kernel
+        )
     run.options.output("a kernel prints\n")
     np.multiply(run.regions["x"].data.view("f4"), 2, out=run.regions["z"].data.view("f4"))
 
@@ -110,7 +118,9 @@ Tilec = Callable[..., Ran]
 
 
 @pytest.fixture
-def tilec(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tilec:
+def tilec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Tilec:
     def missing() -> None:
         raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded: not found")
 
@@ -137,7 +147,10 @@ SKIPPED_CUDA = "skipped native: it is a CUDA C++ kernel, compiled to code of a G
 def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> None:
     done = tilec("twice native")
     assert done.code == 0
-    assert done.err == "running on the cpu device, without a GPU: the CUDA driver (libcuda) cannot be loaded\n"
+    assert (
+        done.err
+        == "running on the cpu device, without a GPU: the CUDA driver (libcuda) cannot be loaded\n"
+    )
     lines = done.out.splitlines()
     assert lines[1] == "a kernel prints"
     assert lines[2].split()[:5] == ["twice/small", "ok", "z", "0", "0"]
@@ -146,12 +159,17 @@ def test_without_a_gpu_the_cpu_device_is_taken_and_it_says_so(tilec: Tilec) -> N
     assert lines[6].startswith(SKIPPED_CUDA)
 
 
-def test_a_terminal_names_the_case_that_runs_and_a_pipe_does_not(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_names_the_case_that_runs_and_a_pipe_does_not(
+    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "running" not in tilec("twice", "--device", "cpu").err
     monkeypatch.setattr(App, "colored", lambda *_: False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     wiped = "\r\x1b[2K"
-    assert tilec("twice broken", "--device", "cpu").err == f"running twice/small (1 of 2){wiped}running broken/small (2 of 2){wiped}"
+    assert (
+        tilec("twice broken", "--device", "cpu").err
+        == f"running twice/small (1 of 2){wiped}running broken/small (2 of 2){wiped}"
+    )
     assert tilec("twice", "--device", "cpu", "--quiet").err == ""
     assert "running" not in tilec("twice", "--device", "cpu", "--json").err
 
@@ -166,16 +184,24 @@ def test_a_gpu_is_taken_where_there_is_one(tilec: Tilec, monkeypatch: pytest.Mon
     done = tilec("twice")
     assert done.code == 1
     assert done.err == "running on device 0 (Fake H200)\n"
-    assert "twice: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)" in done.out
+    assert (
+        "twice: no image runs on Fake H200 (compute capability 9.0, driver of CUDA 13.0)"
+        in done.out
+    )
 
 
-def test_bindings_that_are_not_installed_are_no_obstacle(tilec: Tilec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_that_are_not_installed_are_no_obstacle(
+    tilec: Tilec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> None:
         raise MissingError("the package cuda-bindings cannot be imported: no")
 
     monkeypatch.setattr(_driver, "driver", missing)
     done = tilec("twice")
-    assert (done.code, done.err) == (0, "running on the cpu device, without a GPU: the package cuda-bindings cannot be imported\n")
+    assert (done.code, done.err) == (
+        0,
+        "running on the cpu device, without a GPU: the package cuda-bindings cannot be imported\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,11 +210,21 @@ def test_bindings_that_are_not_installed_are_no_obstacle(tilec: Tilec, monkeypat
         ("native", (), SKIPPED_CUDA),
         ("twice native", ("native",), SKIPPED_CUDA),
         ("twice native", ("twice", "native"), "1 passed, 1 skipped"),
-        ("narrow", (), "skipped narrow: the kernel was built without portable Tile IR: build the bundle for the target tileir too"),
-        ("twice native", ("native", "--arg", "x=f32[3]", "--arg", "z=f32[3]"), "skipped native: it is a CUDA C++ kernel"),
+        (
+            "narrow",
+            (),
+            "skipped narrow: the kernel was built without portable Tile IR: build the bundle for the target tileir too",
+        ),
+        (
+            "twice native",
+            ("native", "--arg", "x=f32[3]", "--arg", "z=f32[3]"),
+            "skipped native: it is a CUDA C++ kernel",
+        ),
     ],
 )
-def test_nothing_that_could_be_run_is_no_success(tilec: Tilec, names: str, arguments: tuple[str, ...], words: str) -> None:
+def test_nothing_that_could_be_run_is_no_success(
+    tilec: Tilec, names: str, arguments: tuple[str, ...], words: str
+) -> None:
     done = tilec(names, *arguments)
     assert done.code == 3
     assert words in done.out
@@ -207,7 +243,14 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tile
     assert done.code == 0
     assert "a kernel prints" in done.err
     assert (document["ok"], document["device"]) == (True, {"kind": "cpu", "name": "CPU"})
-    assert document["counts"] == {"passed": 1, "failed": 0, "error": 0, "hung": 0, "ran": 0, "skipped": 1}
+    assert document["counts"] == {
+        "passed": 1,
+        "failed": 0,
+        "error": 0,
+        "hung": 0,
+        "ran": 0,
+        "skipped": 1,
+    }
     passed, skipped = document["cases"]
     assert (passed["status"], skipped["status"], skipped["outputs"]) == ("passed", "skipped", [])
     assert skipped["reason"].startswith("it is a CUDA C++ kernel")
@@ -218,11 +261,23 @@ def test_json_has_the_skipped_cases_and_nothing_that_a_kernel_prints(tilec: Tile
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--block-order", "sideways"], "--block-order 'sideways': take forward, reverse or a whole number"),
-        (["--block-order", "reverse", "--device", "cuda:1"], "--block-order needs the cpu device, and --device is cuda:1"),
-        (["--trace", "none"], "--trace 'none' is none of the cases: name one\n  fix: cases are twice/small, native/small"),
+        (
+            ["--block-order", "sideways"],
+            "--block-order 'sideways': take forward, reverse or a whole number",
+        ),
+        (
+            ["--block-order", "reverse", "--device", "cuda:1"],
+            "--block-order needs the cpu device, and --device is cuda:1",
+        ),
+        (
+            ["--trace", "none"],
+            "--trace 'none' is none of the cases: name one\n  fix: cases are twice/small, native/small",
+        ),
         (["--block", "0"], "--block goes with --trace"),
-        (["--trace", "twice/small", "--block", "0,x"], "--block '0,x': take its place in the grid, such as 3 or 3,0"),
+        (
+            ["--trace", "twice/small", "--block", "0,x"],
+            "--block '0,x': take its place in the grid, such as 3 or 3,0",
+        ),
         (["--device", "cpu:0"], "'cpu:0' is no device that kernels run on"),
     ],
 )

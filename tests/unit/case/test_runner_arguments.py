@@ -15,13 +15,21 @@ from tilec_runtime.errors import UsageError
 from tilec_runtime.model.signature import Param, ParamKind
 
 ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
-ADD = info(tensor("z", out=True), tensor("x"), ALPHA, points=({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 4}))
+ADD = info(
+    tensor("z", out=True),
+    tensor("x"),
+    ALPHA,
+    points=({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 4}),
+)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x=f32[1024, 512]:normal:7", Input(name="x", shape=("1024", "512"), dtype="f32", dist="normal", seed=7)),
+        (
+            "x=f32[1024, 512]:normal:7",
+            Input(name="x", shape=("1024", "512"), dtype="f32", dist="normal", seed=7),
+        ),
         ("x=f16[8]", Input(name="x", shape=("8",), dtype="f16")),
         ("x=i32[8]", Input(name="x", shape=("8",), dtype="i32", dist="integers")),
         ("z=f32[x.shape[0]]", None),

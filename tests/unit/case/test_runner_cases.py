@@ -23,7 +23,9 @@ def add(**more: object):
 
 
 def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
-    bound = expand_cases(kernel(case("1k", made("x", 4), made("z", 4))), add(points=({"T": "f16"}, {"T": "bf16"})))
+    bound = expand_cases(
+        kernel(case("1k", made("x", 4), made("z", 4))), add(points=({"T": "f16"}, {"T": "bf16"}))
+    )
     assert [b.name for b in bound] == ["add/1k[f16]", "add/1k[bf16]"]
     assert [b.axes for b in bound] == [(("T", "f16"),), (("T", "bf16"),)]
     assert [p.dtype for p in bound[1].params] == ["bf16", "bf16"]
@@ -32,7 +34,10 @@ def test_an_open_dtype_axis_runs_for_each_built_value() -> None:
 
 
 def test_a_concrete_dtype_binds_the_axis_and_stays_out_of_the_name() -> None:
-    (bound,) = expand_cases(kernel(case("4k", made("x", 4, dtype="f16"), made("z", 4, dtype=""))), add(points=({"T": "f16"}, {"T": "f32"})))
+    (bound,) = expand_cases(
+        kernel(case("4k", made("x", 4, dtype="f16"), made("z", 4, dtype=""))),
+        add(points=({"T": "f16"}, {"T": "f32"})),
+    )
     assert bound.name == "add/4k"
     assert [i.dtype for i in bound.inputs] == ["f16", "f16"]
 
@@ -46,33 +51,56 @@ def test_axes_choose_a_variant_and_points_that_were_not_built_are_passed_over() 
 
 
 def test_defaults_fill_axes_but_are_left_to_the_launcher() -> None:
-    bound = expand_cases(kernel(case("d", made("x", 4), made("z", 4))), add(points=TWO, default={"VEC": 1}))
+    bound = expand_cases(
+        kernel(case("d", made("x", 4), made("z", 4))), add(points=TWO, default={"VEC": 1})
+    )
     assert [dict(b.axes) for b in bound] == [{"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}]
     assert all(b.choose == () for b in bound)
 
 
 @pytest.mark.parametrize(
-    "by", [{"rules": (DispatchRule(when="", take=(("VEC", 1),)),)}, {"table": TuningTable(source="t", sizes=(), devices=())}]
+    "by",
+    [
+        {"rules": (DispatchRule(when="", take=(("VEC", 1),)),)},
+        {"table": TuningTable(source="t", sizes=(), devices=())},
+    ],
 )
-def test_where_a_table_or_rules_choose_a_default_that_was_not_built_says_nothing(by: dict[str, Any]) -> None:
+def test_where_a_table_or_rules_choose_a_default_that_was_not_built_says_nothing(
+    by: dict[str, Any],
+) -> None:
     built = dataclasses.replace(add(points=TWO, default={"VEC": 4}), **by)
     bound = expand_cases(kernel(case("d", made("x", 4), made("z", 4))), built)
     assert [dict(b.axes) for b in bound] == [{"T": "f16"}, {"T": "f32", "VEC": 4}]
 
 
 def test_scalar_defaults_are_inputs_too() -> None:
-    (bound,) = expand_cases(kernel(case("s", made("x", 4), made("z", 4))), info(tensor("z", out=True), tensor("x"), ALPHA))
+    (bound,) = expand_cases(
+        kernel(case("s", made("x", 4), made("z", 4))),
+        info(tensor("z", out=True), tensor("x"), ALPHA),
+    )
     assert bound.inputs[-1] == Input(name="alpha", value=2.0, dtype="f32")
 
 
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
-        (case("c", made("xx", 4), made("x", 4), made("z", 4)), "add/c: the launcher has no parameter 'xx'; did you mean 'x'"),
+        (
+            case("c", made("xx", 4), made("x", 4), made("z", 4)),
+            "add/c: the launcher has no parameter 'xx'; did you mean 'x'",
+        ),
         (case("c", made("x", 4)), "add/c: nothing is given for 'z'"),
-        (case("c", made("x", 4), made("z", 4), axes=(("VAC", 4),)), "add/c: the kernel has no axis 'VAC'; did you mean 'VEC'"),
-        (case("c", made("x", 4, dtype="f61"), made("z", 4)), "x has dtype 'f61', which is neither a dtype nor an axis; did you mean"),
-        (case("c", made("x", 4, dtype="f16"), made("z", 4, dtype="f32")), "x has dtype f16, but axis T is f32"),
+        (
+            case("c", made("x", 4), made("z", 4), axes=(("VAC", 4),)),
+            "add/c: the kernel has no axis 'VAC'; did you mean 'VEC'",
+        ),
+        (
+            case("c", made("x", 4, dtype="f61"), made("z", 4)),
+            "x has dtype 'f61', which is neither a dtype nor an axis; did you mean",
+        ),
+        (
+            case("c", made("x", 4, dtype="f16"), made("z", 4, dtype="f32")),
+            "x has dtype f16, but axis T is f32",
+        ),
         (
             case("c", made("x", 4), made("z", 4), axes=(("VEC", 8),)),
             "add/c: no variant was built for VEC = 8; built are: T = 'f16', VEC = 1; ",
@@ -93,7 +121,9 @@ def test_a_fixed_dtype_of_the_kernel_is_checked() -> None:
 
 
 def test_one_run_needs_one_variant() -> None:
-    with pytest.raises(CaseError, match=r"add: the arguments fit more than one variant: add\[f16\], add\[f32\]"):
+    with pytest.raises(
+        CaseError, match=r"add: the arguments fit more than one variant: add\[f16\], add\[f32\]"
+    ):
         bind(case("", made("x", 4), made("z", 4)), add(points=({"T": "f16"}, {"T": "f32"})))
 
 
@@ -112,18 +142,29 @@ def test_cases_of_a_kernel_that_was_not_built_have_the_names_they_would_have() -
         params=(ParamTable(name="z", dtype="T"), ParamTable(name="x", dtype="T")),
         cases=cases,
     )
-    built = info(tensor("z", out=True), tensor("x"), points=tuple({"T": t, "VEC": v} for t in ("f16", "f32") for v in (1, 4)))
+    built = info(
+        tensor("z", out=True),
+        tensor("x"),
+        points=tuple({"T": t, "VEC": v} for t in ("f16", "f32") for v in (1, 4)),
+    )
     place = Location(file="tilec.toml", line=7)
     unbuilt = unbuilt_cases(table, locate=lambda path: place)  # type: ignore[arg-type]
     assert [one.name for one in unbuilt] == [one.name for one in expand_cases(table, built)]
-    assert [one.name for one in unbuilt] == ["add/open[f16]", "add/open[f32]", "add/fixed", "add/told[f16]", "add/told[f32]"]
+    assert [one.name for one in unbuilt] == [
+        "add/open[f16]",
+        "add/open[f32]",
+        "add/fixed",
+        "add/told[f16]",
+        "add/told[f32]",
+    ]
     assert {(one.kernel, one.location) for one in unbuilt} == {("add", place)}
 
 
 def test_tensors_that_may_be_none_are_made_where_a_case_gives_them() -> None:
     optional = info(tensor("z", out=True), tensor("x"), tensor("b", optional=True))
     without, given = (
-        expand_cases(kernel(case("c", *(made(name, 4) for name in names))), optional)[0] for names in (("x", "z"), ("x", "z", "b"))
+        expand_cases(kernel(case("c", *(made(name, 4) for name in names))), optional)[0]
+        for names in (("x", "z"), ("x", "z", "b"))
     )
     assert [p.name for p in without.params] == ["z", "x"]
     assert [p.name for p in given.params] == ["z", "x", "b"]

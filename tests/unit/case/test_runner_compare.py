@@ -24,7 +24,14 @@ def f32(*values: float) -> np.ndarray:
 
 def test_equal_arrays() -> None:
     result = compare(f32(1, -2, 0), f32(1, -2, 0), EXACT)
-    assert (result.ok, result.max_abs, result.max_rel, result.mismatches, result.total, result.first_index) == (True, 0, 0, 0, 3, None)
+    assert (
+        result.ok,
+        result.max_abs,
+        result.max_rel,
+        result.mismatches,
+        result.total,
+        result.first_index,
+    ) == (True, 0, 0, 0, 3, None)
 
 
 def test_the_first_difference_is_named_with_both_values() -> None:
@@ -108,11 +115,18 @@ def test_which_tolerance_holds() -> None:
     assert tolerance_for((general, half), "f16") == half
     assert tolerance_for((general, half), "f32") == general
     assert tolerance_for((half,), "i32") == Tolerance(dtype="i32")
-    assert tolerance_for((), "bf16").rtol > tolerance_for((), "f16").rtol > tolerance_for((), "f32").rtol > tolerance_for((), "f64").rtol
+    assert (
+        tolerance_for((), "bf16").rtol
+        > tolerance_for((), "f16").rtol
+        > tolerance_for((), "f32").rtol
+        > tolerance_for((), "f64").rtol
+    )
 
 
 @settings(max_examples=40, deadline=None)
-@given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=5), elements=st.floats(width=32)))
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(max_dims=3, max_side=5), elements=st.floats(width=32))
+)
 def test_anything_equals_itself_and_nothing_else(array: np.ndarray) -> None:
     assert compare(array, array.copy(), EXACT).ok
     other = array.copy()
@@ -132,9 +146,16 @@ def test_anything_equals_itself_and_nothing_else(array: np.ndarray) -> None:
     ],
 )
 def test_a_tolerance_in_ulp_knows_the_size_of_each_number(tolerance: Tolerance, off: int) -> None:
-    """One is 2 numbers off at 1e30, one 4 at 1, one is at the other side of zero, one is infinite next to the largest number."""
+    """One is 2 numbers off at 1e30, one 4 at 1, one is at the other side of zero, one is infinite
+    next to the largest number.
+    """
     expected = f32(1e30, 1, 1e-44, np.finfo(np.float32).max)
-    actual = f32(np.nextafter(np.nextafter(expected[0], expected[1]), expected[1]), 1 + 4 * 2.0**-23, -1e-44, math.inf)
+    actual = f32(
+        np.nextafter(np.nextafter(expected[0], expected[1]), expected[1]),
+        1 + 4 * 2.0**-23,
+        -1e-44,
+        math.inf,
+    )
     found = compare(actual, expected, tolerance)
     assert (found.mismatches, found.max_ulp) == (off, 14)
 

@@ -14,7 +14,9 @@ from tilec_runtime.model.dtype import DTYPES
 CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
 
 
-def difference(actual: Any, expected: Any, first: tuple[int, ...], dtype: str = "f32") -> Difference:
+def difference(
+    actual: Any, expected: Any, first: tuple[int, ...], dtype: str = "f32"
+) -> Difference:
     numpy = np.dtype(DTYPES[dtype].numpy)
     return difference_of(np.asarray(actual, numpy), np.asarray(expected), CLOSE, first)
 
@@ -28,7 +30,13 @@ def test_the_window_stays_in_the_row() -> None:
     assert [one.ok for one in shown] == [True, True, True, False, True]
     wrong = shown[3]
     assert (wrong.got, wrong.expected, wrong.error) == (99.0, 18.0, 81.0)
-    assert [one.index for one in difference(actual, expected, (1, 0)).window] == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
+    assert [one.index for one in difference(actual, expected, (1, 0)).window] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+    ]
 
 
 def test_an_output_of_one_element() -> None:
@@ -67,4 +75,7 @@ def test_small_errors_share_a_row() -> None:
 def test_integers_are_exact() -> None:
     found = difference_of(np.array([2**63 - 1, 5]), np.array([2**63 - 2, 5]), Tolerance(), (0,))
     assert (found.window[0].error, found.window[0].ulp, found.window[0].ok) == (1.0, 1, False)
-    assert [(row.label, row.count, row.off) for row in found.histogram] == [("equal", 1, 0), ("1e+00 to 1e+01", 1, 1)]
+    assert [(row.label, row.count, row.off) for row in found.histogram] == [
+        ("equal", 1, 0),
+        ("1e+00 to 1e+01", 1, 1),
+    ]

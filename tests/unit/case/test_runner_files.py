@@ -22,7 +22,9 @@ def read(folder: Path, text: str, dtype: np.dtype[Any] = F32, name: str = "x") -
     return read_array(parse_place(text, cwd=folder), name, dtype)
 
 
-def safetensors(path: Path, header: object, data: bytes = b"", *, length: int | None = None) -> None:
+def safetensors(
+    path: Path, header: object, data: bytes = b"", *, length: int | None = None
+) -> None:
     head = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes((len(head) if length is None else length).to_bytes(8, "little") + head + data)
 
@@ -32,7 +34,11 @@ def test_numpys_files(tmp_path: Path) -> None:
     for order, dtype in (("C", "<f4"), ("F", "<f4"), ("C", ">f4")):
         np.save(tmp_path / "x.npy", np.asarray(matrix, dtype, order))  # type: ignore[call-overload]
         found = read(tmp_path, "x.npy")
-        assert (found.dtype, found.flags.c_contiguous, found.tolist()) == (F32, True, matrix.tolist())
+        assert (found.dtype, found.flags.c_contiguous, found.tolist()) == (
+            F32,
+            True,
+            matrix.tolist(),
+        )
         assert dtype_in(parse_place("x.npy", cwd=tmp_path), "x") == "f32"
     np.save(tmp_path / "s.npy", np.float32(3))
     assert read(tmp_path, "s.npy").shape == ()
@@ -40,11 +46,15 @@ def test_numpys_files(tmp_path: Path) -> None:
     assert read(tmp_path, "e.npy").shape == (0, 4)
     np.save(tmp_path / "b.npy", np.arange(3).astype(BF16))
     assert read(tmp_path, "b.npy", BF16).tolist() == [0, 1, 2]
-    assert dtype_in(parse_place("b.npy", cwd=tmp_path), "x") == "", "NumPy does not say which dtype it was"
+    assert dtype_in(parse_place("b.npy", cwd=tmp_path), "x") == "", (
+        "NumPy does not say which dtype it was"
+    )
 
 
 def test_archives(tmp_path: Path) -> None:
-    np.savez_compressed(tmp_path / "z.npz", x=np.arange(4, dtype=np.float32), y=np.ones(2, np.float32))
+    np.savez_compressed(
+        tmp_path / "z.npz", x=np.arange(4, dtype=np.float32), y=np.ones(2, np.float32)
+    )
     assert read(tmp_path, "z.npz:y").tolist() == [1, 1]
     assert read(tmp_path, "z.npz").tolist() == [0, 1, 2, 3], "the parameter's name is a key"
     with pytest.raises(UnfitError, match=r"^it has no array 'yy'; did you mean 'y'; it has x, y$"):
@@ -92,7 +102,9 @@ ROW = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({}, None, "it holds no arrays"),
     ],
 )
-def test_a_safetensors_file_is_held_against_its_size(tmp_path: Path, header: object, length: int | None, why: str) -> None:
+def test_a_safetensors_file_is_held_against_its_size(
+    tmp_path: Path, header: object, length: int | None, why: str
+) -> None:
     safetensors(tmp_path / "a.safetensors", header, b"12345678", length=length)
     with pytest.raises(UnfitError, match=why):
         read(tmp_path, "a.safetensors:x" if header else "a.safetensors")
@@ -109,7 +121,10 @@ def npy(shape: str, dtype: str = "'<f4'") -> bytes:
     [
         (b"", "EOF|magic"),
         (b"hello", "magic|EOF"),
-        (npy("(1000000000000000,)"), r"^\[1000000000000000\] of float32 are not the 0 bytes that it holds$"),
+        (
+            npy("(1000000000000000,)"),
+            r"^\[1000000000000000\] of float32 are not the 0 bytes that it holds$",
+        ),
         (npy("(-1,)"), r"are no extents$"),
         (npy("(2,)", "'|O'") + b"12345678" * 2, "^it holds Python objects, not numbers$"),
         (b"\x93NUMPY\x09\x00" + b"0" * 20, "^version 9.0 of .npy is not known: 1.0 and 2.0 are$"),
@@ -139,7 +154,9 @@ def test_a_damaged_archive(tmp_path: Path) -> None:
 
 
 def test_a_damaged_header_is_told_whoever_reads_it(tmp_path: Path) -> None:
-    """Its text is read by Python's tokenizer, and in an archive it is unpacked first: they have errors of their own."""
+    """Its text is read by Python's tokenizer, and in an archive it is unpacked first: they have
+    errors of their own.
+    """
     np.save(tmp_path / "x.npy", np.arange(4, dtype=np.float32))
     whole = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(whole.replace(b"}", b"("))
@@ -148,8 +165,14 @@ def test_a_damaged_header_is_told_whoever_reads_it(tmp_path: Path) -> None:
     start = 30 + int.from_bytes(packed[26:28], "little") + int.from_bytes(packed[28:30], "little")
     packed[start] |= 0x06  # no such kind of a block
     (tmp_path / "x.npz").write_bytes(packed)
-    for name, why in (("x.npy", "EOF in multi-line statement|was never closed|Cannot parse header"), ("x.npz", "invalid block type")):
-        for ask in (lambda name=name: dtype_in(parse_place(name, cwd=tmp_path), "x"), lambda name=name: read(tmp_path, name)):
+    for name, why in (
+        ("x.npy", "EOF in multi-line statement|was never closed|Cannot parse header"),
+        ("x.npz", "invalid block type"),
+    ):
+        for ask in (
+            lambda name=name: dtype_in(parse_place(name, cwd=tmp_path), "x"),
+            lambda name=name: read(tmp_path, name),
+        ):
             with pytest.raises(UnfitError, match=why):
                 ask()
 
@@ -166,6 +189,11 @@ def test_other_dtypes_and_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_meant_as_a_file() -> None:
-    assert all(map(is_file, ("a.npy", "a.npz", "a.npz:k", "d.npz/a.safetensors:k.weight", "a.npz:")))
+    assert all(
+        map(is_file, ("a.npy", "a.npz", "a.npz:k", "d.npz/a.safetensors:k.weight", "a.npz:"))
+    )
     assert not any(map(is_file, ("a", "1.5", "[4]", "f32[4]", "a.txt", "npz")))
-    assert str(parse_place("d.npz/a.safetensors:k.weight", cwd=Path("/"))) == "/d.npz/a.safetensors:k.weight"
+    assert (
+        str(parse_place("d.npz/a.safetensors:k.weight", cwd=Path("/")))
+        == "/d.npz/a.safetensors:k.weight"
+    )

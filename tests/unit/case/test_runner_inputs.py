@@ -20,7 +20,9 @@ from tilec_runtime.model.signature import Param, ParamKind
 
 
 def bound(*inputs: Input, **more: Any) -> BoundCase:
-    return BoundCase(name="k/c", kernel="k", inputs=inputs, location=Location(file="tilec.toml", line=3), **more)
+    return BoundCase(
+        name="k/c", kernel="k", inputs=inputs, location=Location(file="tilec.toml", line=3), **more
+    )
 
 
 def one(item: Input) -> Any:
@@ -41,7 +43,9 @@ def test_random_floats_are_seeded_and_bounded(dtype: str) -> None:
     normal = one(made("x", 1000, dtype=dtype, dist="normal", seed=3))
     assert normal.tobytes() == one(made("x", 1000, dtype=dtype, dist="normal", seed=3)).tobytes()
     assert normal.tobytes() != one(made("x", 1000, dtype=dtype, dist="normal", seed=4)).tobytes()
-    uniform = one(made("x", 1000, dtype=dtype, dist="uniform", low=-2.0, high=-1.0)).astype(np.float64)
+    uniform = one(made("x", 1000, dtype=dtype, dist="uniform", low=-2.0, high=-1.0)).astype(
+        np.float64
+    )
     assert -2 <= uniform.min() < uniform.max() <= -1
 
 
@@ -78,18 +82,42 @@ def test_shapes_see_earlier_inputs_axes_and_scalars() -> None:
     ("item", "words"),
     [
         (made("x", "y.shape[0]", dtype="f32"), "k/c: inputs.x: shape[0] = 'y.shape[0]':"),
-        (made("x", "-1", dtype="f32"), "shape[0] = '-1' is -1: an extent is a whole number of at least 0"),
-        (made("x", 4, dtype="i32", dist="normal"), 'dist = "normal" makes fractions, and the dtype is i32: use dist = "integers"'),
+        (
+            made("x", "-1", dtype="f32"),
+            "shape[0] = '-1' is -1: an extent is a whole number of at least 0",
+        ),
+        (
+            made("x", 4, dtype="i32", dist="normal"),
+            'dist = "normal" makes fractions, and the dtype is i32: use dist = "integers"',
+        ),
         (made("x", 4, dtype="f32", dist="gauss"), "unknown dist 'gauss'; there are normal,"),
-        (made("x", 4, dtype="f32", dist="uniform", low=2.0, high=1.0), "low = 2.0 is not below high = 1.0"),
-        (made("x", 4, dtype="u8", dist="integers", low=-1, high=4), "goes beyond u8, which holds 0 to 255"),
-        (made("x", 4, dtype="f32", dist="integers", low=0.2, high=0.8), "no whole number lies in [0.2, 0.8)"),
+        (
+            made("x", 4, dtype="f32", dist="uniform", low=2.0, high=1.0),
+            "low = 2.0 is not below high = 1.0",
+        ),
+        (
+            made("x", 4, dtype="u8", dist="integers", low=-1, high=4),
+            "goes beyond u8, which holds 0 to 255",
+        ),
+        (
+            made("x", 4, dtype="f32", dist="integers", low=0.2, high=0.8),
+            "no whole number lies in [0.2, 0.8)",
+        ),
         (Input(name="x", value="text"), "'text' is neither a number nor a table with a shape"),
-        (Input(name="x", value=1.5, dtype="i32"), "1.5 is no whole number, and the kernel takes i32"),
+        (
+            Input(name="x", value=1.5, dtype="i32"),
+            "1.5 is no whole number, and the kernel takes i32",
+        ),
         (Input(name="x", value=300, dtype="u8"), "300 does not fit u8, which holds 0 to 255"),
         (made("x", 1 << 60, dtype="f32", dist="zeros"), "does not fit in memory"),
-        (made("x", 1 << 62, 1 << 62, dtype="f32"), "(85070591730234615865843651857942052864 bytes) does not fit in memory"),
-        (made("x", 0, 1 << 62, 1 << 62, dtype="f16", dist="empty"), "(0 bytes) does not fit in memory"),
+        (
+            made("x", 1 << 62, 1 << 62, dtype="f32"),
+            "(85070591730234615865843651857942052864 bytes) does not fit in memory",
+        ),
+        (
+            made("x", 0, 1 << 62, 1 << 62, dtype="f16", dist="empty"),
+            "(0 bytes) does not fit in memory",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_said_with_its_place(item: Input, words: str) -> None:
@@ -114,8 +142,15 @@ def test_facts_are_in_elements() -> None:
 def test_files_replace_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     np.save(tmp_path / "b.npy", np.ones(4, ml_dtypes.bfloat16))
-    params = (Param(name="x", kind=ParamKind.TENSOR, dtype="f32"), Param(name="b", kind=ParamKind.TENSOR, dtype="bf16"))
-    case = bound(made("y", "x.shape[1]", dtype="f32"), params=params, files=(("x", f"{tmp_path}/x.npy"), ("b", f"{tmp_path}/b.npy")))
+    params = (
+        Param(name="x", kind=ParamKind.TENSOR, dtype="f32"),
+        Param(name="b", kind=ParamKind.TENSOR, dtype="bf16"),
+    )
+    case = bound(
+        made("y", "x.shape[1]", dtype="f32"),
+        params=params,
+        files=(("x", f"{tmp_path}/x.npy"), ("b", f"{tmp_path}/b.npy")),
+    )
     inputs = make_inputs(case)
     assert inputs["y"].shape == (3,)
     assert inputs["b"].dtype == ml_dtypes.bfloat16

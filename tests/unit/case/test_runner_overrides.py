@@ -19,10 +19,19 @@ ALPHA = Param(name="alpha", kind=ParamKind.SCALAR, dtype="f32", default=1.0)
 COUNT = Param(name="n", kind=ParamKind.SCALAR, dtype="i32")
 POINTS = ({"T": "f16", "VEC": 1}, {"T": "f32", "VEC": 1}, {"T": "f32", "VEC": 4})
 ADD = info(tensor("z", out=True), tensor("x"), COUNT, ALPHA, points=POINTS, default={"VEC": 1})
-CASES = kernel(case("small", made("x", 8, dist="ones"), made("z", "x.shape[0]", dist="empty"), Input(name="n", value=8)))
+CASES = kernel(
+    case(
+        "small",
+        made("x", 8, dist="ones"),
+        made("z", "x.shape[0]", dist="empty"),
+        Input(name="n", value=8),
+    )
+)
 
 
-def bound(*settings: str, inputs: tuple[str, ...] = (), cwd: Path = Path()) -> tuple[BoundCase, ...]:
+def bound(
+    *settings: str, inputs: tuple[str, ...] = (), cwd: Path = Path()
+) -> tuple[BoundCase, ...]:
     changed, files = overridden(CASES, ADD, parse_overrides(settings, inputs, cwd=cwd))
     return expand_cases(changed, ADD, files=files)
 
@@ -56,14 +65,20 @@ def test_inputs_from_files(tmp_path: Path) -> None:
         (("n",), "--set 'n' is not NAME=VALUE"),
         (("n=",), "--set 'n=' is not NAME=VALUE"),
         (("1n=3",), "--set '1n=3' is not NAME=VALUE"),
-        (("alhpa=3",), "--set alhpa=3: kernel add has no parameter or axis 'alhpa'; did you mean 'alpha'"),
+        (
+            ("alhpa=3",),
+            "--set alhpa=3: kernel add has no parameter or axis 'alhpa'; did you mean 'alpha'",
+        ),
         (("q=3",), "kernel add has no parameter or axis 'q'; it has z, x, n, alpha, T, VEC"),
         (("n=3", "n=4"), "--set n=3: n is given more than once"),
         (("n=big",), "--set n=big: 'big' is no number, and add takes i32 for n"),
         (("n=true",), "--set n=true: 'true' is no number, and add takes i32 for n"),
         (("n=2.5",), "--set n=2.5: 2.5 is no whole number, and add takes i32 for n"),
         (("n=nan",), "--set n=nan: nan is no whole number"),
-        (("n=3000000000",), "--set n=3000000000: 3000000000 does not fit i32, which holds -2147483648 to 2147483647"),
+        (
+            ("n=3000000000",),
+            "--set n=3000000000: 3000000000 does not fit i32, which holds -2147483648 to 2147483647",
+        ),
         (("x=3",), "--set x=3: add takes a tensor for x"),
         (("x=[4,]",), "--set x=[4,]: an extent is missing in [4,]"),
         (("x=f23[4]",), "--set x=f23[4]: unknown dtype 'f23'; did you mean 'f32'"),

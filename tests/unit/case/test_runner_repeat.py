@@ -52,7 +52,14 @@ def wrong(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def run(bound: BoundCase, tmp_path: Path, code: Code, times: int = 5, **more: Any) -> CaseResult:
-    return repeat_case(bound, FakeDevice({"add": code}), References(str(tmp_path)), times=times, clock=lambda: 0.0, **more)
+    return repeat_case(
+        bound,
+        FakeDevice({"add": code}),
+        References(str(tmp_path)),
+        times=times,
+        clock=lambda: 0.0,
+        **more,
+    )
 
 
 def test_equal_bits(bound: BoundCase, tmp_path: Path) -> None:
@@ -65,13 +72,19 @@ def test_equal_bits(bound: BoundCase, tmp_path: Path) -> None:
 
 def test_other_bits_are_told_and_are_no_failure(bound: BoundCase, tmp_path: Path) -> None:
     result = run(bound, tmp_path, launches(add, nearly, add, nearly))
-    assert (result.status, result.repeats) == ("passed", Repeats(runs=5, wanted=5, varied=(("z", 3),)))
+    assert (result.status, result.repeats) == (
+        "passed",
+        Repeats(runs=5, wanted=5, varied=(("z", 3),)),
+    )
     assert case_json(result)["varied"] == {"z": 3}
 
 
 def test_a_later_run_that_is_wrong_fails(bound: BoundCase, tmp_path: Path) -> None:
     result = run(bound, tmp_path, launches(add, nearly, wrong, add))
-    assert (result.status, result.repeats) == ("failed", Repeats(runs=3, wanted=5, varied=(("z", 2),)))
+    assert (result.status, result.repeats) == (
+        "failed",
+        Repeats(runs=3, wanted=5, varied=(("z", 2),)),
+    )
     assert (result.case, result.outputs[0].comparison.first_index) == (bound, (5,))
 
 

@@ -95,20 +95,28 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cases(function: str = "add", file: str = "refs/reference.py", **more: Any) -> tuple[BoundCase, ...]:
+def cases(
+    function: str = "add", file: str = "refs/reference.py", **more: Any
+) -> tuple[BoundCase, ...]:
     inputs = (made("x", 33), made("y", 33, seed=1), made("z", "x.shape[0]", dist="empty"))
     place = Location(file="tilec.toml", line=9)
     reference = f"{file}:{function}" if function else ""
-    return expand_cases(kernel(case("c", *inputs, reference=reference, **more)), INFO, locate=lambda _: place)
+    return expand_cases(
+        kernel(case("c", *inputs, reference=reference, **more)), INFO, locate=lambda _: place
+    )
 
 
-def run(project: Path, bound: BoundCase, ticks: Callable[[], float], code: Callable[..., None] = add) -> CaseResult:
+def run(
+    project: Path, bound: BoundCase, ticks: Callable[[], float], code: Callable[..., None] = add
+) -> CaseResult:
     return run_case(bound, FakeDevice({"add": code}), References(str(project)), clock=ticks)
 
 
 def test_a_run_that_passes(project: Path, ticks: Callable[[], float]) -> None:
     device, seen = FakeDevice({"add": add}), []
-    report = run_cases(cases(), device, References(str(project)), clock=ticks, on_result=seen.append)
+    report = run_cases(
+        cases(), device, References(str(project)), clock=ticks, on_result=seen.append
+    )
     assert report.ok
     assert [r.status for r in report.results] == ["passed", "passed"]
     assert seen == list(report.results)
@@ -119,12 +127,23 @@ def test_a_run_that_passes(project: Path, ticks: Callable[[], float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new"), [("reference.py", "wide(x) + ", "wide(x) - "), ("case_helper.py", ".astype('f8')", "*2.0000000000")]
+    ("file", "old", "new"),
+    [
+        ("reference.py", "wide(x) + ", "wide(x) - "),
+        ("case_helper.py", ".astype('f8')", "*2.0000000000"),
+    ],
 )
 def test_a_reference_that_was_edited_is_read_anew(
-    project: Path, ticks: Callable[[], float], monkeypatch: pytest.MonkeyPatch, file: str, old: str, new: str
+    project: Path,
+    ticks: Callable[[], float],
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    old: str,
+    new: str,
 ) -> None:
-    """Python's cache of bytecode takes a file of the same size and second for the same file; so it does with a module next to it."""
+    """Python's cache of bytecode takes a file of the same size and second for the same file; so it
+    does with a module next to it.
+    """
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = project / "refs" / file
     assert run(project, cases()[1], ticks).status == "passed"
@@ -145,7 +164,9 @@ def test_a_difference_fails(project: Path, ticks: Callable[[], float]) -> None:
 
 
 def test_an_output_that_was_not_written_fails(project: Path, ticks: Callable[[], float]) -> None:
-    result = run(project, cases(tolerance=(Tolerance(rtol=1e9, atol=1e9),))[1], ticks, code=lambda **_: None)
+    result = run(
+        project, cases(tolerance=(Tolerance(rtol=1e9, atol=1e9),))[1], ticks, code=lambda **_: None
+    )
     assert result.status == "failed"
     assert result.outputs[0].comparison.mismatches == 33
 
@@ -153,15 +174,27 @@ def test_an_output_that_was_not_written_fails(project: Path, ticks: Callable[[],
 @pytest.mark.parametrize(
     ("function", "status", "note"),
     [
-        ("unknown", "passed", "every element is NaN, in the reference too: so nothing was compared"),
+        (
+            "unknown",
+            "passed",
+            "every element is NaN, in the reference too: so nothing was compared",
+        ),
         ("holes", "passed", "2 of 33 elements are NaN, in the reference too"),
-        ("whole", "failed", "the reference gives int64, which has no fractions, for an output of f32"),
+        (
+            "whole",
+            "failed",
+            "the reference gives int64, which has no fractions, for an output of f32",
+        ),
         ("coarse", "failed", "the reference gives float16, which is coarser than the output's f32"),
         ("add", "passed", ""),
     ],
 )
-def test_what_makes_a_comparison_doubtful_is_told(project: Path, ticks: Callable[[], float], function: str, status: str, note: str) -> None:
-    """NaN on both sides fits whatever it ought to be: a kernel that writes nothing leaves such an output."""
+def test_what_makes_a_comparison_doubtful_is_told(
+    project: Path, ticks: Callable[[], float], function: str, status: str, note: str
+) -> None:
+    """NaN on both sides fits whatever it ought to be: a kernel that writes nothing leaves such an
+    output.
+    """
 
     def code(z: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
         z[...] = x + y
@@ -177,13 +210,19 @@ def test_without_a_reference_it_runs_and_saves(project: Path, ticks: Callable[[]
     saved: dict[str, np.ndarray] = {}
     bound = cases("")[1]
     result = run_case(
-        bound, FakeDevice({"add": add}), References(str(project)), clock=ticks, save=lambda c, name, array: saved.update({name: array})
+        bound,
+        FakeDevice({"add": add}),
+        References(str(project)),
+        clock=ticks,
+        save=lambda c, name, array: saved.update({name: array}),
     )
     assert result.status == "ran"
     assert saved["z"].shape == (33,)
 
 
-def test_a_device_error_is_a_result_and_the_run_goes_on(project: Path, ticks: Callable[[], float]) -> None:
+def test_a_device_error_is_a_result_and_the_run_goes_on(
+    project: Path, ticks: Callable[[], float]
+) -> None:
     report = run_cases(cases(), FakeDevice({"add": broken}), References(str(project)), clock=ticks)
     assert [r.status for r in report.results] == ["error", "error"]
     assert "the launch failed" in str(report.results[0].error)
@@ -195,10 +234,22 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(project: Path, ticks: Ca
     ("function", "words", "place"),
     [
         ("ad", "refs/reference.py has no function 'ad'; did you mean 'add'", "tilec.toml:9"),
-        ("misses", "reference 'misses' does not fit: it takes 'w', which is no input of the case; it has x, y, z", "refs/reference.py:10"),
+        (
+            "misses",
+            "reference 'misses' does not fit: it takes 'w', which is no input of the case; it has x, y, z",
+            "refs/reference.py:10",
+        ),
         ("positional", "its parameter 'x' cannot be given by name", "refs/reference.py:30"),
-        ("in_place", "the reference raised ValueError: output array is read-only", "refs/reference.py:14"),
-        ("divides", "the reference raised ZeroDivisionError: division by zero", "refs/reference.py:18"),
+        (
+            "in_place",
+            "the reference raised ValueError: output array is read-only",
+            "refs/reference.py:14",
+        ),
+        (
+            "divides",
+            "the reference raised ZeroDivisionError: division by zero",
+            "refs/reference.py:18",
+        ),
         ("leaves", "the reference raised SystemExit: 0", "refs/reference.py:55"),
         ("short", "z has shape [32]; the kernel's has [33]", "tilec.toml:9"),
         ("nothing", "it returned None for 'z'", "tilec.toml:9"),
@@ -206,7 +257,9 @@ def test_a_device_error_is_a_result_and_the_run_goes_on(project: Path, ticks: Ca
         ("too_many", "it returned z, q; the kernel writes z", "tilec.toml:9"),
     ],
 )
-def test_references_that_do_not_fit(project: Path, ticks: Callable[[], float], function: str, words: str, place: str) -> None:
+def test_references_that_do_not_fit(
+    project: Path, ticks: Callable[[], float], function: str, words: str, place: str
+) -> None:
     result = run(project, cases(function)[1], ticks)
     assert result.status == "error"
     assert isinstance(result.error, CaseError)
@@ -216,7 +269,10 @@ def test_references_that_do_not_fit(project: Path, ticks: Callable[[], float], f
 
 def test_integers_are_wanted_where_the_kernel_writes_integers(tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text("def mean(x):\n    return x / 2\n", encoding="utf-8")
-    params = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="i32", rank=1, out=name == "z") for name in "zx")
+    params = tuple(
+        Param(name=name, kind=ParamKind.TENSOR, dtype="i32", rank=1, out=name == "z")
+        for name in "zx"
+    )
     bound = BoundCase(name="halve/odd", kernel="halve", params=params, reference="r.py:mean")
     with pytest.raises(CaseError, match="z has dtype float64; the kernel's has int32") as caught:
         References(str(tmp_path)).expected(bound, {name: np.ones(3, np.int32) for name in "zx"})
@@ -229,10 +285,16 @@ def test_integers_are_wanted_where_the_kernel_writes_integers(tmp_path: Path) ->
         ("refs/none.py", "there is no file 'refs/none.py' for the reference", "tilec.toml:9"),
         ("refs/syntax.py", "the reference's file is not valid Python", "refs/syntax.py:2:7"),
         ("refs/exits.py", "importing the reference's file raised SystemExit: 0", "refs/exits.py:2"),
-        ("refs/raises.py", "importing the reference's file raised KeyError: 'no'", "refs/raises.py:2"),
+        (
+            "refs/raises.py",
+            "importing the reference's file raised KeyError: 'no'",
+            "refs/raises.py:2",
+        ),
     ],
 )
-def test_reference_files_that_cannot_be_loaded(project: Path, ticks: Callable[[], float], file: str, words: str, place: str) -> None:
+def test_reference_files_that_cannot_be_loaded(
+    project: Path, ticks: Callable[[], float], file: str, words: str, place: str
+) -> None:
     result = run(project, cases("f", file)[1], ticks)
     assert words in str(result.error)
     assert result.error

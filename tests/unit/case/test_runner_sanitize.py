@@ -1,4 +1,6 @@
-"""Checking cases: what comes of launches whose results depend on order, fault, or are several; kernels are Python here."""
+"""Checking cases: what comes of launches whose results depend on order, fault, or are several;
+kernels are Python here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from tests.unit.case.conftest import case, kernel, made
 from tests.unit.runtime.cpu.tileir.build import TOKEN, Builder, program
 from tilec.case import sanitize
 from tilec.case.cases import BoundCase, expand_cases
-from tilec.case.sanitize import CaseFindings, SanitizeOptions, Sanitizer, Watch, sanitize_cases, to_json, watched
+from tilec.case.sanitize import (
+    CaseFindings,
+    SanitizeOptions,
+    Sanitizer,
+    Watch,
+    sanitize_cases,
+    to_json,
+    watched,
+)
 from tilec.manifest.types import Tolerance
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
@@ -40,10 +50,24 @@ def of_program(*, atomic: bool) -> Program:
     """A kernel that writes z; it is not run, but looked at for what it may write, and how."""
 
     def fill(b: Builder, z: Value, *_: Value) -> None:
-        b.op("store_ptr_tko", {"destination": z, "value": b.constant(1.0, Scalar.F32)}, TOKEN, {"order": MemoryOrder.WEAK})
+        b.op(
+            "store_ptr_tko",
+            {"destination": z, "value": b.constant(1.0, Scalar.F32)},
+            TOKEN,
+            {"order": MemoryOrder.WEAK},
+        )
         if atomic:
-            attributes = {"mode": AtomicMode.ADDF, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
-            b.op("atomic_rmw_tko", {"pointers": z, "value": b.constant(1.0, Scalar.F32)}, [F32, TOKEN], attributes)
+            attributes = {
+                "mode": AtomicMode.ADDF,
+                "order": MemoryOrder.RELAXED,
+                "scope": MemoryScope.DEVICE,
+            }
+            b.op(
+                "atomic_rmw_tko",
+                {"pointers": z, "value": b.constant(1.0, Scalar.F32)},
+                [F32, TOKEN],
+                attributes,
+            )
         b.ret()
 
     return program(TYPES, fill, name="add")
@@ -55,7 +79,11 @@ def numbers(run: CpuRun) -> np.ndarray:
 
 
 def bound(size: int = 300, **more: Any) -> BoundCase:
-    inputs = (made("z", size, dtype="f32", dist="empty"), made("x", size, dtype="f32"), made("y", size, dtype="f32", seed=1))
+    inputs = (
+        made("z", size, dtype="f32", dist="empty"),
+        made("x", size, dtype="f32"),
+        made("y", size, dtype="f32", seed=1),
+    )
     (found,) = expand_cases(kernel(case("some", *inputs, **more)), ADD)
     return found
 
@@ -85,7 +113,9 @@ def sanitizer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sanitizer]:
 def check(sanitizer: Callable[..., Sanitizer]) -> Check:
     """Checks one case of such a kernel."""
 
-    def checks(work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT, **more: Any) -> CaseFindings:
+    def checks(
+        work: Work, *, atomic: bool = False, options: SanitizeOptions = DEFAULT, **more: Any
+    ) -> CaseFindings:
         return sanitizer(work, atomic=atomic, options=options).check(bound(**more))
 
     return checks
@@ -149,17 +179,32 @@ def test_a_random_order_is_named_by_its_seed(check: Check) -> None:
         (True, 1e-7, (), 0, 1),  # sums of floats differ by rounding
         (False, 1e-7, (), 1, 0),  # without atomics blocks cannot add up anything
         (True, 0.5, (), 1, 0),
-        (True, 0.5, (Tolerance(dtype="f32", atol=1.0, rtol=0.0),), 0, 1),  # the case says what rounding may do
+        (
+            True,
+            0.5,
+            (Tolerance(dtype="f32", atol=1.0, rtol=0.0),),
+            0,
+            1,
+        ),  # the case says what rounding may do
     ],
 )
-def test_rounding_is_a_note(check: Check, atomic: bool, off: float, tolerance: tuple[Tolerance, ...], findings: int, notes: int) -> None:
+def test_rounding_is_a_note(
+    check: Check,
+    atomic: bool,
+    off: float,
+    tolerance: tuple[Tolerance, ...],
+    findings: int,
+    notes: int,
+) -> None:
     def work(run: CpuRun) -> None:
         numbers(run)[:] = np.float32(1) + np.float32(off) * (run.options.order == "reverse")
 
     found = check(work, atomic=atomic, tolerance=tolerance)
     assert (len(found.findings), len(found.notes)) == (findings, notes)
     if notes:
-        assert found.notes == ("z differs in its rounding with the order of the blocks, as sums of floats do",)
+        assert found.notes == (
+            "z differs in its rounding with the order of the blocks, as sums of floats do",
+        )
         assert found.status == "clean"
 
 
@@ -170,7 +215,15 @@ def test_elements_that_nothing_wrote_are_the_same_in_every_order(check: Check) -
 
 def fault(run: CpuRun) -> None:
     place = Location(file="k.py", line=5, column=9)
-    raise FaultError("add: it went wrong", location=place, block=(1, 0, 0), parameter="z", index=(3,), fix="mend it", kernel="add")
+    raise FaultError(
+        "add: it went wrong",
+        location=place,
+        block=(1, 0, 0),
+        parameter="z",
+        index=(3,),
+        fix="mend it",
+        kernel="add",
+    )
 
 
 def test_a_fault_is_a_finding_and_ends_the_case(check: Check) -> None:
@@ -183,7 +236,14 @@ def test_a_fault_is_a_finding_and_ends_the_case(check: Check) -> None:
     found = check(work)
     assert orders == ["forward"]
     (finding,) = found.findings
-    assert (finding.kind, finding.what, finding.block, finding.parameter, finding.index, finding.hint) == (
+    assert (
+        finding.kind,
+        finding.what,
+        finding.block,
+        finding.parameter,
+        finding.index,
+        finding.hint,
+    ) == (
         FindingKind.FAULT,
         "add: it went wrong",
         (1, 0, 0),
@@ -207,7 +267,14 @@ def test_a_bug_of_the_interpreter_is_an_error_and_no_finding(check: Check) -> No
 def race(run: CpuRun) -> None:
     """Tells the checker that two blocks write one element."""
     assert run.options.observer is not None
-    launch = Launch(kernel="add", grid=(2, 1, 1), memory=run.memory, observer=run.options.observer, output=print, globals={})
+    launch = Launch(
+        kernel="add",
+        grid=(2, 1, 1),
+        memory=run.memory,
+        observer=run.options.observer,
+        output=print,
+        globals={},
+    )
     frame = Frame(launch, np.array([0, 1]))
     op = next(op for op in run.program.function.walk() if op.name == "store_ptr_tko")
     access = Access(
@@ -231,7 +298,10 @@ def test_findings_before_an_error_stay_and_belong_to_their_case(check: Check) ->
         raise ZeroDivisionError
 
     found = check(work)
-    assert ([item.kind for item in found.findings], found.status) == ([FindingKind.WRITE_RACE], "findings")
+    assert ([item.kind for item in found.findings], found.status) == (
+        [FindingKind.WRITE_RACE],
+        "findings",
+    )
     assert found.error is not None
 
 
@@ -255,7 +325,9 @@ def test_no_blocks_are_said(check: Check) -> None:
 
 def test_a_race_in_every_order_is_one_finding(check: Check) -> None:
     found = check(race)
-    assert [(item.kind, item.index, item.count) for item in found.findings] == [(FindingKind.WRITE_RACE, (2,), 1)]
+    assert [(item.kind, item.index, item.count) for item in found.findings] == [
+        (FindingKind.WRITE_RACE, (2,), 1)
+    ]
 
 
 def test_results_as_json(check: Check) -> None:
@@ -282,12 +354,16 @@ def test_cases_are_shown_as_they_end(check: Check) -> None:
             return CaseFindings(case=item)
 
     sanitizer: Any = Names()
-    results = sanitize_cases([bound(), bound()], sanitizer, on_result=lambda result: shown.append(result.case.name))
+    results = sanitize_cases(
+        [bound(), bound()], sanitizer, on_result=lambda result: shown.append(result.case.name)
+    )
     assert shown == [result.case.name for result in results] == ["add/some", "add/some"]
 
 
 def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
-    """What `run --check` makes of a case: its kernels are launched once, and its end may be a fault."""
+    """What `run --check` makes of a case: its kernels are launched once, and its end may be a
+    fault.
+    """
     watch, item = Watch(), bound()
     watch.expect(item)
     regions = {"z": Region.of("z", np.zeros(300, np.float32))}
@@ -309,7 +385,8 @@ def test_a_watch_keeps_the_launches_of_a_case_apart() -> None:
     assert only.kind is FindingKind.FAULT
 
 
-# --- undetermined elements ----------------------------------------------------------------------------------------------------------
+# --- undetermined elements
+# ----------------------------------------------------------------------------------------------------------
 
 
 def filled(run: CpuRun, number: int, block: int) -> float:
@@ -323,7 +400,15 @@ def filled(run: CpuRun, number: int, block: int) -> float:
         globals={},
         undetermined=run.options.undetermined,
     )
-    op = Op(name="load_view_tko", results=(), operands={}, attributes={}, regions=(), loc=Loc("k.py", 10 + number, 4), number=number)
+    op = Op(
+        name="load_view_tko",
+        results=(),
+        operands={},
+        attributes={},
+        regions=(),
+        loc=Loc("k.py", 10 + number, 4),
+        number=number,
+    )
     garbage = Garbage(op=op, layout=LAYOUTS[Scalar.F32], shape=())
     return float(garbage.fill(Frame(launch, np.array([block])), run.regions["x"].address)[0])
 
@@ -409,7 +494,12 @@ def test_the_search_for_the_operation_ends_with_its_passes(check: Check) -> None
             raise stopped(run.kernel)
 
     (found,) = check(work, options=SanitizeOptions(steps=50)).findings
-    assert (len(asked), found.kind, found.location, found.block) == (50, FindingKind.UNDETERMINED, Loc("k.py", 10, 4), ())
+    assert (len(asked), found.kind, found.location, found.block) == (
+        50,
+        FindingKind.UNDETERMINED,
+        Loc("k.py", 10, 4),
+        (),
+    )
 
 
 def test_a_launch_that_faults_anyway_is_not_compared(check: Check) -> None:
@@ -419,4 +509,6 @@ def test_a_launch_that_faults_anyway_is_not_compared(check: Check) -> None:
 
     found = check(work)
     assert [item.kind for item in found.findings] == [FindingKind.FAULT]
-    assert found.notes == ("whether elements that no padding determines change the result was not checked: the launch faults",)
+    assert found.notes == (
+        "whether elements that no padding determines change the result was not checked: the launch faults",
+    )

@@ -10,7 +10,12 @@ from tilec_runtime.errors import UsageError
 
 JOINED = "it is no expression"
 CASES = (
-    BoundCase(name="gemm/4k[f16]", kernel="gemm", case="4k", variants=("gemm-f16-BM128", "gemm-f16-BM128-a16")),
+    BoundCase(
+        name="gemm/4k[f16]",
+        kernel="gemm",
+        case="4k",
+        variants=("gemm-f16-BM128", "gemm-f16-BM128-a16"),
+    ),
     BoundCase(name="gemm/4k[f32]", kernel="gemm", case="4k", variants=("gemm-f32-BM64",)),
     BoundCase(name="gemm/odd", kernel="gemm", case="odd", variants=("gemm-f16-BM64",)),
     BoundCase(name="softmax/rows", kernel="softmax", case="rows", variants=("softmax-f32",)),
@@ -44,7 +49,10 @@ def test_expressions(text: str, taken: str) -> None:
 
 def test_globs_and_an_expression_both_hold() -> None:
     assert select_cases(CASES, ("gemm/4k*", "softmax")) == (CASES[0], CASES[1], CASES[3])
-    assert select_cases(CASES, ("gemm/4k*", "softmax"), parse_expression("f32")) == (CASES[1], CASES[3])
+    assert select_cases(CASES, ("gemm/4k*", "softmax"), parse_expression("f32")) == (
+        CASES[1],
+        CASES[3],
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +65,11 @@ def test_globs_and_an_expression_both_hold() -> None:
         ("gemm or ", JOINED, None),
         ("gemm (f16)", "`and` or `or` is missing before it", 7),
         ("()", "a word is missing", None),
-        ("(" * 60 + "a" + ")" * 60, f"it has more than {MOST_NESTED} brackets and nots", MOST_NESTED + 1),
+        (
+            "(" * 60 + "a" + ")" * 60,
+            f"it has more than {MOST_NESTED} brackets and nots",
+            MOST_NESTED + 1,
+        ),
         ("not " * 5000 + "a", f"it has more than {MOST_NESTED} brackets and nots", MOST_NESTED + 1),
     ],
 )

@@ -65,7 +65,12 @@ def test_a_name_that_no_setting_uses_is_set_itself() -> None:
 def test_settings_that_use_the_name_are_worked_out() -> None:
     sweep = parse_sweep("n=8,16")
     settings = ("x=f16[n, 2 * n]:normal:7", "y=[max(1, cdiv(n, 3)), 5]", "z=[7]", "alpha=n")
-    assert settings_at(settings, sweep, "16") == ("x=f16[16,32]:normal:7", "y=[6,5]", "z=[7]", "alpha=16")
+    assert settings_at(settings, sweep, "16") == (
+        "x=f16[16,32]:normal:7",
+        "y=[6,5]",
+        "z=[7]",
+        "alpha=16",
+    )
     assert settings_at(("BM=T",), parse_sweep("T=f16,f32"), "f16") == ("BM=f16",)
 
 
@@ -79,7 +84,9 @@ def test_an_extent_without_a_value_is_refused() -> None:
 
 def test_a_point_that_is_refused_is_told_in_the_words_of_the_command_line() -> None:
     sweep = parse_sweep("n=8,16")
-    error = refused_point(UsageError("--set n=8: kernel add has no parameter or axis 'n'", fix="other"), sweep, "8")
+    error = refused_point(
+        UsageError("--set n=8: kernel add has no parameter or axis 'n'", fix="other"), sweep, "8"
+    )
     assert error.what == "--sweep n=8,16: kernel add has no parameter or axis 'n'"
     assert error.fix == "sweep an input or an axis, or let --set use n: --set x=[n]"
     other = UsageError("--set m=8: kernel add has no parameter or axis 'm'")

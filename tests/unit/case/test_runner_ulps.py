@@ -1,4 +1,6 @@
-"""Distances in numbers of a dtype: of every kind, across zero, to NaN and infinity, and against wider dtypes."""
+"""Distances in numbers of a dtype: of every kind, across zero, to NaN and infinity, and against
+wider dtypes.
+"""
 
 from __future__ import annotations
 

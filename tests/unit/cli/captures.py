@@ -44,6 +44,12 @@ def hold(name: str, text: str, folder: Path, width: int, golden: Golden) -> None
 
 
 def alike(text: str, folder: Path) -> str:
-    """Without what is this machine's own: directories, and the line of versions at the head of `doctor`."""
-    text = re.sub(r"^tilec \S+, Python .*\n.*\n", "tilec …\n", text, flags=re.MULTILINE) if text.startswith("tilec ") else text
+    """Without what is this machine's own: directories, and the line of versions at the head of
+    `doctor`.
+    """
+    text = (
+        re.sub(r"^tilec \S+, Python .*\n.*\n", "tilec …\n", text, flags=re.MULTILINE)
+        if text.startswith("tilec ")
+        else text
+    )
     return re.sub(r"(?m)[ \t]+$", "", text.replace(str(folder), "…"))

@@ -48,7 +48,9 @@ def scene_of(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> SceneOf:
-    """Makes a terminal of so many columns, to which errors are written too; in the test itself, as `terminal`."""
+    """Makes a terminal of so many columns, to which errors are written too; in the test itself, as
+    `terminal`.
+    """
 
     def of(width: int) -> Scene:
         terminal(width)
@@ -67,7 +69,9 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fake_build(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A stand-in for tilec.build: the test hangs its functions on it, the requests they get are in `requests`."""
+    """A stand-in for tilec.build: the test hangs its functions on it, the requests they get are in
+    `requests`.
+    """
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class BuildRequest:

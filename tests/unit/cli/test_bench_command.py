@@ -1,4 +1,6 @@
-"""`tilec bench` with planned times: what is shown at 80 columns, what is written and refused, and how it ends."""
+"""`tilec bench` with planned times: what is shown at 80 columns, what is written and refused, and
+how it ends.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from typing import Any
 
 import pytest
 
-from tests.bench_samples import BENCH, GIVEN, H200, SHOWN, SLOWER, PlannedPlace, app, bound, manifest, opened
+from tests.bench_samples import (
+    BENCH,
+    GIVEN,
+    H200,
+    SHOWN,
+    SLOWER,
+    PlannedPlace,
+    app,
+    bound,
+    manifest,
+    opened,
+)
 from tilec.bench.libraries import Library
 from tilec.bench.measure import ClockReading
 from tilec.bench.saved import read_saved
@@ -39,13 +52,22 @@ class Desk:
     root: Path
     cases: tuple[tuple[str, int, str], ...] = CASES
 
-    def bench(self, plan: Plan = times, *, json: bool = False, place: PlannedPlace | None = None, **given: Any) -> tuple[int, PlannedPlace]:
+    def bench(
+        self,
+        plan: Plan = times,
+        *,
+        json: bool = False,
+        place: PlannedPlace | None = None,
+        **given: Any,
+    ) -> tuple[int, PlannedPlace]:
         found = manifest(*self.cases, root=self.root)
         here = app(self.root, json=json)
         wish = dataclasses.replace(GIVEN, **given)
         files = Files(here, types.SimpleNamespace(manifest=found), wish)  # type: ignore[arg-type]
         place = place or PlannedPlace(plan)
-        return measure_cases(here, wish, files, place, opened(), bench_run.Plan(cases=bound(found)), found), place
+        return measure_cases(
+            here, wish, files, place, opened(), bench_run.Plan(cases=bound(found)), found
+        ), place
 
 
 @pytest.fixture
@@ -85,30 +107,43 @@ def test_what_a_launch_costs_the_host_keeps_its_column(seconds: float | None, te
         (12345.6, 999.5, 20000.0, "12346x as long (1000 to 20000)"),
     ],
 )
-def test_ratios_of_any_size_say_something_in_few_columns(ratio: float, low: float, high: float, text: str) -> None:
-    """A library on the cpu device is a thousand times as fast as an interpreter: 0.00x would not say so."""
+def test_ratios_of_any_size_say_something_in_few_columns(
+    ratio: float, low: float, high: float, text: str
+) -> None:
+    """A library on the cpu device is a thousand times as fast as an interpreter: 0.00x would not
+    say so.
+    """
     assert ratio_text(ratio, Interval(low=low, high=high, coverage=0.95)) == text
     assert len(f"{'':46}{text}") <= 80
 
 
-def test_long_names_are_shortened_to_fit(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_names_are_shortened_to_fit(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 80)
     long = BENCH + ', against = ["numpy:add(add(x, y), multiply(x, y))"]'
     desk.cases = (("four_thousand_and_ninety_six", 4096, long),)
     desk.bench(lambda _case, _n: 1e-3)
     rows = capsys.readouterr().out.splitlines()[3:6]
-    assert [row[:25] for row in rows[1:]] == ["add/four_tho…d_ninety_six", "  numpy:add(…tiply(x, y))"]
+    assert [row[:25] for row in rows[1:]] == [
+        "add/four_tho…d_ninety_six",
+        "  numpy:add(…tiply(x, y))",
+    ]
     assert max(map(len, rows)) <= 80
 
 
-def test_a_wide_terminal_leaves_names_their_room(desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_terminal_leaves_names_their_room(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 120)
     desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
     desk.bench(lambda _case, _n: 1e-3)
     assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
 
 
-def test_without_a_terminal_nothing_is_shortened(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_nothing_is_shortened(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.cases = (("four_thousand_and_ninety_six", 4096, BENCH),)
     desk.bench(lambda _case, _n: 1e-3)
     assert "\nadd/four_thousand_and_ninety_six    1.00 ms" in capsys.readouterr().out
@@ -118,7 +153,9 @@ def slower(case: str, measured: int) -> float:
     return times(case, measured) * (1.08 if case == "4k" else 1.0)
 
 
-def test_the_gate_fails_a_case_that_is_slower_twice(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gate_fails_a_case_that_is_slower_twice(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert desk.bench(save="main")[0] == 0
     assert capsys.readouterr().out.endswith("\nsaved 2 cases as .tilec/bench/main.json\n")
     code, place = desk.bench(slower, against_saved="main", fail_slower=0.05, against=False)
@@ -130,9 +167,15 @@ def test_the_gate_fails_a_case_that_is_slower_twice(desk: Desk, capsys: pytest.C
     assert "1 slower, 1 same" in capsys.readouterr().out
 
 
-def test_what_was_slower_once_only_is_let_pass_and_said(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_slower_once_only_is_let_pass_and_said(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
-    code, _ = desk.bench(lambda case, n: times(case, n) * (1.5 if n == 0 else 1.0), against_saved="main", fail_slower=0.05)
+    code, _ = desk.bench(
+        lambda case, n: times(case, n) * (1.5 if n == 0 else 1.0),
+        against_saved="main",
+        fail_slower=0.05,
+    )
     shown = capsys.readouterr().out
     assert code == 0
     assert "+0.0% against saved (-0.2% to +0.2%): same when measured again, not at first" in shown
@@ -140,7 +183,9 @@ def test_what_was_slower_once_only_is_let_pass_and_said(desk: Desk, capsys: pyte
     assert shown.count("  numpy:add(x, y)") == 2  # once in each run
 
 
-def test_a_run_that_fails_is_not_saved_over_what_it_failed_against(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_fails_is_not_saved_over_what_it_failed_against(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
     before = (desk.root / ".tilec/bench/main.json").read_bytes()
     assert desk.bench(slower, against_saved="main", save="main", fail_slower=0.05)[0] == 1
@@ -148,11 +193,15 @@ def test_a_run_that_fails_is_not_saved_over_what_it_failed_against(desk: Desk, c
     assert "nothing was saved as .tilec/bench/main.json" in capsys.readouterr().err
 
 
-def test_cases_that_are_not_measured_stay_saved_and_are_named(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_that_are_not_measured_stay_saved_and_are_named(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
     desk.cases = (("4k", 4096, BENCH),)
     desk.bench(save="main")
-    assert "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().out
+    assert (
+        "saved 1 case as .tilec/bench/main.json, beside 1 saved before" in capsys.readouterr().out
+    )
     desk.cases = (("other", 4096, BENCH), ("4k", 8192, BENCH))
     assert desk.bench(against_saved="main", fail_slower=0.05)[0] == 1
     shown = capsys.readouterr().out
@@ -169,8 +218,12 @@ class WithTorch(PlannedPlace):
         return super().library("numpy")
 
 
-def test_libraries_that_were_measured_on_one_side_alone_are_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """What torch leaves in a GPU's memory made a kernel 8 % slower: no comparison is refused for it, and nobody has to guess."""
+def test_libraries_that_were_measured_on_one_side_alone_are_told(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What torch leaves in a GPU's memory made a kernel 8 % slower: no comparison is refused for
+    it, and nobody has to guess.
+    """
     told = "note: it was measured beside torch, now beside nothing: what a library leaves in a GPU's memory may be seen"
     desk.bench(save="main", place=WithTorch(times))
     capsys.readouterr()
@@ -180,24 +233,37 @@ def test_libraries_that_were_measured_on_one_side_alone_are_told(desk: Desk, cap
     assert "measured beside" not in capsys.readouterr().out
 
 
-def test_another_tilec_may_measure_otherwise(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_tilec_may_measure_otherwise(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
     path = desk.root / ".tilec/bench/main.json"
     saved = json.loads(path.read_text())
     path.write_text(json.dumps(saved | {"tilec": "0.0.7"}))
     desk.bench(against_saved="main")
-    assert "note: it was saved by tilec 0.0.7, which may measure otherwise than" in capsys.readouterr().out
+    assert (
+        "note: it was saved by tilec 0.0.7, which may measure otherwise than"
+        in capsys.readouterr().out
+    )
     del saved["tilec"], saved["beside"]  # as it was saved before these were
     path.write_text(json.dumps(saved))
     desk.bench(against_saved="main")
     assert "note: it was" not in capsys.readouterr().out
 
 
-def test_saving_over_what_was_measured_elsewhere_is_told(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saving_over_what_was_measured_elsewhere_is_told(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
     capsys.readouterr()
-    desk.bench(save="main", place=PlannedPlace(times, setting=dataclasses.replace(H200, device="NVIDIA A100")))
-    assert "main.json had was measured elsewhere (on Fake H200, or in another state), and is replaced" in capsys.readouterr().err
+    desk.bench(
+        save="main",
+        place=PlannedPlace(times, setting=dataclasses.replace(H200, device="NVIDIA A100")),
+    )
+    assert (
+        "main.json had was measured elsewhere (on Fake H200, or in another state), and is replaced"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:
@@ -210,12 +276,18 @@ def test_what_another_run_saves_meanwhile_stays(desk: Desk) -> None:
 
     other = desk.root / "begun"
     desk.bench(plan, save="main")
-    assert sorted(read_saved(desk.root / ".tilec/bench/main.json", "main").cases) == ["add/4k", "add/bare", "add/other"]
+    assert sorted(read_saved(desk.root / ".tilec/bench/main.json", "main").cases) == [
+        "add/4k",
+        "add/bare",
+        "add/other",
+    ]
 
 
 def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
     desk.bench(save="main")
-    elsewhere = dataclasses.replace(H200, device="NVIDIA A100", multiprocessors=108, driver="570.1", cold=False)
+    elsewhere = dataclasses.replace(
+        H200, device="NVIDIA A100", multiprocessors=108, driver="570.1", cold=False
+    )
     place = PlannedPlace(times, setting=elsewhere)
     with pytest.raises(UsageError) as caught:
         desk.bench(place=place, against_saved="main")
@@ -227,7 +299,10 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
         "  fix: save new ones here with --save"
     )
     with pytest.raises(UsageError, match="L2 cache cold, now hot") as hot:
-        desk.bench(place=PlannedPlace(times, setting=dataclasses.replace(H200, cold=False)), against_saved="main")
+        desk.bench(
+            place=PlannedPlace(times, setting=dataclasses.replace(H200, cold=False)),
+            against_saved="main",
+        )
     assert hot.value.fix == "pass --cold or --hot as then"
 
 
@@ -237,7 +312,10 @@ def test_measurements_of_another_place_are_refused(desk: Desk) -> None:
         ("{", "main.json holds no saved measurements: Expecting property name"),
         ("[]", "main.json holds no saved measurements"),
         ('{"kind": "other"}', "main.json holds no saved measurements"),
-        ('{"kind": "tilec-bench", "schema_version": 9}', "is of schema version 9, and this tilec reads 1"),
+        (
+            '{"kind": "tilec-bench", "schema_version": 9}',
+            "is of schema version 9, and this tilec reads 1",
+        ),
         ('{"kind": "tilec-bench", "schema_version": 1}', "is damaged: KeyError: 'setting'"),
         ("\x00\xff", "holds no saved measurements"),
     ],
@@ -266,11 +344,15 @@ def damaged(desk: Desk, change: Callable[[dict[str, Any]], None]) -> str:
 
 @pytest.mark.parametrize("samples", [[], [0], [-1.0], [float("inf")], ["x"], None])
 def test_samples_that_are_no_times_are_refused(desk: Desk, samples: object) -> None:
-    assert "is damaged" in damaged(desk, lambda body: body["cases"]["add/4k"].update(samples=samples))
+    assert "is damaged" in damaged(
+        desk, lambda body: body["cases"]["add/4k"].update(samples=samples)
+    )
 
 
 def test_a_setting_of_the_wrong_kind_is_refused(desk: Desk) -> None:
-    assert "is damaged: TypeError: 'x' is no int" in damaged(desk, lambda body: body["setting"].update(multiprocessors="x"))
+    assert "is damaged: TypeError: 'x' is no int" in damaged(
+        desk, lambda body: body["setting"].update(multiprocessors="x")
+    )
 
 
 def test_a_name_that_was_never_saved_says_what_was(desk: Desk) -> None:
@@ -296,7 +378,10 @@ def test_places_that_cannot_be_written_are_known_before_anything_is_measured(des
     with pytest.raises(UsageError, match="is a directory"):
         desk.bench(place=place, markdown=".")
     for special in ("pipe", "/dev/stdout", "/dev/null"):
-        with pytest.raises(UsageError, match=f"{special} is no regular file, and would be replaced by one\n  fix: name a file"):
+        with pytest.raises(
+            UsageError,
+            match=f"{special} is no regular file, and would be replaced by one\n  fix: name a file",
+        ):
             desk.bench(place=place, markdown=special)
     with pytest.raises(UsageError, match="pipe is no regular file"):
         desk.bench(place=place, save="./pipe")  # which to read would be to wait for ever
@@ -326,7 +411,9 @@ def test_a_table_for_comments(desk: Desk, capsys: pytest.CaptureFixture[str]) ->
     assert not (desk.root / ".tilec").exists()
 
 
-def test_json_holds_every_sample_and_where_it_was_measured(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_holds_every_sample_and_where_it_was_measured(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.bench(save="main")
     capsys.readouterr()
     code, _ = desk.bench(slower, json=True, against_saved="main", fail_slower=0.05)
@@ -342,7 +429,12 @@ def test_json_holds_every_sample_and_where_it_was_measured(desk: Desk, capsys: p
     assert len(first["time"]["samples"]) >= 30
     assert first["time"]["interval"][0] <= first["time"]["median"] <= first["time"]["interval"][1]
     assert first["host_seconds"] == 3.4e-6
-    assert first["work"] == {"flops": 4096.0, "bytes": 49152.0, "intensity": pytest.approx(1 / 12), "dtype": "f32"}
+    assert first["work"] == {
+        "flops": 4096.0,
+        "bytes": 49152.0,
+        "intensity": pytest.approx(1 / 12),
+        "dtype": "f32",
+    }
     assert first["rates"]["bytes_per_second"] == pytest.approx(49152 / 14.04e-6)
     assert first["rates"]["bound"] == "memory"
     assert [entry["call"] for entry in first["against"]] == ["numpy:add(x, y)", "torch:add(x, y)"]
@@ -354,7 +446,9 @@ def test_json_holds_every_sample_and_where_it_was_measured(desk: Desk, capsys: p
 
 
 def test_the_cpu_device_is_named_as_such(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    cpu = dataclasses.replace(H200, kind="cpu", device="Some CPU", multiprocessors=0, driver="", cold=False)
+    cpu = dataclasses.replace(
+        H200, kind="cpu", device="Some CPU", multiprocessors=0, driver="", cold=False
+    )
     desk.bench(place=PlannedPlace(times, setting=cpu, best=None), markdown="b.md")
     assert capsys.readouterr().out.startswith(
         "on the cpu device (Some CPU): these are times of an interpreter, and say nothing of a GPU\n\ncase"
@@ -363,24 +457,38 @@ def test_the_cpu_device_is_named_as_such(desk: Desk, capsys: pytest.CaptureFixtu
 
 
 def test_what_makes_times_doubtful_is_said(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    hot = PlannedPlace(times, reading=ClockReading(sm=1500, memory=3201, held_back=("heat",)), missing="the clocks cannot be read: x")
+    hot = PlannedPlace(
+        times,
+        reading=ClockReading(sm=1500, memory=3201, held_back=("heat",)),
+        missing="the clocks cannot be read: x",
+    )
     desk.bench(place=hot, samples=6, seconds=0.0)
     shown = capsys.readouterr().out
     assert "note: the clocks cannot be read: x\n" in shown
     assert "clocks were held back (heat) during add/4k, add/bare\n" in shown
 
 
-def test_cases_that_cannot_run_there_are_skipped_and_none_at_all_is_no_measurement(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cases_that_cannot_run_there_are_skipped_and_none_at_all_is_no_measurement(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _ = desk.bench(place=PlannedPlace(times, refused={"4k": "it needs a GPU"}))
     shown = capsys.readouterr().out
     assert code == 0
     assert "add/4k                  skip\n" in shown
     assert "skipped add: it needs a GPU\n" in shown
-    assert desk.bench(place=PlannedPlace(times, refused=dict.fromkeys(("4k", "bare"), "it needs a GPU")), save="main")[0] == 3
+    assert (
+        desk.bench(
+            place=PlannedPlace(times, refused=dict.fromkeys(("4k", "bare"), "it needs a GPU")),
+            save="main",
+        )[0]
+        == 3
+    )
     assert not (desk.root / ".tilec" / "bench").exists()
 
 
-def test_a_case_that_goes_wrong_costs_itself_alone(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_that_goes_wrong_costs_itself_alone(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.cases = (("4k", 4096, 'bytes = "z.size // (x.size - y.size)"'), ("bare", 1003, BENCH))
     code, place = desk.bench(save="main")
     shown = capsys.readouterr().out
@@ -393,10 +501,15 @@ def test_a_case_that_goes_wrong_costs_itself_alone(desk: Desk, capsys: pytest.Ca
     assert not (desk.root / ".tilec" / "bench" / "main.json").exists()
 
 
-def test_a_rival_that_raises_is_no_failure_of_the_kernel(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rival_that_raises_is_no_failure_of_the_kernel(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:matmul(x, y.reshape(3, 3))"]'),)
     assert desk.bench()[0] == 0
-    assert "not measured: it raised ValueError: cannot reshape array of size 4096 into shape (3,3)" in capsys.readouterr().out
+    assert (
+        "not measured: it raised ValueError: cannot reshape array of size 4096 into shape (3,3)"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_rival_that_exits_ends_no_run(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -411,17 +524,24 @@ def test_a_rival_that_exits_ends_no_run(desk: Desk, capsys: pytest.CaptureFixtur
     assert "it raised SystemExit: 0\n    fix: measure without" in capsys.readouterr().out
 
 
-def test_a_rival_that_raises_later_on_is_an_error_of_its_case(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rival_that_raises_later_on_is_an_error_of_its_case(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
     tired = "calls = []\n\n\ndef tired(x):\n    calls.append(x)\n    if len(calls) > 9:\n        raise RuntimeError('no more')\n"
     (desk.root / "mine.py").write_text(tired)
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:tired"]'),)
     assert desk.bench()[0] == 1
-    assert "add/4k: against 'numpy:mine.py:tired': it raised RuntimeError: no more\n    fix: measure without" in capsys.readouterr().out
+    assert (
+        "add/4k: against 'numpy:mine.py:tired': it raised RuntimeError: no more\n    fix: measure without"
+        in capsys.readouterr().out
+    )
     assert desk.bench(against=False)[0] == 0
 
 
 def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    (desk.root / "mine.py").write_text("def twice(x, y):\n    return x + y\n\n\ndef other(q):\n    return q\n")
+    (desk.root / "mine.py").write_text(
+        "def twice(x, y):\n    return x + y\n\n\ndef other(q):\n    return q\n"
+    )
     desk.cases = (("4k", 4096, BENCH + ', against = ["numpy:mine.py:twice"]'),)
     assert desk.bench()[0] == 0
     assert "  numpy:mine.py:twice   300.0 us" in capsys.readouterr().out
@@ -433,14 +553,20 @@ def test_functions_of_a_file_are_rivals_too(desk: Desk, capsys: pytest.CaptureFi
     assert "mine.py has no function 'twise'; did you mean 'twice'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])])
-def test_what_launches_cost_the_host_is_not_waited_for_long(desk: Desk, each: float, hosts: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("each", "hosts"), [(10e-6, [64] * 15), (5e-3, [6] * 15), (0.1, [1] * 5), (2.0, [1])]
+)
+def test_what_launches_cost_the_host_is_not_waited_for_long(
+    desk: Desk, each: float, hosts: list[int]
+) -> None:
     """Launches that keep the device busy are not enqueued by the hundred."""
     desk.cases = CASES[1:]
     assert desk.bench(lambda _case, _n: each, samples=6)[1].hosts == hosts
 
 
-@pytest.mark.parametrize(("text", "part"), [("5%", 0.05), ("5", 0.05), ("0.5 %", 0.005), ("1000%", 10.0)])
+@pytest.mark.parametrize(
+    ("text", "part"), [("5%", 0.05), ("5", 0.05), ("0.5 %", 0.005), ("1000%", 10.0)]
+)
 def test_parts_are_read(text: str, part: float) -> None:
     assert Percent().convert(text, None, None) == pytest.approx(part)
 
@@ -450,8 +576,14 @@ def test_parts_are_read(text: str, part: float) -> None:
     [
         (("--fail-slower", "5%"), "--fail-slower goes with --against-saved: slower than what?"),
         (("--dry-run", "--save", "x"), "--dry-run measures nothing to save, compare or write"),
-        (("--fail-slower", "fast", "--against-saved", "x"), "'fast' is no part to be slower by: write 5%"),
-        (("--fail-slower", "0%", "--against-saved", "x"), "'0%' is no part to be slower by: write 5%"),
+        (
+            ("--fail-slower", "fast", "--against-saved", "x"),
+            "'fast' is no part to be slower by: write 5%",
+        ),
+        (
+            ("--fail-slower", "0%", "--against-saved", "x"),
+            "'0%' is no part to be slower by: write 5%",
+        ),
         (("--samples", "2"), "2 is not in the range"),
         (("--seconds", "-1"), "-1.0 is not in the range"),
         (("--seconds", "nan"), "'nan' is no number of seconds"),

@@ -1,4 +1,6 @@
-"""`tilec bench` from its command line to a device: a pretended GPU whose launches take time by number, the cpu device, and none."""
+"""`tilec bench` from its command line to a device: a pretended GPU whose launches take time by
+number, the cpu device, and none.
+"""
 
 from __future__ import annotations
 
@@ -26,33 +28,46 @@ EACH = 50e-6  # seconds of a launch
 
 
 class TimedDriver(FakeDriver):
-    """A pretended GPU: between two marks, each launch took as long as any other, and copies moved 4 GB/s."""
+    """A pretended GPU: between two marks, each launch took as long as any other, and copies moved 4
+    GB/s.
+    """
 
     def record_event(self, ordinal: int, event: int, stream: int, since: int | None = None) -> None:
         super().record_event(ordinal, event, stream, since)
-        self.__dict__.setdefault("marks", {})[event] = (len(self.launches), self.calls.count("copy_async"))
+        self.__dict__.setdefault("marks", {})[event] = (
+            len(self.launches),
+            self.calls.count("copy_async"),
+        )
 
     def elapsed(self, ordinal: int, start: int, end: int) -> float:
-        launches, copies = (after - before for before, after in zip(self.marks[start], self.marks[end], strict=True))
+        launches, copies = (
+            after - before for before, after in zip(self.marks[start], self.marks[end], strict=True)
+        )
         return launches * EACH + copies * 0.5
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project that was built elsewhere: manifest and bundle."""
-    cases = CASE.format(name="4k", size=4096, bench=BENCH + ', against = ["torch:add(x, y)"]') + CASE.format(
-        name="odd", size=1003, bench=BENCH
-    )
+    cases = CASE.format(
+        name="4k", size=4096, bench=BENCH + ', against = ["torch:add(x, y)"]'
+    ) + CASE.format(name="odd", size=1003, bench=BENCH)
     (tmp_path / "tilec.toml").write_text(HEAD + cases)
     (tmp_path / "add.cu").write_text("")  # nothing is built of it
-    info = BundleInfo(package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=(ADD,))
+    info = BundleInfo(
+        package=PackageInfo(name="sample", version="1.0", module="sample"), kernels=(ADD,)
+    )
     write_bundle(tmp_path / "sample.tilec", info, IMAGES.__getitem__)
     return tmp_path
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    symbols = {image.symbol: FakeKernel(abi=variant.abi) for variant in ADD.variants for image in variant.images}
+    symbols = {
+        image.symbol: FakeKernel(abi=variant.abi)
+        for variant in ADD.variants
+        for image in variant.images
+    }
     driver = TimedDriver((dataclasses.replace(H200, l2=1 << 18),), symbols)
 
     def unknown(_uuid: str) -> Clocks:
@@ -71,7 +86,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     monkeypatch.setattr(bench_place, "open_library", missing)
     monkeypatch.setattr("tilec.bench.ceilings.COPY", 1 << 20)
     monkeypatch.setattr(
-        bench_place, "measured_apart", lambda _name: measure_ceilings(driver.device(0), driver, None, clock=time.perf_counter)
+        bench_place,
+        "measured_apart",
+        lambda _name: measure_ceilings(driver.device(0), driver, None, clock=time.perf_counter),
     )
     return driver
 
@@ -79,14 +96,27 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 BARE = ("--bundle", "sample.tilec", "--no-against")
 
 
-def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(cli: Any, project: Path, gpu: FakeDriver) -> None:
+def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
     ran = cli("bench", *BARE, "--json", "--samples", "30", "--save", "main")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
-    assert found["setting"] == {"kind": "cuda", "device": "Fake H200", "multiprocessors": 132, "driver": "CUDA 13.0", "cold": True}
+    assert found["setting"] == {
+        "kind": "cuda",
+        "device": "Fake H200",
+        "multiprocessors": 132,
+        "driver": "CUDA 13.0",
+        "cold": True,
+    }
     assert found["ceilings"]["copy"] == pytest.approx(2 * (1 << 20) / 0.5)
     first, odd = found["cases"]
-    assert (first["variant"], first["l2"], odd["variant"], odd["l2"]) == ("add-a16", "rotated", "add", "rotated")
+    assert (first["variant"], first["l2"], odd["variant"], odd["l2"]) == (
+        "add-a16",
+        "rotated",
+        "add",
+        "rotated",
+    )
     for case in (first, odd):
         assert case["time"]["median"] == pytest.approx(EACH)
         assert case["time"]["launches_per_sample"] == 40
@@ -94,7 +124,10 @@ def test_on_a_gpu_graphs_of_launches_on_other_memory_are_timed(cli: Any, project
     assert first["rates"]["bytes_per_second"] == pytest.approx(3 * 4 * 4096 / EACH)
     assert gpu.calls.count("launch_graph") > 60
     ran = cli("bench", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%")
-    assert (ran.code, ran.out.splitlines()[-1]) == (0, "ok: 2 cases held against what was saved, 5% allowed: 2 same")
+    assert (ran.code, ran.out.splitlines()[-1]) == (
+        0,
+        "ok: 2 cases held against what was saved, 5% allowed: 2 same",
+    )
     ran = cli("bench", *BARE, "--samples", "30", "--hot", "--against-saved", "main")
     assert ran.code == 2
     assert "L2 cache cold, now hot" in ran.err
@@ -112,13 +145,19 @@ bench = { bytes = "6 * nbytes(x)", flops = "2 * x.size", against = ["torch:add(a
 """
 
 
-def test_a_chain_is_timed_as_one_launch_of_all_its_steps(cli: Any, project: Path, gpu: FakeDriver) -> None:
+def test_a_chain_is_timed_as_one_launch_of_all_its_steps(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
     manifest = project / "tilec.toml"
     manifest.write_text(manifest.read_text() + CHAIN)
     ran = cli("bench", "twice", *BARE, "--json", "--samples", "30", "--save", "main")
     assert ran.code == 0, ran.err
     (case,) = json.loads(ran.out)["cases"]
-    assert (case["name"], case["variant"], case["l2"]) == ("twice/4k", "add-a16 -> add-a16", "rotated")
+    assert (case["name"], case["variant"], case["l2"]) == (
+        "twice/4k",
+        "add-a16 -> add-a16",
+        "rotated",
+    )
     assert case["time"]["median"] == pytest.approx(2 * EACH)  # each step is a launch
     assert case["time"]["launches_per_sample"] == 20
     assert case["rates"]["bytes_per_second"] == pytest.approx(6 * 4 * 4096 / (2 * EACH))
@@ -126,14 +165,21 @@ def test_a_chain_is_timed_as_one_launch_of_all_its_steps(cli: Any, project: Path
     last = gpu.launches[-2:]  # of the host's cost: over the same arrays, in order
     (z, x, y), (x_, z_, y_) = (launch.arguments[:3] for launch in last)
     assert (x, y, z) == (x_, y_, z_)
-    again = cli("bench", "twice", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%")
-    assert (again.code, again.out.splitlines()[-1]) == (0, "ok: 1 case held against what was saved, 5% allowed: 1 same")
+    again = cli(
+        "bench", "twice", *BARE, "--samples", "30", "--against-saved", "main", "--fail-slower", "5%"
+    )
+    assert (again.code, again.out.splitlines()[-1]) == (
+        0,
+        "ok: 1 case held against what was saved, 5% allowed: 1 same",
+    )
     manifest.write_text(manifest.read_text().replace("add(x, z, y)", "add(y, z, x)"))
     changed = cli("bench", "twice", *BARE, "--samples", "30", "--against-saved", "main")
     assert "not compared: twice/4k: its inputs are others now" in changed.out
 
 
-def test_a_chain_that_does_not_fit_its_kernels_keeps_no_case_from_being_measured(cli: Any, project: Path, gpu: FakeDriver) -> None:
+def test_a_chain_that_does_not_fit_its_kernels_keeps_no_case_from_being_measured(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
     wrong = CHAIN.replace("add(z, x, y)", "add(z, x, y, 1, 2, 3)")
     (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + wrong)
     ran = cli("bench", *BARE, "--samples", "6", "--seconds", "0")
@@ -142,10 +188,16 @@ def test_a_chain_that_does_not_fit_its_kernels_keeps_no_case_from_being_measured
     assert ran.out.splitlines()[-1] == "1 case could not be measured"
 
 
-def test_without_names_chains_are_measured_behind_kernels(cli: Any, project: Path, gpu: FakeDriver) -> None:
+def test_without_names_chains_are_measured_behind_kernels(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
     (project / "tilec.toml").write_text((project / "tilec.toml").read_text() + CHAIN)
     ran = cli("bench", *BARE, "--json", "--samples", "6", "--seconds", "0")
-    assert [case["name"] for case in json.loads(ran.out)["cases"]] == ["add/4k", "add/odd", "twice/4k"]
+    assert [case["name"] for case in json.loads(ran.out)["cases"]] == [
+        "add/4k",
+        "add/odd",
+        "twice/4k",
+    ]
 
 
 PLANNED_CHAIN = """\
@@ -187,21 +239,54 @@ def test_a_sweep_measures_a_case_at_each_size(cli: Any, project: Path, gpu: Fake
     assert SWEPT in ran.out
     assert "wrote sweep.html: 3 cases" in ran.out
     assert "<h2>add/odd by n</h2>" in (project / "sweep.html").read_text()
-    again = json.loads(cli("bench", *BARE, *sizes, "--samples", "6", "--json", "--against-saved", "main").out)
+    again = json.loads(
+        cli("bench", *BARE, *sizes, "--samples", "6", "--json", "--against-saved", "main").out
+    )
     assert again["sweep"] == {"name": "n", "values": ["1003", "2006", "4112"]}
-    assert [case["name"] for case in again["cases"]] == [f"add/odd n={n}" for n in (1003, 2006, 4112)]
+    assert [case["name"] for case in again["cases"]] == [
+        f"add/odd n={n}" for n in (1003, 2006, 4112)
+    ]
     assert again["cases"][2]["point"] == {"case": "add/odd", "at": "4112", "variant": None}
     assert [case["work"]["flops"] for case in again["cases"]] == [1003, 2006, 4112]
     assert all(case["change"]["standing"] == "same" for case in again["cases"])
 
 
-def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(cli: Any, project: Path, gpu: FakeDriver) -> None:
-    text = (project / "tilec.toml").read_text().replace('inputs.y = { shape = ["x.shape[0]"]', "inputs.y = { shape = [1003]")
+def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
+    text = (
+        (project / "tilec.toml")
+        .read_text()
+        .replace('inputs.y = { shape = ["x.shape[0]"]', "inputs.y = { shape = [1003]")
+    )
     (project / "tilec.toml").write_text(text)
-    ran = cli("bench", *BARE, "--case", "odd", "--sweep", "n=1003,2006", "--set", "x=[n]", "--samples", "6")
+    ran = cli(
+        "bench",
+        *BARE,
+        "--case",
+        "odd",
+        "--sweep",
+        "n=1003,2006",
+        "--set",
+        "x=[n]",
+        "--samples",
+        "6",
+    )
     assert ran.code == 0, ran.err
     assert "skipped add: n=2006: " in ran.out
-    ran = cli("bench", *BARE, "--case", "odd", "--sweep", "n=2006,4012", "--set", "x=[n]", "--samples", "6", "--json")
+    ran = cli(
+        "bench",
+        *BARE,
+        "--case",
+        "odd",
+        "--sweep",
+        "n=2006,4012",
+        "--set",
+        "x=[n]",
+        "--samples",
+        "6",
+        "--json",
+    )
     assert (ran.code, {case["status"] for case in json.loads(ran.out)["cases"]}) == (1, {"skipped"})
 
 
@@ -221,7 +306,9 @@ def test_points_that_the_kernel_refuses_are_left_out_as_long_as_some_are_not(cli
         (("--html", "b.html", "--dry-run"), "--dry-run measures nothing to save, compare or write"),
     ],
 )
-def test_sweeps_that_are_none_measure_nothing(cli: Any, project: Path, gpu: FakeDriver, args: tuple[str, ...], said: str) -> None:
+def test_sweeps_that_are_none_measure_nothing(
+    cli: Any, project: Path, gpu: FakeDriver, args: tuple[str, ...], said: str
+) -> None:
     before = sorted(project.iterdir())
     ran = cli("bench", *BARE, *args)
     assert (ran.code, ran.out) == (2, "")
@@ -236,7 +323,9 @@ def test_memory_and_graphs_are_given_back(cli: Any, project: Path, gpu: FakeDriv
     assert gpu.calls.count("create_event") == gpu.calls.count("destroy_event")
 
 
-def test_a_gpu_that_fails_costs_cases_and_not_the_report(cli: Any, project: Path, gpu: FakeDriver) -> None:
+def test_a_gpu_that_fails_costs_cases_and_not_the_report(
+    cli: Any, project: Path, gpu: FakeDriver
+) -> None:
     gpu.fail = {"begin_capture": "CUDA_ERROR_UNKNOWN"}
     ran = cli("bench", *BARE, "--save", "main")
     assert ran.code == 1
@@ -267,7 +356,9 @@ nothing was measured; `tilec inspect` shows what the variants need
 
 
 @pytest.mark.usefixtures("bare")
-def test_without_a_gpu_what_is_known_is_shown_and_nothing_is_measured(cli: Any, project: Path) -> None:
+def test_without_a_gpu_what_is_known_is_shown_and_nothing_is_measured(
+    cli: Any, project: Path
+) -> None:
     ran = cli("bench", "--bundle", "sample.tilec")
     assert (ran.code, ran.out) == (3, PLAN)
     assert ran.err.startswith(
@@ -280,9 +371,18 @@ def test_without_a_gpu_what_is_known_is_shown_and_nothing_is_measured(cli: Any, 
     assert ran.code == 2
     ran = cli("bench", "--bundle", "sample.tilec", "--json")
     found = json.loads(ran.out)
-    assert (ran.code, found["kind"], found["measured"], found["ok"]) == (3, "bench-plan", False, False)
+    assert (ran.code, found["kind"], found["measured"], found["ok"]) == (
+        3,
+        "bench-plan",
+        False,
+        False,
+    )
     assert found["reason"] == "nothing was measured, which takes a GPU: there is no driver"
-    assert found["cases"][0]["work"] == {"flops": 4096, "bytes": 49152, "intensity": pytest.approx(1 / 12)}
+    assert found["cases"][0]["work"] == {
+        "flops": 4096,
+        "bytes": 49152,
+        "intensity": pytest.approx(1 / 12),
+    }
 
 
 @pytest.mark.usefixtures("bare")
@@ -296,7 +396,9 @@ def test_without_a_gpu_what_is_known_is_shown_and_nothing_is_measured(cli: Any, 
         (("--bundle", "other.tilec"), "other.tilec"),
     ],
 )
-def test_what_is_not_there_is_named(cli: Any, project: Path, args: tuple[str, ...], said: str) -> None:
+def test_what_is_not_there_is_named(
+    cli: Any, project: Path, args: tuple[str, ...], said: str
+) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", *args)
     assert ran.code in (1, 2)
     assert said in ran.err
@@ -305,11 +407,19 @@ def test_what_is_not_there_is_named(cli: Any, project: Path, args: tuple[str, ..
 
 @pytest.mark.usefixtures("bare")
 def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: Path) -> None:
-    text = (project / "tilec.toml").read_text().replace('"torch:add(x, y)"', '"torch:add(x, y)", "tourch:add(x, y)"')
+    text = (
+        (project / "tilec.toml")
+        .read_text()
+        .replace('"torch:add(x, y)"', '"torch:add(x, y)", "tourch:add(x, y)"')
+    )
     (project / "tilec.toml").write_text(text)
     ran = cli("bench", "--bundle", "sample.tilec")
     assert ran.code == 1
-    line, column = next((n, row.index('"tourch') + 1) for n, row in enumerate(text.splitlines(), 1) if "tourch" in row)
+    line, column = next(
+        (n, row.index('"tourch') + 1)
+        for n, row in enumerate(text.splitlines(), 1)
+        if "tourch" in row
+    )
     assert f"tilec.toml:{line}:{column}: " in ran.err
     assert "unknown library 'tourch'; did you mean 'torch'" in ran.err
     assert ran.out == ""
@@ -317,7 +427,9 @@ def test_a_rival_that_is_none_is_refused_where_it_is_written(cli: Any, project: 
 
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("option", ["--hot", "--cold", "--measure-ceilings"])
-def test_what_the_cpu_device_would_not_heed_is_refused(cli: Any, project: Path, option: str) -> None:
+def test_what_the_cpu_device_would_not_heed_is_refused(
+    cli: Any, project: Path, option: str
+) -> None:
     ran = cli("bench", "--bundle", "sample.tilec", "--device", "cpu", option)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {option}: the cpu device has no c")
@@ -325,11 +437,18 @@ def test_what_the_cpu_device_would_not_heed_is_refused(cli: Any, project: Path, 
 
 
 @pytest.mark.usefixtures("bare")
-@pytest.mark.parametrize("command", [("bench", "--device", "cpu"), ("run", "--device", "cpu"), ("sanitize",)])
-def test_targets_are_not_ignored_beside_a_bundle(cli: Any, project: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("bench", "--device", "cpu"), ("run", "--device", "cpu"), ("sanitize",)]
+)
+def test_targets_are_not_ignored_beside_a_bundle(
+    cli: Any, project: Path, command: tuple[str, ...]
+) -> None:
     ran = cli(*command, "--bundle", "sample.tilec", "--targets", "sm_90")
     assert ran.code == 2
-    assert "--targets sm_90: what --bundle names is built already\n  fix: leave one of the two out" in ran.err
+    assert (
+        "--targets sm_90: what --bundle names is built already\n  fix: leave one of the two out"
+        in ran.err
+    )
 
 
 @pytest.mark.usefixtures("bare")

@@ -1,4 +1,6 @@
-"""`tilec bench --dry-run` names what launches of the cases take: by rules, by what is None, by facts, by what a step says."""
+"""`tilec bench --dry-run` names what launches of the cases take: by rules, by what is None, by
+facts, by what a step says.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ SCALE = kernel(
         Param(name="b", kind=TENSOR, dtype="f32", rank=1, optional=True),
     ),
     tuple(
-        VariantInfo(id=f"scale-N{n}{fact}{none}", axes=(("N", n),), assume=assume + absent, images=(image("s"),))
+        VariantInfo(
+            id=f"scale-N{n}{fact}{none}",
+            axes=(("N", n),),
+            assume=assume + absent,
+            images=(image("s"),),
+        )
         for n in (64, 128)
         for none, absent in (("", ()), ("-no_b", (NONE,)))
         for fact, assume in (("-div16", (Assumption(param="x", shape=(1, 16)),)), ("", ()))
@@ -61,9 +68,18 @@ inputs.y = { shape = [8, COLUMNS], dtype = "f32" }
 """
 
 
-def planned(root: Path, capsys: pytest.CaptureFixture[str], columns: int, more: str = "") -> list[dict[str, Any]]:
-    found = load_text(TEXT.replace("COLUMNS", str(columns)).replace("MORE", more), root / "tilec.toml", languages={"cuda": (".cu",)})
-    cases = (*expand_cases(found.kernels[0], SCALE), *chain_cases(found.chains[0], {"scale": SCALE}))
+def planned(
+    root: Path, capsys: pytest.CaptureFixture[str], columns: int, more: str = ""
+) -> list[dict[str, Any]]:
+    found = load_text(
+        TEXT.replace("COLUMNS", str(columns)).replace("MORE", more),
+        root / "tilec.toml",
+        languages={"cuda": (".cu",)},
+    )
+    cases = (
+        *expand_cases(found.kernels[0], SCALE),
+        *chain_cases(found.chains[0], {"scale": SCALE}),
+    )
     show_plan(app(root, json=True), Opened(bundle=bundle_of(SCALE)), found, cases, None)
     rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["cases"]
     return rows
@@ -77,7 +93,11 @@ def planned(root: Path, capsys: pytest.CaptureFixture[str], columns: int, more: 
         (128, "", "scale-N128-div16-no_b"),
         (64, 'inputs.b = { shape = [64], dtype = "f32" }', "scale-N64-div16"),
         (64, "axes = { N = 128 }", "scale-N128-div16-no_b"),
-        (64, 'inputs.b = { shape = [6, 4], dtype = "f32" }', "scale-N128-div16"),  # a launch is refused: what the default tries first
+        (
+            64,
+            'inputs.b = { shape = [6, 4], dtype = "f32" }',
+            "scale-N128-div16",
+        ),  # a launch is refused: what the default tries first
     ],
 )
 def test_a_case_is_shown_with_the_variant_of_its_launch(
@@ -87,12 +107,19 @@ def test_a_case_is_shown_with_the_variant_of_its_launch(
     assert row["variant"] == variant
 
 
-def test_each_step_of_a_chain_has_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_step_of_a_chain_has_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, chain = planned(tmp_path, capsys, 64)
-    assert [step["variant"] for step in chain["steps"]] == ["scale-N64-div16-no_b", "scale-N128-div16-no_b"]
+    assert [step["variant"] for step in chain["steps"]] == [
+        "scale-N64-div16-no_b",
+        "scale-N128-div16-no_b",
+    ]
 
 
-def test_inputs_of_a_case_are_planned_once(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_of_a_case_are_planned_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def noted(case: BoundCase) -> dict[str, Any]:
@@ -104,7 +131,9 @@ def test_inputs_of_a_case_are_planned_once(tmp_path: Path, capsys: pytest.Captur
     assert asked == [row["name"] for row in rows]
 
 
-def test_work_that_cannot_be_told_leaves_the_variant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_cannot_be_told_leaves_the_variant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     row, _ = planned(tmp_path, capsys, 64, 'bench = { flops = "x.size // (x.size - 512)" }')
     assert row["variant"] == "scale-N64-div16-no_b"
     assert row["work"]["flops"] is None

@@ -37,7 +37,9 @@ def test_a_case_has_the_variants_that_its_inputs_leave_open() -> None:
     assert variants_of(bf16, GEMM) == (bf16,)
     every, points = all_variants((f16, bf16), {"gemm": GEMM}, {})
     assert [one.name for one in every] == [*(one.name for one in found), "gemm/4k[bf16]"]
-    assert points == {one.name: Point(base="gemm/4k[f16]", variant=one.name.split()[1]) for one in found}
+    assert points == {
+        one.name: Point(base="gemm/4k[f16]", variant=one.name.split()[1]) for one in found
+    }
 
 
 def test_what_a_case_chooses_is_not_swept() -> None:
@@ -48,10 +50,19 @@ def test_what_a_case_chooses_is_not_swept() -> None:
 
 def test_a_sweep_keeps_the_points_of_a_case_together() -> None:
     every, points = swept_cases(lambda _value: cases(), parse_sweep("n=1,2"))
-    assert [one.name for one in every] == ["gemm/4k[f16] n=1", "gemm/4k[f16] n=2", "gemm/4k[bf16] n=1", "gemm/4k[bf16] n=2"]
+    assert [one.name for one in every] == [
+        "gemm/4k[f16] n=1",
+        "gemm/4k[f16] n=2",
+        "gemm/4k[bf16] n=1",
+        "gemm/4k[bf16] n=2",
+    ]
     assert points["gemm/4k[bf16] n=2"] == Point(base="gemm/4k[bf16]", at="2")
     both, known = all_variants(every, {"gemm": GEMM}, points)
-    assert [one.name for one in both][:3] == ["gemm/4k[f16] n=1 BM=64", "gemm/4k[f16] n=1 BM=128", "gemm/4k[f16] n=2 BM=64"]
+    assert [one.name for one in both][:3] == [
+        "gemm/4k[f16] n=1 BM=64",
+        "gemm/4k[f16] n=1 BM=128",
+        "gemm/4k[f16] n=2 BM=64",
+    ]
     assert known["gemm/4k[f16] n=2 BM=64"] == Point(base="gemm/4k[f16]", at="2", variant="BM=64")
     assert known["gemm/4k[bf16] n=2"] == Point(base="gemm/4k[bf16]", at="2")
 
@@ -61,8 +72,14 @@ def measured(name: str, seconds: float, *, rival: float = 0.0, work: Work = NO_W
     at, _, variant = rest.rpartition(" ") if "BM" in rest else (rest, "", "")
     point = Point(base=base, at=at.partition("=")[2], variant=variant) if rest else None
     interval = Interval(low=1.0, high=1.0, coverage=0.95)
-    rivals = (RivalResult(text="torch:mm(a, b)", measurement=times(rival), interval=interval),) if rival else ()
-    return CaseBench(name=name, kernel="gemm", measurement=times(seconds), point=point, rivals=rivals, work=work)
+    rivals = (
+        (RivalResult(text="torch:mm(a, b)", measurement=times(rival), interval=interval),)
+        if rival
+        else ()
+    )
+    return CaseBench(
+        name=name, kernel="gemm", measurement=times(seconds), point=point, rivals=rivals, work=work
+    )
 
 
 def times(seconds: float) -> Measurement:
@@ -71,19 +88,30 @@ def times(seconds: float) -> Measurement:
 
 @pytest.mark.parametrize("variant", ["BM=64", "BM=128,BN=128,BK=64,STAGES=3"])
 def test_rows_of_points_tell_each_other_apart_in_a_narrow_terminal(
-    variant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    variant: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The case is said once; what differs is never shortened, though it may take a line of its own."""
     monkeypatch.setattr("tilec.cli.bench_show.terminal_width", lambda: 80)
-    results = [measured(f"a_kernel_of_long_name/4k n={n} {variant}", 1e-4, rival=1e-4) for n in (1024, 2048)]
-    listed = [dataclasses.replace(cases()[0], name=one.name, bench=Bench(against=("torch:mm(a, b)",))) for one in results]
+    results = [
+        measured(f"a_kernel_of_long_name/4k n={n} {variant}", 1e-4, rival=1e-4)
+        for n in (1024, 2048)
+    ]
+    listed = [
+        dataclasses.replace(cases()[0], name=one.name, bench=Bench(against=("torch:mm(a, b)",)))
+        for one in results
+    ]
     table = Table(app(tmp_path), listed, {one.name: one.point for one in results if one.point})
     for one in results:
         table.print(one)
     lines = capsys.readouterr().out.splitlines()
     names = [line.strip().partition("  ")[0] for line in lines]
     assert names.count("a_kernel_of_long_name/4k") == 1
-    assert [name for name in names if name.startswith("n=")] == [f"n={n} {variant}" for n in (1024, 2048)]
+    assert [name for name in names if name.startswith("n=")] == [
+        f"n={n} {variant}" for n in (1024, 2048)
+    ]
     assert [line[:20] for line in lines if "torch" in line] == ["    torch:mm(a, b)  "] * 2
     assert max(map(len, lines)) <= 80
 
@@ -93,7 +121,9 @@ def shown(results: list[CaseBench], sweep: str) -> list[str]:
 
 
 def test_variants_are_listed_the_fastest_first() -> None:
-    lines = shown([measured("g/4k BM=64", 8e-4), measured("g/1k", 1e-4), measured("g/4k BM=128", 4e-4)], "")
+    lines = shown(
+        [measured("g/4k BM=64", 8e-4), measured("g/1k", 1e-4), measured("g/4k BM=128", 4e-4)], ""
+    )
     assert lines == [
         "",
         "g/4k by variant",
@@ -122,12 +152,24 @@ def test_a_sweep_is_listed_in_its_order_beside_what_it_is_held_against() -> None
 def test_a_sweep_of_variants_shows_what_they_are_held_against_once() -> None:
     names = [f"g/4k n={n} BM={size}" for n in (512, 1024) for size in (64, 128)]
     lines = shown([measured(name, 1e-3, rival=2e-3) for name in names], "n")
-    assert [line.split()[:2] for line in lines[3:]] == [[n, word] for n in ("512", "1024") for word in ("BM=64", "BM=128", "torch:mm(a,")]
+    assert [line.split()[:2] for line in lines[3:]] == [
+        [n, word] for n in ("512", "1024") for word in ("BM=64", "BM=128", "torch:mm(a,")
+    ]
 
 
 def test_a_variant_that_refuses_the_arguments_is_left_out_and_other_errors_are_not() -> None:
-    refused = dataclasses.replace(measured("g/4k BM=64", 1.0), status="error", measurement=None, error=LaunchError("not divisible"))
+    refused = dataclasses.replace(
+        measured("g/4k BM=64", 1.0),
+        status="error",
+        measurement=None,
+        error=LaunchError("not divisible"),
+    )
     found = forgiven(refused)
-    assert (found.status, found.reason, found.error, found.refused) == ("skipped", "BM=64: not divisible", None, True)
+    assert (found.status, found.reason, found.error, found.refused) == (
+        "skipped",
+        "BM=64: not divisible",
+        None,
+        True,
+    )
     broken = dataclasses.replace(refused, error=DriverError("lost", result="X"))
     assert forgiven(broken) is broken

@@ -13,7 +13,14 @@ from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
 from tilec.compile.outputs import Output
 from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location, ManifestError, ToolchainError
+from tilec_runtime.errors import (
+    BuildError,
+    CompileError,
+    Diagnostic,
+    Location,
+    ManifestError,
+    ToolchainError,
+)
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources
 from tilec_runtime.model.kernel import KernelDecl
@@ -23,10 +30,28 @@ from tilec_runtime.model.signature import Assumption
 def result(project: Path, **kwargs: object) -> SimpleNamespace:
     dist = project / "dist"
     outputs = (
-        Output(kind="bundle", path=str(dist / "acme-kernels-0.3.0.tilec"), size=45116, digest="0" * 64),
-        Output(kind="package", path=str(dist / "acme_kernels" / "acme_kernels-00.tilec"), size=45116, digest="0" * 64),
-        Output(kind="package", path=str(dist / "acme_kernels" / "__init__.py"), size=9000, digest="1" * 64),
-        Output(kind="cubin", path=str(dist / "cubin" / "a.cubin"), size=100, digest="2" * 64, changed=False),
+        Output(
+            kind="bundle", path=str(dist / "acme-kernels-0.3.0.tilec"), size=45116, digest="0" * 64
+        ),
+        Output(
+            kind="package",
+            path=str(dist / "acme_kernels" / "acme_kernels-00.tilec"),
+            size=45116,
+            digest="0" * 64,
+        ),
+        Output(
+            kind="package",
+            path=str(dist / "acme_kernels" / "__init__.py"),
+            size=9000,
+            digest="1" * 64,
+        ),
+        Output(
+            kind="cubin",
+            path=str(dist / "cubin" / "a.cubin"),
+            size=100,
+            digest="2" * 64,
+            changed=False,
+        ),
     )
     values = {
         "outputs": outputs,
@@ -72,7 +97,9 @@ def test_nothing_to_do_is_one_line(cli, project: Path, fake_build) -> None:
     assert cli("build", "-v").err.endswith("note: n\n")
 
 
-def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(cli, project: Path, fake_build) -> None:
+def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(
+    cli, project: Path, fake_build
+) -> None:
     fake_build.build = lambda request, observer: result(project, notes=("a note",))
     assert cli("build", "-q") == dataclasses.replace(cli("build", "-q"), code=0, out="", err="")
     assert cli("build", "-v", "-j", "3").err.startswith("manifest tilec.toml, 3 at once, cache ")
@@ -81,7 +108,10 @@ def test_quiet_prints_nothing_and_verbose_says_what_it_works_on(cli, project: Pa
 def test_spills_stand_out(cli, project: Path, fake_build) -> None:
     info = Sample().info()
     kernel = info.kernels[0]
-    image = dataclasses.replace(kernel.variants[0].images[0], resources=Resources(registers=255, spill_stores=8, spill_loads=12))
+    image = dataclasses.replace(
+        kernel.variants[0].images[0],
+        resources=Resources(registers=255, spill_stores=8, spill_loads=12),
+    )
     variant = dataclasses.replace(kernel.variants[0], images=(image,))
     info = dataclasses.replace(info, kernels=(dataclasses.replace(kernel, variants=(variant,)),))
     fake_build.build = lambda request, observer: result(project, info=info)
@@ -90,9 +120,15 @@ def test_spills_stand_out(cli, project: Path, fake_build) -> None:
 
 
 def test_warnings_come_once_and_notes_too(cli, project: Path, fake_build) -> None:
-    warning = Diagnostic(message="unused variable", severity="warning", location=Location(file="a.cu", line=3, column=7))
+    warning = Diagnostic(
+        message="unused variable",
+        severity="warning",
+        location=Location(file="a.cu", line=3, column=7),
+    )
     many = tuple(Diagnostic(message=f"number {i}", severity="warning") for i in range(12))
-    fake_build.build = lambda request, observer: result(project, warnings=(warning, warning, *many), notes=("tileir is left out",))
+    fake_build.build = lambda request, observer: result(
+        project, warnings=(warning, warning, *many), notes=("tileir is left out",)
+    )
     err = cli("build").err
     assert err.count("a.cu:3:7: warning: unused variable\n") == 1
     assert "… and 3 more warnings (--verbose shows them)\n" in err
@@ -105,7 +141,12 @@ def test_json_of_a_build(cli, project: Path, fake_build) -> None:
     done = cli("build", "--json")
     document = json.loads(done.out)
     assert (document["schema_version"], document["kind"], document["ok"]) == (1, "build", True)
-    assert (document["jobs"], document["compiled"], document["cached"], document["seconds"]) == (24, 20, 4, 7.34)
+    assert (document["jobs"], document["compiled"], document["cached"], document["seconds"]) == (
+        24,
+        20,
+        4,
+        7.34,
+    )
     assert document["outputs"][0] == {
         "kind": "bundle",
         "path": str(project / "dist" / "acme-kernels-0.3.0.tilec"),
@@ -119,7 +160,12 @@ def test_json_of_a_build(cli, project: Path, fake_build) -> None:
 def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
     seen = []
     fake_build.build = lambda request, observer: seen.append(request) or result(project)
-    env = {"TILEC_CACHE_DIR": "/c", "TILEC_CACHE_MAX": "1 MiB", "CUDA_HOME": "/cuda", "PATH": "/bin"}
+    env = {
+        "TILEC_CACHE_DIR": "/c",
+        "TILEC_CACHE_MAX": "1 MiB",
+        "CUDA_HOME": "/cuda",
+        "PATH": "/bin",
+    }
     line = "build --targets sm_90,ci --targets sm_90 --select gemm-* --select add --profile debug -j 3 --emit wheel,ptx --force --locked"
     assert cli(*line.split(), env=env).code == 0
     assert cli("build", "--no-cache", env=env).code == 0
@@ -128,13 +174,29 @@ def test_options_reach_the_request(cli, project: Path, fake_build) -> None:
     request, second, third, fourth = seen
     assert [one.shared_cache for one in seen] == [None, None, project / "team", Path("/t")]
     assert (third.search.state_dir, third.search.verify) == ("/c", False)
-    assert (fourth.search.state_dir, fourth.search.verify) == ("", True), "the files themselves are hashed"
+    assert (fourth.search.state_dir, fourth.search.verify) == ("", True), (
+        "the files themselves are hashed"
+    )
     assert request.manifest_path == project / "tilec.toml"
-    assert (request.targets, request.select, request.emit) == (("sm_90", "ci"), ("gemm-*", "add"), ("wheel", "ptx"))
-    assert (request.profile, request.workers, request.force, request.locked) == ("debug", 3, True, True)
+    assert (request.targets, request.select, request.emit) == (
+        ("sm_90", "ci"),
+        ("gemm-*", "add"),
+        ("wheel", "ptx"),
+    )
+    assert (request.profile, request.workers, request.force, request.locked) == (
+        "debug",
+        3,
+        True,
+        True,
+    )
     assert (request.cache_dir, request.cache_max) == (Path("/c"), 1 << 20)
     assert (request.search.cuda_home, request.search.path) == ("/cuda", "/bin")
-    assert (second.cache_dir, second.targets, second.force, second.locked) == (None, (), False, False)
+    assert (second.cache_dir, second.targets, second.force, second.locked) == (
+        None,
+        (),
+        False,
+        False,
+    )
 
 
 def test_a_bad_bound_of_the_cache(cli, project: Path, fake_build) -> None:
@@ -153,10 +215,14 @@ def test_interrupt_says_that_nothing_was_written(cli, project: Path, fake_build)
     assert done.err == "interrupted: nothing was written, earlier output is as it was\n"
     document = json.loads(cli("build", "--json").out)
     assert (document["kind"], document["exit_code"]) == ("error", 130)
-    assert document["error"]["what"] == "interrupted: nothing was written, earlier output is as it was"
+    assert (
+        document["error"]["what"] == "interrupted: nothing was written, earlier output is as it was"
+    )
 
 
-def test_interrupt_at_the_very_end_says_that_outputs_are_there(cli, project: Path, fake_build) -> None:
+def test_interrupt_at_the_very_end_says_that_outputs_are_there(
+    cli, project: Path, fake_build
+) -> None:
     def interrupted(request: object, observer: object) -> None:
         (project / ".tilec").mkdir()
         (project / ".tilec" / "ended").touch()
@@ -171,7 +237,11 @@ def test_failures_are_told_with_exit_code_1(cli, project: Path, fake_build) -> N
     def fail(request: object, observer: object) -> None:
         place = Location(file="k.cu", line=1, column=1)
         error = CompileError(
-            "x", kernel="k", target="sm_80", diagnostics=(Diagnostic(message="bad", location=place),), kept=f"{project}/.tilec/failed/k"
+            "x",
+            kernel="k",
+            target="sm_80",
+            diagnostics=(Diagnostic(message="bad", location=place),),
+            kept=f"{project}/.tilec/failed/k",
         )
         raise BuildError((error,), total=2)
 
@@ -186,22 +256,42 @@ def test_failures_are_told_with_exit_code_1(cli, project: Path, fake_build) -> N
         "error: 1 of 2 jobs failed; nothing was written, earlier output is as it was\n"
     )
     document = json.loads(cli("build", "--json").out)
-    assert (document["ok"], document["exit_code"], document["error"]["failures"][0]["jobs"]) == (False, 1, ["k-sm_80"])
+    assert (document["ok"], document["exit_code"], document["error"]["failures"][0]["jobs"]) == (
+        False,
+        1,
+        ["k-sm_80"],
+    )
 
 
 def jobs(project: Path) -> tuple[Job, ...]:
     place = Location(file="kernels/gemm.py", line=3, column=1)
     source = Source(root=str(project), path="kernels/gemm.py")
-    spec = KernelSpec(name="gemm", language="tile", source=source, decl=KernelDecl(name="gemm", location=place), symbol="gemm", params=())
-    fast = Variant(kernel="gemm", id="gemm-f16-a16", axes=(("T", "f16"),), assume=(Assumption(param="a", shape=(16, 16), align=16),))
+    spec = KernelSpec(
+        name="gemm",
+        language="tile",
+        source=source,
+        decl=KernelDecl(name="gemm", location=place),
+        symbol="gemm",
+        params=(),
+    )
+    fast = Variant(
+        kernel="gemm",
+        id="gemm-f16-a16",
+        axes=(("T", "f16"),),
+        assume=(Assumption(param="a", shape=(16, 16), align=16),),
+    )
     plain = Variant(kernel="gemm", id="gemm-f16", axes=(("T", "f16"),))
     return tuple(
-        Job(spec=spec, variant=v, target=Target.parse(t), hints=(("occupancy", 2),)) for v in (fast, plain) for t in ("sm_80", "sm_90")
+        Job(spec=spec, variant=v, target=Target.parse(t), hints=(("occupancy", 2),))
+        for v in (fast, plain)
+        for t in ("sm_80", "sm_90")
     )
 
 
 def test_the_plan_is_listed(cli, project: Path, fake_build) -> None:
-    fake_build.plan_only = lambda request, observer: SimpleNamespace(jobs=jobs(project), notes=("gemm: compute_80 is left out",))
+    fake_build.plan_only = lambda request, observer: SimpleNamespace(
+        jobs=jobs(project), notes=("gemm: compute_80 is left out",)
+    )
     done = cli("build", "--list")
     assert done.code == 0
     assert (
@@ -227,7 +317,17 @@ gemm-f16-sm_90      tile      sm_90   -
         "source": "kernels/gemm.py",
         "target": "sm_80",
         "axes": {"T": "f16"},
-        "assume": [{"param": "a", "shape": [16, 16], "stride": [], "align": 16, "extent": [], "contiguous": False, "absent": False}],
+        "assume": [
+            {
+                "param": "a",
+                "shape": [16, 16],
+                "stride": [],
+                "align": 16,
+                "extent": [],
+                "contiguous": False,
+                "absent": False,
+            }
+        ],
         "hints": {"occupancy": 2},
     }
 
@@ -255,7 +355,10 @@ ROWS = (("recipe", "1"), ("tool ptxas", "13.4"), ("input a.cuh", "new"), ("optio
             ),
             CHANGED,
         ),
-        ((), "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: nothing changed since the last build\n"),
+        (
+            (),
+            "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: nothing changed since the last build\n",
+        ),
         (
             None,
             "recipe       1\ntool ptxas   13.4\ninput a.cuh  new\noption std   c++17\n\nk-sm_80: the last build did not have this job\n",
@@ -263,7 +366,9 @@ ROWS = (("recipe", "1"), ("tool ptxas", "13.4"), ("input a.cuh", "new"), ("optio
     ],
     ids=["changed", "same", "new"],
 )
-def test_explain(cli, project: Path, fake_build, changes: tuple[Change, ...] | None, text: str) -> None:
+def test_explain(
+    cli, project: Path, fake_build, changes: tuple[Change, ...] | None, text: str
+) -> None:
     fake_build.explain = lambda request, job, observer: (ROWS, changes)
     assert cli("build", "--explain", "k-sm_80").out == text
     document = json.loads(cli("build", "--explain", "k-sm_80", "--json").out)
@@ -284,19 +389,36 @@ def test_check_counts_what_there_is(cli, project: Path, fake_build) -> None:
     )
     (project / "k.cu").write_text("")
     manifest = SimpleNamespace(chains=())
-    fake_build.check = lambda request, observer: SimpleNamespace(manifest=manifest, kernels=(), jobs=jobs(project), notes=("left out",))
+    fake_build.check = lambda request, observer: SimpleNamespace(
+        manifest=manifest, kernels=(), jobs=jobs(project), notes=("left out",)
+    )
     done = cli("check")
-    assert (done.code, done.out, done.err) == (0, "tilec.toml: no problems; 1 kernel, 4 jobs\n", "note: left out\n")
+    assert (done.code, done.out, done.err) == (
+        0,
+        "tilec.toml: no problems; 1 kernel, 4 jobs\n",
+        "note: left out\n",
+    )
     document = json.loads(cli("check", "--json").out)
-    assert (document["kind"], document["ok"], document["jobs"], document["problems"]) == ("check", True, 4, [])
+    assert (document["kind"], document["ok"], document["jobs"], document["problems"]) == (
+        "check",
+        True,
+        4,
+        [],
+    )
 
 
 def test_check_tells_every_problem(cli, project: Path, fake_build) -> None:
-    problems = tuple(Diagnostic(message=f"p{i}", location=Location(file="tilec.toml", line=i, column=1)) for i in (2, 5))
+    problems = tuple(
+        Diagnostic(message=f"p{i}", location=Location(file="tilec.toml", line=i, column=1))
+        for i in (2, 5)
+    )
     fake_build.check = raising(ManifestError(problems))
     done = cli("check")
     assert done.code == 2
-    assert done.err == "tilec.toml:2:1: error: p2\ntilec.toml:5:1: error: p5\nerror: 2 problems in the manifest and what it names\n"
+    assert (
+        done.err
+        == "tilec.toml:2:1: error: p2\ntilec.toml:5:1: error: p5\nerror: 2 problems in the manifest and what it names\n"
+    )
     done = cli("check", "--json")
     assert done.code == 2
     assert [p["message"] for p in json.loads(done.out)["problems"]] == ["p2", "p5"]
@@ -309,7 +431,11 @@ def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) ->
     (deep / "x.cu").write_text("")
     (project / "kernels" / "y.cu").write_text("")
     files = (f"{project}/tilec.toml", "a/x.cu", "kernels/y.cu", "kernels/gone.cu")
-    fake_build.check = raising(ManifestError(tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)))
+    fake_build.check = raising(
+        ManifestError(
+            tuple(Diagnostic(message="off", location=Location(file=f, line=1)) for f in files)
+        )
+    )
     assert cli("check").err.splitlines()[:4] == [
         "tilec.toml:1: error: off",
         "a/x.cu:1: error: off",
@@ -324,7 +450,12 @@ def test_places_are_said_from_where_one_works(cli, project: Path, fake_build) ->
 
 
 def test_check_tells_of_sources_that_cannot_be_read(cli, project: Path, fake_build) -> None:
-    located = CompileError("x", diagnostics=(Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),))
+    located = CompileError(
+        "x",
+        diagnostics=(
+            Diagnostic(message="syntax", location=Location(file="a.py", line=3, column=9)),
+        ),
+    )
     bare = CompileError("a.cu: the compiler crashed", fix="report it")
     fake_build.check = raising(BuildError((located, bare), total=3, what="sources cannot be read"))
     done = cli("check")
@@ -360,5 +491,7 @@ def test_a_build_with_nothing_to_do_imports_no_display(tmp_path: Path) -> None:
         "print([m for m in sys.modules if m.split('.')[0] in ('rich', 'jinja2', 'numpy', 'difflib') or m.startswith('tilec.inspection')])\n"
     )
     (tmp_path / "tilec.toml").write_text("edition = 1\n")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
     assert (done.stderr, done.stdout) == ("", "up to date (3 jobs, 0.10 s)\n[]\n")

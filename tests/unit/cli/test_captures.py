@@ -1,7 +1,9 @@
-"""What commands show in terminals of 80 and 120 columns, as golden text: nothing is wider, and whoever changes it reads it.
+"""What commands show in terminals of 80 and 120 columns, as golden text: nothing is wider, and
+whoever changes it reads it.
 
-Each capture takes a sample that another test makes. Times are planned, and what differs between machines (paths, versions) is left out.
-Those of tools around launches are in `test_tool_captures.py`, those of `inspect` and of failing runs with their own tests. `schema` and
+Each capture takes a sample that another test makes. Times are planned, and what differs between
+machines (paths, versions) is left out. Those of tools around launches are in
+`test_tool_captures.py`, those of `inspect` and of failing runs with their own tests. `schema` and
 `completion` print for programs.
 """
 
@@ -19,7 +21,13 @@ from tests.page_samples import nvdisasm
 from tests.page_samples import sample as code_sample
 from tests.runtime_samples import ADD
 from tests.tune_samples import A, B, C, kernel_with, planned
-from tests.unit.cli import test_bench_devices, test_build_command, test_clean, test_doctor_and_cache, test_tune_command
+from tests.unit.cli import (
+    test_bench_devices,
+    test_build_command,
+    test_clean,
+    test_doctor_and_cache,
+    test_tune_command,
+)
 from tests.unit.cli.captures import Scene, SceneOf, hold
 from tests.unit.cli.test_bench_command import CASES, Desk, slower, times
 from tilec.bench.points import swept_cases
@@ -32,7 +40,11 @@ from tilec.package.write import write_bundle
 from tilec.tune.cases import spaces_of
 from tilec_runtime.errors import BuildError, CompileError, Diagnostic, Location
 
-full, bare, outside = test_doctor_and_cache.full, test_doctor_and_cache.bare, test_doctor_and_cache.outside
+full, bare, outside = (
+    test_doctor_and_cache.full,
+    test_doctor_and_cache.bare,
+    test_doctor_and_cache.outside,
+)
 no_gpu, built_elsewhere = test_bench_devices.bare, test_bench_devices.project
 
 
@@ -43,22 +55,39 @@ def new(scene: Scene) -> str:
 def check(scene: Scene) -> str:
     scene.ran("new", "acme")
     path = scene.folder / "acme" / "tilec.toml"
-    text = path.read_text().replace('dist = "normal", seed = 2', 'dist = "nromal", seed = 2').replace("min-driver", "min-drivr")
+    text = (
+        path.read_text()
+        .replace('dist = "normal", seed = 2', 'dist = "nromal", seed = 2')
+        .replace("min-driver", "min-drivr")
+    )
     path.write_text(text.replace('reference = "kernels/reference.py:vector_add"\n', "", 1))
     return scene.ran("-C", "acme", "check")
 
 
 def build(scene: Scene) -> str:
     scene.fixture("project")
-    scene.fixture("fake_build").build = lambda _request, _observer: test_build_command.result(scene.folder)
+    scene.fixture("fake_build").build = lambda _request, _observer: test_build_command.result(
+        scene.folder
+    )
     return scene.ran("build")
 
 
 def build_fails(scene: Scene) -> str:
     scene.fixture("project")
-    (scene.folder / "k.cu").write_text("__global__ void k(float* x)\n{\n    x[threadIdx.x] = undeclared_name * 2.0f;\n}\n")
-    wrong = Diagnostic(message='identifier "undeclared_name" is undefined', location=Location(file="k.cu", line=3, column=22))
-    error = CompileError("x", kernel="k", target="sm_90", diagnostics=(wrong,), kept=str(scene.folder / ".tilec/failed/k"))
+    (scene.folder / "k.cu").write_text(
+        "__global__ void k(float* x)\n{\n    x[threadIdx.x] = undeclared_name * 2.0f;\n}\n"
+    )
+    wrong = Diagnostic(
+        message='identifier "undeclared_name" is undefined',
+        location=Location(file="k.cu", line=3, column=22),
+    )
+    error = CompileError(
+        "x",
+        kernel="k",
+        target="sm_90",
+        diagnostics=(wrong,),
+        kept=str(scene.folder / ".tilec/failed/k"),
+    )
 
     def fail(_request: object, _observer: object) -> None:
         raise BuildError((error,), total=12)
@@ -117,7 +146,15 @@ def bench_sweep(scene: Scene) -> str:
     here = app(scene.folder)
     files = Files(here, type("Project", (), {"manifest": found}), GIVEN)  # type: ignore[arg-type]
     place = PlannedPlace(lambda case, n: times(case, n) * (1 + n))
-    bench_run.measure_cases(here, GIVEN, files, place, opened(), bench_run.Plan(cases=cases, points=points, sweep=sweep), found)
+    bench_run.measure_cases(
+        here,
+        GIVEN,
+        files,
+        place,
+        opened(),
+        bench_run.Plan(cases=cases, points=points, sweep=sweep),
+        found,
+    )
     return scene.capsys.readouterr().out
 
 
@@ -138,11 +175,22 @@ def instructions(scene: Scene) -> str:
     # Nothing but the code counts here; names that look like markup are for pages.
     package = dataclasses.replace(made.info.package, name="acme", description="")
     kernels = tuple(dataclasses.replace(kernel, doc="") for kernel in made.info.kernels)
-    write_bundle(scene.folder / "a.tilec", dataclasses.replace(made.info, package=package, kernels=kernels), made.blobs.__getitem__)
+    write_bundle(
+        scene.folder / "a.tilec",
+        dataclasses.replace(made.info, package=package, kernels=kernels),
+        made.blobs.__getitem__,
+    )
     search = nvdisasm(scene.folder)
     scene.fixture("monkeypatch").setattr("tilec.frontends.tools.search._wheel_roots", list)
     # What is being done goes to standard error, and is wiped out again.
-    return str(scene.cli("inspect", "a.tilec", "--instructions", env={"CUDA_HOME": search.cuda_home, "PATH": search.path}).out)
+    return str(
+        scene.cli(
+            "inspect",
+            "a.tilec",
+            "--instructions",
+            env={"CUDA_HOME": search.cuda_home, "PATH": search.path},
+        ).out
+    )
 
 
 def errors(scene: Scene) -> str:
@@ -156,7 +204,9 @@ def errors(scene: Scene) -> str:
         ("build", "--targest", "sm_90"),
         ("check", "--manifest", "gone.toml"),
     ]
-    return "".join(f"$ tilec {' '.join(line)}\n{scene.ran('-C', 'acme', *line)}\n" for line in lines)
+    return "".join(
+        f"$ tilec {' '.join(line)}\n{scene.ran('-C', 'acme', *line)}\n" for line in lines
+    )
 
 
 CAPTURES = {

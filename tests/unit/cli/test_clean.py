@@ -29,12 +29,18 @@ def built(project: Path) -> Path:
     folder = project / "dist" / "cubin"
     folder.mkdir()
     (folder / "k.cubin").write_bytes(b"code")
-    (folder / "SHA256SUMS").write_bytes(sums_text({"k.cubin": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"}))
+    (folder / "SHA256SUMS").write_bytes(
+        sums_text({"k.cubin": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"})
+    )
     return project
 
 
 def left(project: Path) -> list[str]:
-    return sorted(p.relative_to(project).as_posix() for p in project.rglob("*") if not p.is_dir() or p.is_symlink())
+    return sorted(
+        p.relative_to(project).as_posix()
+        for p in project.rglob("*")
+        if not p.is_dir() or p.is_symlink()
+    )
 
 
 def test_outputs_and_working_directory_go_and_nothing_else(cli, built: Path) -> None:
@@ -56,7 +62,10 @@ def test_a_dry_run_removes_nothing(cli, built: Path) -> None:
     assert done.out.endswith("  .tilec\nwould remove 7 files and .tilec\n")
     assert left(built) == before
     document = json.loads(cli("clean", "-n", "--json").out)
-    assert sorted(document["removed"]) == [".tilec", *(name for name in before if name.startswith("dist/"))]
+    assert sorted(document["removed"]) == [
+        ".tilec",
+        *(name for name in before if name.startswith("dist/")),
+    ]
     assert (document["dry_run"], document["kept"]) == (True, [])
 
 
@@ -71,7 +80,9 @@ def test_a_dry_run_removes_nothing(cli, built: Path) -> None:
         ("dist/acme/py.typed", b"partial\n"),
     ],
 )
-def test_files_that_are_not_as_tilec_wrote_them_stay_and_are_named(cli, built: Path, name: str, data: bytes) -> None:
+def test_files_that_are_not_as_tilec_wrote_them_stay_and_are_named(
+    cli, built: Path, name: str, data: bytes
+) -> None:
     (built / name).write_bytes(data)
     (built / "dist" / "notes.txt").write_text("mine")
     done = cli("clean")
@@ -79,7 +90,9 @@ def test_files_that_are_not_as_tilec_wrote_them_stay_and_are_named(cli, built: P
     assert left(built) == sorted([name, "dist/notes.txt", "tilec.toml"])
 
 
-@pytest.mark.parametrize("sums", [b"", b"5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b  k.cubin\n"])
+@pytest.mark.parametrize(
+    "sums", [b"", b"5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b  k.cubin\n"]
+)
 def test_a_list_without_tilecs_mark_names_nothing(cli, built: Path, sums: bytes) -> None:
     (built / "dist" / "cubin" / "SHA256SUMS").write_bytes(sums)
     cli("clean")
@@ -89,7 +102,9 @@ def test_a_list_without_tilecs_mark_names_nothing(cli, built: Path, sums: bytes)
 def test_outputs_of_another_package_stay(cli, built: Path) -> None:
     sample = Sample()
     info = sample.info()
-    other = dataclasses.replace(info, package=dataclasses.replace(info.package, name="acme-kernels-extra"))
+    other = dataclasses.replace(
+        info, package=dataclasses.replace(info.package, name="acme-kernels-extra")
+    )
     write_bundle(built / "dist" / "acme-kernels-extra-1.tilec", other, sample.images.__getitem__)
     done = cli("clean")
     assert left(built) == ["dist/acme-kernels-extra-1.tilec", "tilec.toml"]
@@ -102,7 +117,10 @@ def test_outputs_under_an_earlier_name_are_named(cli, built: Path) -> None:
     manifest.write_text(MANIFEST.replace("acme-kernels", "zenith").replace('module = "acme"\n', ""))
     (built / "dist" / "strange.whl").write_bytes(b"not of tilec")
     done = cli("clean", "--json")
-    assert [(row["path"], "built for the package acme-kernels" in row["why"]) for row in json.loads(done.out)["kept"]] == [
+    assert [
+        (row["path"], "built for the package acme-kernels" in row["why"])
+        for row in json.loads(done.out)["kept"]
+    ] == [
         ("dist/acme", True),
         ("dist/acme-kernels-0.3.0.tilec", True),
     ]
@@ -127,7 +145,9 @@ def test_links_are_never_followed(cli, built: Path, tmp_path_factory, how: str) 
     assert not (built / ".tilec").exists()
 
 
-def test_a_working_directory_that_is_a_link_goes_as_a_link(cli, project: Path, tmp_path_factory) -> None:
+def test_a_working_directory_that_is_a_link_goes_as_a_link(
+    cli, project: Path, tmp_path_factory
+) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "precious").write_text("mine")
     (project / ".tilec").symlink_to(outside)
@@ -136,7 +156,9 @@ def test_a_working_directory_that_is_a_link_goes_as_a_link(cli, project: Path, t
     assert (outside / "precious").read_text() == "mine"
 
 
-def test_a_link_inside_the_working_directory_is_not_followed(cli, built: Path, tmp_path_factory) -> None:
+def test_a_link_inside_the_working_directory_is_not_followed(
+    cli, built: Path, tmp_path_factory
+) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "precious").write_text("mine")
     (built / ".tilec" / "link").symlink_to(outside)
@@ -153,8 +175,18 @@ def test_a_broken_manifest_leaves_outputs_alone(cli, built: Path, text: str) -> 
 def test_a_state_that_comes_with_a_project_names_nothing(cli, built: Path) -> None:
     victim = built.parent / "victim"
     victim.write_bytes(b"code")
-    row = {"kind": "cubin", "path": "../victim", "size": 4, "digest": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b"}
-    state = {"version": 1, "fingerprint": "", "outputs": [{"output": row, "stat": [0, 0, 0, 0]}], "older": []}
+    row = {
+        "kind": "cubin",
+        "path": "../victim",
+        "size": 4,
+        "digest": "5694d08a2e53ffcae0c3103e5ad6f6076abd960eb1f8a56577040bc1028f702b",
+    }
+    state = {
+        "version": 1,
+        "fingerprint": "",
+        "outputs": [{"output": row, "stat": [0, 0, 0, 0]}],
+        "older": [],
+    }
     (built / ".tilec" / "state.json").write_text(json.dumps(state))
     cli("clean")
     assert victim.read_bytes() == b"code"

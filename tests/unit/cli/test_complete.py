@@ -35,7 +35,9 @@ inputs.y = { shape = [100] }
 def words(folder: Path, *line: str) -> list[str]:
     """What the last word of a command line may become."""
     app = App(settings=read_settings({}, folder))
-    found = BashComplete(cli, {"obj": app}, "tilec", "_TILEC_COMPLETE").get_completions(list(line[:-1]), line[-1])
+    found = BashComplete(cli, {"obj": app}, "tilec", "_TILEC_COMPLETE").get_completions(
+        list(line[:-1]), line[-1]
+    )
     return [one.value for one in found]
 
 
@@ -91,7 +93,10 @@ def test_another_directory(project: Path, tmp_path_factory: pytest.TempPathFacto
     assert words(elsewhere, "run", "") == []
     assert words(elsewhere, "build", "--targets", "tile") == ["tileir"]
     assert words(elsewhere, "-C", str(project), "run", "") == ["twice", "fill"]
-    assert words(elsewhere, "--manifest", str(project / "tilec.toml"), "run", "") == ["twice", "fill"]
+    assert words(elsewhere, "--manifest", str(project / "tilec.toml"), "run", "") == [
+        "twice",
+        "fill",
+    ]
 
 
 def test_kernels_of_a_bundle(project: Path) -> None:
@@ -113,7 +118,9 @@ def test_kernels_of_a_bundle(project: Path) -> None:
     ],
     ids=range(7),
 )
-def test_a_manifest_that_is_being_written_is_no_trouble(project: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_manifest_that_is_being_written_is_no_trouble(
+    project: Path, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     (project / "tilec.toml").write_bytes(text.encode("latin-1"))
     for option in ("--case", "--set", "--input", "-k"):
         assert set(words(project, "run", option, "")) <= {"a", "b", "a/b"}
@@ -131,7 +138,11 @@ def test_very_many_kernels(project: Path) -> None:
 def test_nothing_is_said_in_the_middle_of_a_command_line(
     project: Path, line: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in (("_TILEC_COMPLETE", "bash_complete"), ("COMP_WORDS", line), ("COMP_CWORD", str(len(line.split())))):
+    for name, value in (
+        ("_TILEC_COMPLETE", "bash_complete"),
+        ("COMP_WORDS", line),
+        ("COMP_CWORD", str(len(line.split()))),
+    ):
         monkeypatch.setenv(name, value)
     assert run([], {"TILEC_CACHE_MAX": "nonsense"}, project) in (0, 1)
     assert capfd.readouterr().err == ""
@@ -144,11 +155,27 @@ def test_bash_completes(project: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tilec "$@"\n')
     command.chmod(0o755)
     script = 'eval "$(tilec completion bash)"; COMP_WORDS=(tilec debug t) COMP_CWORD=2; _tilec_completion tilec; echo "${COMPREPLY[@]}"'
-    env = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(Path(tilec.__file__).parents[1])}
-    done = subprocess.run(["bash", "--norc", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=True, timeout=120)
+    env = {
+        **os.environ,
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(tilec.__file__).parents[1]),
+    }
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        cwd=project,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
     assert done.stdout == "twice/small\n"
 
 
-def test_zsh_needs_no_compinit_of_its_user(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_needs_no_compinit_of_its_user(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["completion", "zsh"], {}, project) == 0
-    assert capsys.readouterr().out.startswith("#compdef tilec\n\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n")
+    assert capsys.readouterr().out.startswith(
+        "#compdef tilec\n\n(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
+    )

@@ -24,7 +24,11 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 @pytest.fixture
 def debug(cli, folder: Path):
     def call(*args: str):
-        return cli("debug", *args, env={"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"})
+        return cli(
+            "debug",
+            *args,
+            env={"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"},
+        )
 
     return call
 
@@ -44,13 +48,21 @@ def test_the_debugger_starts_on_the_case(debug, folder: Path) -> None:
         "info cuda devices",
     ]
     assert words[0] == "-q"
-    launch = ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    launch = [
+        "tilec.cli.alone",
+        str(folder / "tilec.toml"),
+        str(folder / "acme.tilec"),
+        "scale/some",
+        "cuda:0",
+    ]
     assert words[words.index("--args") + 4 :] == launch
     assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_in_scripts_it_asks_nothing(debug, folder: Path) -> None:
-    done = debug("scale/some", "--bundle", "acme.tilec", "--batch", "--ex", "run", "--ex", "backtrace")
+    done = debug(
+        "scale/some", "--bundle", "acme.tilec", "--batch", "--ex", "run", "--ex", "backtrace"
+    )
     assert (done.code, done.out) == (7, "")
     assert (folder / "calls").read_text().startswith("-q\n-batch\n-ex\n")
 
@@ -60,7 +72,9 @@ def test_the_kernel_is_built_for_debugging(debug, folder: Path, fake_build: Modu
 
     def build(request: object, observer: object) -> SimpleNamespace:
         requests.append(request)
-        return SimpleNamespace(outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))], notes=())
+        return SimpleNamespace(
+            outputs=[SimpleNamespace(kind="bundle", path=str(folder / "acme.tilec"))], notes=()
+        )
 
     fake_build.build = build  # type: ignore[attr-defined]
     fake_build.concerned = lambda project, targets: {"scale"}  # type: ignore[attr-defined]
@@ -75,7 +89,10 @@ def test_without_cuda_gdb(debug, folder: Path) -> None:
     done = debug("scale/some")
     assert done.code == 3
     assert "error: cuda-gdb not found; looked in PATH, " in done.err
-    assert "fix: install cuda-gdb, with the CUDA toolkit or alone: `apt-get install cuda-gdb-13-0` (or dnf; from NVIDIA's" in done.err
+    assert (
+        "fix: install cuda-gdb, with the CUDA toolkit or alone: `apt-get install cuda-gdb-13-0` (or dnf; from NVIDIA's"
+        in done.err
+    )
 
 
 def test_a_debugger_that_does_not_start(debug, folder: Path) -> None:
@@ -106,13 +123,19 @@ def test_tools_are_found_where_installers_put_them(tmp_path: Path) -> None:
     from tilec_runtime.errors import ToolchainError
 
     search = ToolSearch(path="/nowhere", cuda_home=str(tmp_path / "home"))
-    for place in ("opt/nvidia/nsight-compute/2025.1.0/ncu", "opt/nvidia/nsight-compute/2025.3.1/ncu", "home/bin/ncu"):
+    for place in (
+        "opt/nvidia/nsight-compute/2025.1.0/ncu",
+        "opt/nvidia/nsight-compute/2025.3.1/ncu",
+        "home/bin/ncu",
+    ):
         path = tmp_path / place
         path.parent.mkdir(parents=True)
         path.write_text("#!/bin/sh\n")
         path.chmod(0o755)
     assert find_outside_tool("ncu", search, root=tmp_path) == str(tmp_path / "home/bin/ncu")
     plain = ToolSearch(path="/nowhere")
-    assert find_outside_tool("ncu", plain, root=tmp_path) == str(tmp_path / "opt/nvidia/nsight-compute/2025.3.1/ncu")
+    assert find_outside_tool("ncu", plain, root=tmp_path) == str(
+        tmp_path / "opt/nvidia/nsight-compute/2025.3.1/ncu"
+    )
     with pytest.raises(ToolchainError, match="cuda-gdb not found; looked in PATH, "):
         find_outside_tool("cuda-gdb", plain, root=tmp_path)

@@ -25,19 +25,33 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[ToolSearch]:
 def test_doctor_looks_where_the_project_says(cli, searches, project: Path) -> None:
     cli("new", "acme")
     manifest = project / "acme" / "tilec.toml"
-    manifest.write_text(manifest.read_text() + '\n[toolchain]\nprefer = "system"\ncuda = ">=13.2"\n')
+    manifest.write_text(
+        manifest.read_text() + '\n[toolchain]\nprefer = "system"\ncuda = ">=13.2"\n'
+    )
     cli("-C", "acme", "doctor")
     cli("-C", "acme", "doctor", "--prefer", "wheels")
     (project / "tilec.toml").write_text("nonsense")
     cli("doctor")
-    assert [(search.prefer, search.cuda) for search in searches] == [("system", ">=13.2"), ("wheels", ">=13.2"), ("wheels", "")]
+    assert [(search.prefer, search.cuda) for search in searches] == [
+        ("system", ">=13.2"),
+        ("wheels", ">=13.2"),
+        ("wheels", ""),
+    ]
     assert cli("--manifest", "tilec.toml", "doctor").code == 2
 
 
 def report(name: str, *, found: bool = True, problem: str = "") -> ToolReport:
-    tool = Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
+    tool = (
+        Tool(name=name, path=f"/w/bin/{name}", version="13.4.92", origin="wheel") if found else None
+    )
     looked = tuple(f"/w{i}/{name.split('-')[0]}" for i in range(5))
-    return ToolReport(name=name, use=f"use of {name}", tool=tool, looked=looked, problem=problem or ("" if found else "not found"))
+    return ToolReport(
+        name=name,
+        use=f"use of {name}",
+        tool=tool,
+        looked=looked,
+        problem=problem or ("" if found else "not found"),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +74,16 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with nothing: no tool, no package, no driver."""
 
     def driver() -> None:
-        raise NoDeviceError("the CUDA driver (libcuda) cannot be loaded", fix="install the NVIDIA driver")
+        raise NoDeviceError(
+            "the CUDA driver (libcuda) cannot be loaded", fix="install the NVIDIA driver"
+        )
 
-    monkeypatch.setattr(machine, "survey", lambda search: [report(name, found=False) for name in NAMES])
-    monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version=""))
+    monkeypatch.setattr(
+        machine, "survey", lambda search: [report(name, found=False) for name in NAMES]
+    )
+    monkeypatch.setattr(
+        machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="")
+    )
     monkeypatch.setattr(machine, "_real_driver", driver)
     monkeypatch.delenv("TILEC_NATIVE", raising=False)
     monkeypatch.setattr("tilec_runtime.launch.native.CORE", None)
@@ -74,11 +94,17 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with everything, and a GPU that the table knows beside one that it does not."""
 
     def device(ordinal: int) -> SimpleNamespace:
-        return SimpleNamespace(name=("NVIDIA H200", "NVIDIA New")[ordinal], cc=((9, 0), (19, 0))[ordinal], multiprocessors=132)
+        return SimpleNamespace(
+            name=("NVIDIA H200", "NVIDIA New")[ordinal],
+            cc=((9, 0), (19, 0))[ordinal],
+            multiprocessors=132,
+        )
 
     driver = SimpleNamespace(version=lambda: (13, 0), device_count=lambda: 2, device=device)
     monkeypatch.setattr(machine, "survey", lambda search: [report(name) for name in NAMES])
-    monkeypatch.setattr(machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0"))
+    monkeypatch.setattr(
+        machine, "_package", lambda name, use: machine.Package(name=name, use=use, version="1.7.0")
+    )
     monkeypatch.setattr(machine, "_real_driver", lambda: driver)
     monkeypatch.setattr("tilec_runtime.launch.native.CORE", object())
 
@@ -88,12 +114,21 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
     assert (done.code, done.err) == (3, "")
     lines = done.out.splitlines()
     assert "  ptxas: looked for /w0/ptxas, /w1/ptxas, /w2/ptxas …" in lines
-    assert "  libnvrtc, libnvrtc-builtins: looked for /w0/libnvrtc, /w1/libnvrtc, /w2/libnvrtc …" in lines
+    assert (
+        "  libnvrtc, libnvrtc-builtins: looked for /w0/libnvrtc, /w1/libnvrtc, /w2/libnvrtc …"
+        in lines
+    )
     assert "driver   none: the CUDA driver (libcuda) cannot be loaded" in lines
     assert f"cache    {tmp_path}/home/.cache/tilec (writable)" in lines
-    assert "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit" in lines
+    assert (
+        "cuda     cannot be built: libnvrtc, libnvrtc-builtins, headers, ptxas missing or unfit"
+        in lines
+    )
     assert "tile     cannot be built: tileiras, cuda-tile missing or unfit" in lines
-    assert "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here" in lines
+    assert (
+        "run      tile kernels on the cpu device (target tileir); the rest needs a GPU, and none can be used here"
+        in lines
+    )
     assert "launches in Python: the launch core was not built" in lines
     assert lines[lines.index("fix") :] == [
         "fix",
@@ -111,7 +146,9 @@ def test_doctor_on_a_bare_machine(cli, bare, tmp_path: Path) -> None:
 RUNS = "run      all kernels on a GPU, tile kernels on the cpu device (target tileir)"
 
 
-def test_doctor_says_where_what_is_installed_does_not_do(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_where_what_is_installed_does_not_do(
+    cli, full, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A package that is there and that the frontend refuses is no language that can be built."""
     versions = {"cuda-tile": "1.7.0", "numba-cuda": "0.30.4", "triton": "3.8.1", "numpy": "2.5.5"}
     monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
@@ -122,11 +159,18 @@ def test_doctor_says_where_what_is_installed_does_not_do(cli, full, monkeypatch:
     lines = done.out.splitlines()
     assert f"simt     cannot be built: {simt}" in lines
     assert f"triton   cannot be built: {triton}" in lines
-    assert lines[lines.index("fix") + 1 :][:2] == ["  simt      pip install 'tilec[simt]'", "  triton    pip install 'tilec[triton]'"]
+    assert lines[lines.index("fix") + 1 :][:2] == [
+        "  simt      pip install 'tilec[simt]'",
+        "  triton    pip install 'tilec[triton]'",
+    ]
     told = json.loads(cli("doctor", "--json").out)["languages"]
     assert told["simt"] == {"ok": False, "missing": ["numba-cuda"], "problem": simt}
     versions["numpy"], versions["triton"] = "2.4.6", "3.9.0"
-    assert json.loads(cli("doctor", "--json").out)["languages"]["triton"] == {"ok": True, "missing": [], "problem": ""}
+    assert json.loads(cli("doctor", "--json").out)["languages"]["triton"] == {
+        "ok": True,
+        "missing": [],
+        "problem": "",
+    }
 
 
 def test_doctor_on_a_full_machine(cli, full) -> None:
@@ -135,12 +179,21 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
     lines = done.out.splitlines()
     assert "ptxas              13.4.92  wheel    use of ptxas" in lines
     assert "driver   of CUDA 13.0, reads PTX ISA up to 9.0" in lines
-    assert "GPU 0    NVIDIA H200, compute capability 9.0, 132 multiprocessors (target sm_90)" in lines
     assert (
-        "GPU 1    NVIDIA New, compute capability 19.0, 132 multiprocessors (not in tilec's table: build PTX (compute_NN) for it)" in lines
+        "GPU 0    NVIDIA H200, compute capability 9.0, 132 multiprocessors (target sm_90)" in lines
     )
-    assert "code     toolkit 13.4: machine code loads, and PTX written for this driver or older ones (min-driver in [targets])" in lines
-    assert "code     Tile IR does not, which takes CUDA 13.1 (driver branch 590 or later): build tile kernels for sm_NN" in lines
+    assert (
+        "GPU 1    NVIDIA New, compute capability 19.0, 132 multiprocessors (not in tilec's table: build PTX (compute_NN) for it)"
+        in lines
+    )
+    assert (
+        "code     toolkit 13.4: machine code loads, and PTX written for this driver or older ones (min-driver in [targets])"
+        in lines
+    )
+    assert (
+        "code     Tile IR does not, which takes CUDA 13.1 (driver branch 590 or later): build tile kernels for sm_NN"
+        in lines
+    )
     built = [f"{language:<8} can be built" for language in ("cuda", "tile", "simt", "triton")]
     assert lines[lines.index(RUNS) - 4 :] == [
         *built,
@@ -155,7 +208,9 @@ def test_doctor_on_a_full_machine(cli, full) -> None:
     ]
 
 
-def test_doctor_says_that_compute_sanitizer_is_for_gpus(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_that_compute_sanitizer_is_for_gpus(
+    cli, full, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def find(name: str, _search: ToolSearch) -> str:
         raise ToolchainError(f"{name} not found", fix=f"get {name}")
 
@@ -172,15 +227,21 @@ def test_doctor_says_that_compute_sanitizer_is_for_gpus(cli, full, monkeypatch: 
         ((14, 0), ["toolkit 13.4: machine code loads, and PTX and Tile IR"]),
         (
             (13, 2),
-            ["toolkit 13.4: machine code loads, and PTX and Tile IR written for this driver or older ones (min-driver in [targets])"],
+            [
+                "toolkit 13.4: machine code loads, and PTX and Tile IR written for this driver or older ones (min-driver in [targets])"
+            ],
         ),
         (
             (12, 9),
-            ["too old for toolkit 13.4: nothing that it makes loads here, which takes CUDA 13.0 (driver branch 580 or later)"],
+            [
+                "too old for toolkit 13.4: nothing that it makes loads here, which takes CUDA 13.0 (driver branch 580 or later)"
+            ],
         ),
     ],
 )
-def test_a_driver_is_held_against_the_toolkit(cli, full, monkeypatch, driver: tuple[int, int], told: list[str]) -> None:
+def test_a_driver_is_held_against_the_toolkit(
+    cli, full, monkeypatch, driver: tuple[int, int], told: list[str]
+) -> None:
     if driver >= (13, 0):
         told = [
             *told,
@@ -190,18 +251,28 @@ def test_a_driver_is_held_against_the_toolkit(cli, full, monkeypatch, driver: tu
     monkeypatch.setattr(machine, "_real_driver", lambda: found)
     lines = cli("doctor").out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("driver "))
-    assert [line.removeprefix("code").strip() for line in lines[at + 1 : at + 1 + len(told)]] == told
+    assert [
+        line.removeprefix("code").strip() for line in lines[at + 1 : at + 1 + len(told)]
+    ] == told
     assert lines[at + 1 + len(told)].startswith("cache ")
 
 
-def test_what_the_environment_says_of_compiling_at_load(cli, full, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_environment_says_of_compiling_at_load(
+    cli, full, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "warn")
     lines = cli("doctor").out.splitlines()
-    assert "code     what is no machine code is compiled at load where jit-fallback allows it: TILEC_JIT_FALLBACK is warn here" in lines
+    assert (
+        "code     what is no machine code is compiled at load where jit-fallback allows it: TILEC_JIT_FALLBACK is warn here"
+        in lines
+    )
 
 
 def test_a_tool_that_does_not_fit_counts_as_missing(cli, full, monkeypatch) -> None:
-    rows = [report(name, problem="of release 13.4, others are of 13.5" if name == "ptxas" else "") for name in NAMES]
+    rows = [
+        report(name, problem="of release 13.4, others are of 13.5" if name == "ptxas" else "")
+        for name in NAMES
+    ]
     monkeypatch.setattr(machine, "survey", lambda search: rows)
     done = cli("doctor")
     assert done.code == 3
@@ -217,9 +288,18 @@ def test_doctor_as_json(cli, bare) -> None:
     assert (document["schema_version"], document["kind"], document["ok"]) == (1, "doctor", False)
     assert document["languages"]["tile"] == {"ok": False, "missing": ["tileiras", "cuda-tile"]}
     assert document["cpu"] == {"tile_ir": [[13, 1], [13, 4]]}
-    assert document["driver"] == {"found": False, "cuda": None, "ptx_isa": None, "problem": "the CUDA driver (libcuda) cannot be loaded"}
+    assert document["driver"] == {
+        "found": False,
+        "cuda": None,
+        "ptx_isa": None,
+        "problem": "the CUDA driver (libcuda) cannot be loaded",
+    }
     assert document["toolkit"] is None
-    assert document["languages"]["simt"] == {"ok": False, "missing": ["numba-cuda"], "problem": "numba-cuda is not installed"}
+    assert document["languages"]["simt"] == {
+        "ok": False,
+        "missing": ["numba-cuda"],
+        "problem": "numba-cuda is not installed",
+    }
     assert document["outside"]["profile"] == {"tool": "ncu", "path": None, "fix": "install it"}
     assert document["tools"][0]["found"] is False
     assert len(document["tools"][0]["looked"]) == 5
@@ -228,8 +308,19 @@ def test_doctor_as_json(cli, bare) -> None:
 def test_doctor_as_json_on_a_full_machine(cli, full) -> None:
     document = json.loads(cli("doctor", "--json").out)
     assert document["driver"]["ptx_isa"] == [9, 0]
-    assert document["toolkit"] == {"toolkit": [13, 4], "machine_code": True, "portable": False, "tile_ir": False}
-    assert document["gpus"][0] == {"ordinal": 0, "name": "NVIDIA H200", "cc": [9, 0], "multiprocessors": 132, "known": True}
+    assert document["toolkit"] == {
+        "toolkit": [13, 4],
+        "machine_code": True,
+        "portable": False,
+        "tile_ir": False,
+    }
+    assert document["gpus"][0] == {
+        "ordinal": 0,
+        "name": "NVIDIA H200",
+        "cc": [9, 0],
+        "multiprocessors": 132,
+        "known": True,
+    }
 
 
 def test_doctor_sees_a_cache_that_cannot_be_written(cli, full, tmp_path: Path, monkeypatch) -> None:
@@ -245,8 +336,13 @@ def test_doctor_sees_a_cache_that_cannot_be_written(cli, full, tmp_path: Path, m
 
 def test_doctor_sees_a_cache_that_is_a_file(cli, full, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert f"cache    {tmp_path}/file/x ({tmp_path}/file cannot be written)" in cli("doctor", env={"TILEC_CACHE_DIR": "file/x"}).out
-    assert "cannot be written: Not a directory" in cli("doctor", env={"TILEC_CACHE_DIR": "file"}).out
+    assert (
+        f"cache    {tmp_path}/file/x ({tmp_path}/file cannot be written)"
+        in cli("doctor", env={"TILEC_CACHE_DIR": "file/x"}).out
+    )
+    assert (
+        "cannot be written: Not a directory" in cli("doctor", env={"TILEC_CACHE_DIR": "file"}).out
+    )
     assert "cache    off" in cli("doctor", env={"TILEC_CACHE_DIR": "off"}).out
 
 
@@ -275,17 +371,27 @@ def test_cache_info_gc_and_clear(cli, tmp_path: Path) -> None:
     assert json.loads(cli("cache", "clear", "--json", env=env).out)["freed"] == 0
 
 
-def test_a_cache_that_others_can_change_is_told_and_can_be_emptied(cli, full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_others_can_change_is_told_and_can_be_emptied(
+    cli, full, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
     root, env = tmp_path / "cache", {"TILEC_CACHE_DIR": "cache"}
     fill(root)
     root.chmod(0o777)
     done = cli("doctor", env=env)
-    assert f"cache    {root} (not used, since others may change it: {root} may be written by everyone (mode 0777))" in done.out
-    assert "  cache     export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)" in done.out
+    assert (
+        f"cache    {root} (not used, since others may change it: {root} may be written by everyone (mode 0777))"
+        in done.out
+    )
+    assert (
+        "  cache     export TILEC_CACHE_DIR=DIRECTORY (one that is yours, where you alone may write; or off)"
+        in done.out
+    )
     info = cli("cache", "info", env=env)
     assert info.out.startswith(f"{root}\n3 entries, ")
-    assert info.err.startswith(f"warning: the cache {root} is neither read nor written, since others may change it: ")
+    assert info.err.startswith(
+        f"warning: the cache {root} is neither read nor written, since others may change it: "
+    )
     assert cli("cache", "clear", env=env).out.endswith(f"; 0 B left in {root}\n")
 
 

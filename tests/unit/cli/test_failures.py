@@ -5,7 +5,16 @@ import pytest
 
 from tilec.cli import failures
 from tilec.cli.style import echo
-from tilec_runtime.errors import BudgetError, BuildError, CompileError, Diagnostic, Location, ManifestError, TilecError, ToolchainError
+from tilec_runtime.errors import (
+    BudgetError,
+    BuildError,
+    CompileError,
+    Diagnostic,
+    Location,
+    ManifestError,
+    TilecError,
+    ToolchainError,
+)
 
 
 def text(exc: TilecError, **kwargs: object) -> str:
@@ -21,8 +30,15 @@ UNDEFINED = Diagnostic(
 
 
 def failed(target: str, variant: str = "gemm-f16", **more: object) -> CompileError:
-    kwargs: dict[str, object] = {"diagnostics": (UNDEFINED,), "kept": f"/p/.tilec/failed/{variant}-{target}", "log": "words", **more}
-    return CompileError(f"{variant}-{target} does not compile", kernel=variant, target=target, **kwargs)  # type: ignore[arg-type]
+    kwargs: dict[str, object] = {
+        "diagnostics": (UNDEFINED,),
+        "kept": f"/p/.tilec/failed/{variant}-{target}",
+        "log": "words",
+        **more,
+    }
+    return CompileError(
+        f"{variant}-{target} does not compile", kernel=variant, target=target, **kwargs
+    )  # type: ignore[arg-type]
 
 
 def test_the_same_error_of_many_jobs_is_shown_once() -> None:
@@ -42,15 +58,21 @@ def test_the_same_error_of_many_jobs_is_shown_once() -> None:
 
 
 def test_jobs_that_are_a_product_are_told_as_one() -> None:
-    exc = BuildError(tuple(failed(t, v) for v in ("gemm-f16", "gemm-bf16") for t in ("sm_80", "sm_90")), total=4)
+    exc = BuildError(
+        tuple(failed(t, v) for v in ("gemm-f16", "gemm-bf16") for t in ("sm_80", "sm_90")), total=4
+    )
     assert "  in 4 jobs: gemm-f16, gemm-bf16, each for sm_80, sm_90\n" in text(exc)
     three = BuildError(exc.failures[:3], total=4)
     assert "  in 3 jobs: gemm-f16-sm_80, gemm-f16-sm_90, gemm-bf16-sm_80\n" in text(three)
 
 
 def test_different_errors_are_shown_apart_in_the_order_of_their_first_job() -> None:
-    other = Diagnostic(message="expected a ;", location=Location(file="kernels/add.cu", line=3, column=1))
-    exc = BuildError((failed("sm_80"), failed("sm_80", "add", diagnostics=(other,)), failed("sm_90")), total=3)
+    other = Diagnostic(
+        message="expected a ;", location=Location(file="kernels/add.cu", line=3, column=1)
+    )
+    exc = BuildError(
+        (failed("sm_80"), failed("sm_80", "add", diagnostics=(other,)), failed("sm_90")), total=3
+    )
     blocks = text(exc).split("\n\n")
     assert [block.split("\n")[0] for block in blocks] == [
         'kernels/gemm.cu:12:5: error: identifier "foo" is undefined',
@@ -63,7 +85,16 @@ def test_different_errors_are_shown_apart_in_the_order_of_their_first_job() -> N
 
 def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
     log = "\n".join(f"line {i}" for i in range(40))
-    shown = text(BuildError((failed("sm_80", diagnostics=(), log=log, kept="", cause="it crashed", fix="report it"),), total=1))
+    shown = text(
+        BuildError(
+            (
+                failed(
+                    "sm_80", diagnostics=(), log=log, kept="", cause="it crashed", fix="report it"
+                ),
+            ),
+            total=1,
+        )
+    )
     assert shown.split("\n\n")[0] == "\n".join(
         [
             "error: gemm-f16-sm_80 does not compile",
@@ -78,15 +109,28 @@ def test_an_error_without_places_shows_the_end_of_the_compilers_log() -> None:
 
 def test_a_fix_that_a_hint_has_said_is_not_said_again() -> None:
     place = Diagnostic(message='identifier "__half" is undefined', hint="#include <cuda_fp16.h>")
-    assert text(failed("sm_80", diagnostics=(place,), fix="#include <cuda_fp16.h>")).count("cuda_fp16.h") == 1
+    assert (
+        text(failed("sm_80", diagnostics=(place,), fix="#include <cuda_fp16.h>")).count(
+            "cuda_fp16.h"
+        )
+        == 1
+    )
     assert "  fix: another" in text(failed("sm_80", diagnostics=(place,), fix="another"))
 
 
 def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
-    exc = BuildError(tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")), total=2)
+    exc = BuildError(
+        tuple(failed(t, diagnostics=(), log="ptxas died", kept="") for t in ("sm_80", "sm_90")),
+        total=2,
+    )
     assert "  in 2 jobs: gemm-f16-sm_80, gemm-f16-sm_90" in text(exc)
     budget = tuple(
-        BudgetError(f"gemm-{t}: registers 200, over the budget of 128", kernel=f"gemm-{t}", target=t, fix="raise it")
+        BudgetError(
+            f"gemm-{t}: registers 200, over the budget of 128",
+            kernel=f"gemm-{t}",
+            target=t,
+            fix="raise it",
+        )
         for t in ("sm_80", "sm_90")
     )
     shown = text(BuildError(budget, total=2))
@@ -96,7 +140,10 @@ def test_messages_that_differ_in_the_jobs_name_alone_are_one() -> None:
 
 def test_budgets_that_differ_are_two() -> None:
     budget = tuple(
-        BudgetError(f"gemm-{t}: registers {n}, over the budget of 128", kernel=f"gemm-{t}", target=t) for t, n in (("a", 1), ("b", 2))
+        BudgetError(
+            f"gemm-{t}: registers {n}, over the budget of 128", kernel=f"gemm-{t}", target=t
+        )
+        for t, n in (("a", 1), ("b", 2))
     )
     assert text(BuildError(budget, total=2)).count("over the budget") == 2
 
@@ -116,7 +163,10 @@ def test_the_command_is_shown_to_those_who_ask_and_have_no_files() -> None:
 
 def test_manifest_problems_are_all_shown_and_counted() -> None:
     problems = (
-        Diagnostic(message="package.nam: unknown key; did you mean 'name'", location=Location(file="tilec.toml", line=4, column=1)),
+        Diagnostic(
+            message="package.nam: unknown key; did you mean 'name'",
+            location=Location(file="tilec.toml", line=4, column=1),
+        ),
         Diagnostic(message="odd", severity="warning", location=Location(file="tilec.toml", line=9)),
     )
     assert text(ManifestError(problems)) == (
@@ -129,12 +179,16 @@ def test_manifest_problems_are_all_shown_and_counted() -> None:
 def test_colors_mark_place_severity_and_caret(capsys: pytest.CaptureFixture[str]) -> None:
     echo(failures.diagnostic_text(UNDEFINED), color=True)
     styled = capsys.readouterr().out
-    assert styled.startswith('\x1b[1mkernels/gemm.cu:12:5: \x1b[0m\x1b[31m\x1b[1merror:\x1b[0m identifier "foo" is undefined\n')
+    assert styled.startswith(
+        '\x1b[1mkernels/gemm.cu:12:5: \x1b[0m\x1b[31m\x1b[1merror:\x1b[0m identifier "foo" is undefined\n'
+    )
     assert "\x1b[32m\x1b[1m        ^\x1b[0m" in styled
 
 
 def test_json_of_a_failed_build() -> None:
-    exc = BuildError((failed("sm_80"), failed("sm_90"), ToolchainError("no ptxas", fix="install it")), total=3)
+    exc = BuildError(
+        (failed("sm_80"), failed("sm_90"), ToolchainError("no ptxas", fix="install it")), total=3
+    )
     body = failures.as_json(exc)
     assert (body["type"], body["what"], body["total"]) == ("BuildError", "3 of 3 jobs failed", 3)
     first, second = body["failures"]
@@ -149,7 +203,13 @@ def test_json_of_a_failed_build() -> None:
             "hint": "include the header that declares it",
         }
     ]
-    assert second == {"type": "ToolchainError", "what": "no ptxas", "fix": "install it", "jobs": [], "kept": []}
+    assert second == {
+        "type": "ToolchainError",
+        "what": "no ptxas",
+        "fix": "install it",
+        "jobs": [],
+        "kept": [],
+    }
 
 
 def test_json_of_a_bad_manifest() -> None:
@@ -163,13 +223,25 @@ def test_json_of_a_bad_manifest() -> None:
 
 def test_places_are_said_from_where_one_works() -> None:
     """Whoever prints an error in a table says its place as the last line of a command does."""
-    exc = TilecError("it is no amount", location=Location(file="/p/tilec.toml", line=3, column=9), fix="give one")
-    assert text(exc, show=lambda path: str(path).removeprefix("/p/")) == "error: tilec.toml:3:9: it is no amount\n  fix: give one"
-    assert failures.located_text(TilecError("it is no amount"), lambda path: "?") == "it is no amount"
+    exc = TilecError(
+        "it is no amount", location=Location(file="/p/tilec.toml", line=3, column=9), fix="give one"
+    )
+    assert (
+        text(exc, show=lambda path: str(path).removeprefix("/p/"))
+        == "error: tilec.toml:3:9: it is no amount\n  fix: give one"
+    )
+    assert (
+        failures.located_text(TilecError("it is no amount"), lambda path: "?") == "it is no amount"
+    )
 
 
-@pytest.mark.parametrize("words", [("run",), ("bench",), ("sanitize",), ("profile", "scale/some"), ("debug", "scale/some")])
-def test_a_bundle_without_a_name_is_refused_by_all_that_take_one(cli, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("run",), ("bench",), ("sanitize",), ("profile", "scale/some"), ("debug", "scale/some")],
+)
+def test_a_bundle_without_a_name_is_refused_by_all_that_take_one(
+    cli, words: tuple[str, ...]
+) -> None:
     done = cli(*words, "--bundle", "")
     assert done.code == 2
     assert "Invalid value for '--bundle': it names nothing" in done.err

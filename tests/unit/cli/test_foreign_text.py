@@ -16,9 +16,14 @@ from tilec.package.write import write_bundle
 from tilec_runtime.errors import BundleError, Location, TilecError
 from tilec_runtime.foreign import printable
 
-# A title, a cleared screen, a colour, an erased line, C1's form of the same, DEL, and text that runs backwards.
+# A title, a cleared screen, a colour, an erased line, C1's form of the same, DEL, and text that
+# runs backwards.
 NASTY = "\x1b]0;owned\x07 \x1b[2J \x1b[31mred\x1b[0m \rline \x9b2J \x7f \u202egnp\u2066 \x00"
-SHOWN = r"\x1b]0;owned\x07 \x1b[2J \x1b[31mred\x1b[0m \rline \x9b2J \x7f \u202egnp\u2066 \x00".replace(r"\r", r"\x0d")
+SHOWN = (
+    r"\x1b]0;owned\x07 \x1b[2J \x1b[31mred\x1b[0m \rline \x9b2J \x7f \u202egnp\u2066 \x00".replace(
+        r"\r", r"\x0d"
+    )
+)
 
 
 def clean(text: str) -> bool:
@@ -30,7 +35,9 @@ def test_control_characters_are_seen() -> None:
     assert printable("one\r\n\ttwo naïve 張") == "one\n\ttwo naïve 張"
 
 
-def test_colours_of_others_are_escaped_and_those_of_tilec_stay(capsys: pytest.CaptureFixture[str]) -> None:
+def test_colours_of_others_are_escaped_and_those_of_tilec_stay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     echo(f"{style(f'bold {NASTY}', bold=True)} {NASTY}", color=True)
     assert capsys.readouterr().out == f"\x1b[1mbold {SHOWN}\x1b[0m {SHOWN}\n"
     echo(f"{style('bold', bold=True)} {NASTY}", color=False)
@@ -38,7 +45,9 @@ def test_colours_of_others_are_escaped_and_those_of_tilec_stay(capsys: pytest.Ca
 
 
 def test_errors_escape_it_wherever_they_are_shown() -> None:
-    error = TilecError(f"what {NASTY}", cause=NASTY, fix="one\ntwo", location=Location(file=f"a{NASTY}.cu", line=3))
+    error = TilecError(
+        f"what {NASTY}", cause=NASTY, fix="one\ntwo", location=Location(file=f"a{NASTY}.cu", line=3)
+    )
     error.op = NASTY
     assert clean(str(error))
     assert str(error).count(SHOWN) == 4
@@ -52,17 +61,23 @@ def bundle(tmp_path: Path) -> Path:
     sample = Sample()
     info = sample.info()
     kernel = dataclasses.replace(info.kernels[0], doc=f"Adds. {NASTY}", language="cuda")
-    kernel = dataclasses.replace(kernel, launch=dataclasses.replace(kernel.launch, requires=(f"1 == 1 {NASTY}",)))
+    kernel = dataclasses.replace(
+        kernel, launch=dataclasses.replace(kernel.launch, requires=(f"1 == 1 {NASTY}",))
+    )
     package = dataclasses.replace(info.package, description=NASTY, license=NASTY)
     info = dataclasses.replace(info, package=package, kernels=(kernel, *info.kernels[1:]))
     write_bundle(tmp_path / "b.tilec", info, sample.images.__getitem__)
     return tmp_path / "b.tilec"
 
 
-@pytest.mark.parametrize("options", [(), ("--verify",), ("--safety",), ("--diff", "b.tilec"), ("--color", "always")])
+@pytest.mark.parametrize(
+    "options", [(), ("--verify",), ("--safety",), ("--diff", "b.tilec"), ("--color", "always")]
+)
 def test_inspect(cli: Cli, bundle: Path, options: tuple[str, ...]) -> None:
     done = cli("inspect", str(bundle), *options)
-    text = (done.out + done.err).replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[36m", "")
+    text = (
+        (done.out + done.err).replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[36m", "")
+    )
     assert done.code == 0, done.err
     assert clean(text)
     assert (SHOWN in text) == ("--diff" not in options)
@@ -84,7 +99,8 @@ def test_names_in_a_bundle_hold_none() -> None:
 def test_manifests(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
     text = json.dumps(NASTY).replace("\x7f", "\\u007f")
     (tmp_path / "tilec.toml").write_text(
-        f"[package]\nname = {text}\nversion = {text}\n[kernel.{text}]\nsource = {text}\n", encoding="utf-8"
+        f"[package]\nname = {text}\nversion = {text}\n[kernel.{text}]\nsource = {text}\n",
+        encoding="utf-8",
     )
     done = cli(*command)
     assert done.code == 2
@@ -101,15 +117,25 @@ def test_a_file_name_on_the_command_line(cli: Cli) -> None:
 
 def test_commands_print_through_one_function() -> None:
     """`click.echo`, `print` and the streams themselves are for what is no text of others."""
-    allowed = {"style.py": {"echo"}, "app.py": {"echo"}, "schema.py": {"echo"}, "completion.py": {"echo"}, "alone.py": {"print"}}
+    allowed = {
+        "style.py": {"echo"},
+        "app.py": {"echo"},
+        "schema.py": {"echo"},
+        "completion.py": {"echo"},
+        "alone.py": {"print"},
+    }
     for path in (Path(__file__).parents[3] / "tilec" / "cli").glob("*.py"):
         used: set[str] = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="click"), attr="echo" | "secho" as name)):
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="click"), attr="echo" | "secho" as name)
+                ):
                     used.add(name)
                 case ast.Call(func=ast.Name(id="print")):
                     used.add("print")
-                case ast.Call(func=ast.Attribute(attr="write", value=ast.Attribute(value=ast.Name(id="sys")))):
+                case ast.Call(
+                    func=ast.Attribute(attr="write", value=ast.Attribute(value=ast.Name(id="sys")))
+                ):
                     used.add("write")
         assert used <= allowed.get(path.name, set()), path

@@ -69,9 +69,16 @@ def test_what_may_be_compiled_at_load_is_shown(cli, tmp_path: Path) -> None:
     made = Sample()
     info = made.info()
     kernels = tuple(dataclasses.replace(kernel, jit=JitFallback.WARN) for kernel in info.kernels)
-    write_bundle(tmp_path / "warned.tilec", dataclasses.replace(info, kernels=kernels), made.images.__getitem__)
+    write_bundle(
+        tmp_path / "warned.tilec",
+        dataclasses.replace(info, kernels=kernels),
+        made.images.__getitem__,
+    )
     facts = cli("inspect", "warned.tilec").out.splitlines()[2]
-    assert facts == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
+    assert (
+        facts
+        == "import acme_kernels, profile release, licence Apache-2.0, drivers from 580, jit-fallback warn, by tilec 0.1.0"
+    )
     document = json.loads(cli("inspect", "warned.tilec", "--json").out)
     assert [kernel["jit_fallback"] for kernel in document["kernels"]] == ["warn", "warn"]
 
@@ -82,13 +89,22 @@ def test_what_is_denied_by_default_is_shown_where_that_matters(cli, tmp_path: Pa
 
     def only(keep: Callable[[ImageInfo], bool]) -> BundleInfo:
         kernels = (
-            dataclasses.replace(k, variants=tuple(dataclasses.replace(v, images=tuple(filter(keep, v.images))) for v in k.variants))
+            dataclasses.replace(
+                k,
+                variants=tuple(
+                    dataclasses.replace(v, images=tuple(filter(keep, v.images))) for v in k.variants
+                ),
+            )
             for k in info.kernels
         )
         return dataclasses.replace(info, kernels=tuple(kernels))
 
     write_bundle(tmp_path / "all.tilec", info, made.images.__getitem__)
-    write_bundle(tmp_path / "cubins.tilec", only(lambda image: image.target.kind is TargetKind.CUBIN), made.images.__getitem__)
+    write_bundle(
+        tmp_path / "cubins.tilec",
+        only(lambda image: image.target.kind is TargetKind.CUBIN),
+        made.images.__getitem__,
+    )
     assert ", jit-fallback deny (by default), by tilec" in cli("inspect", "all.tilec").out
     assert "jit-fallback" not in cli("inspect", "cubins.tilec").out
 
@@ -114,15 +130,21 @@ def test_ptx_goes_out_alone(cli, tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "project"])
-def test_tile_ir_looks_for_sources_in_the_project(cli, tmp_path: Path, monkeypatch, place: str) -> None:
+def test_tile_ir_looks_for_sources_in_the_project(
+    cli, tmp_path: Path, monkeypatch, place: str
+) -> None:
     (tmp_path / "project").mkdir()
     write_sample(tmp_path / "project" / "acme.tilec")
     if place:
         (tmp_path / place / "tilec.toml").write_text("")
     monkeypatch.setattr(
-        "tilec.inspection.dump.pick", lambda bundle, form, select: ("k-tileir", bundle.info.kernels[0].variants[0].images[0])
+        "tilec.inspection.dump.pick",
+        lambda bundle, form, select: ("k-tileir", bundle.info.kernels[0].variants[0].images[0]),
     )
-    monkeypatch.setattr("tilec.inspection.dump.tileir_text", lambda data, sources, folder: f"{folder.name} {len(sources)}")
+    monkeypatch.setattr(
+        "tilec.inspection.dump.tileir_text",
+        lambda data, sources, folder: f"{folder.name} {len(sources)}",
+    )
     done = cli("-C", "project", "inspect", "acme.tilec", "--tileir")
     assert done.out.split()[0] == "project"
 
@@ -131,8 +153,16 @@ def test_tile_ir_looks_for_sources_in_the_project(cli, tmp_path: Path, monkeypat
     ("args", "code", "message"),
     [
         (("nothing.tilec",), 1, "nothing.tilec: no such file or directory\n"),
-        (("acme.tilec", "--select", "nope"), 2, "error: --select: nothing matches 'nope'\n  fix: kernels are add, rmsnorm\n"),
-        (("acme.tilec", "--tileir"), 2, "error: --tileir: the bundle has no tileir image; it has cubin and ptx\n"),
+        (
+            ("acme.tilec", "--select", "nope"),
+            2,
+            "error: --select: nothing matches 'nope'\n  fix: kernels are add, rmsnorm\n",
+        ),
+        (
+            ("acme.tilec", "--tileir"),
+            2,
+            "error: --tileir: the bundle has no tileir image; it has cubin and ptx\n",
+        ),
         (("acme.tilec", "--sass", "--raw"), 2, "error: --raw goes with --tileir\n"),
     ],
 )
@@ -144,7 +174,10 @@ def test_messages(cli, sample: Path, args: tuple[str, ...], code: int, message: 
 
 def test_json_and_a_dump_exclude_each_other(cli, sample: Path) -> None:
     done = cli("inspect", "acme.tilec", "--ptx", "--json")
-    assert (done.code, json.loads(done.out)["error"]["what"]) == (2, "--json and --ptx cannot be combined")
+    assert (done.code, json.loads(done.out)["error"]["what"]) == (
+        2,
+        "--json and --ptx cannot be combined",
+    )
     assert "error: --json and --ptx cannot be combined\n" in done.err
 
 
@@ -153,7 +186,10 @@ def test_safety(cli, sample: Path) -> None:
     assert (done.code, done.err) == (0, "")
     lines = done.out.split("\n")
     assert lines[0] == "rmsnorm  cuda, kernels/rmsnorm.cu:7:5, unchecked"
-    assert lines[1:3] == ["  checked at launch", "    number, dtypes, ranks, devices and layouts of the arguments"]
+    assert lines[1:3] == [
+        "  checked at launch",
+        "    number, dtypes, ranks, devices and layouts of the arguments",
+    ]
     unknown = "    what the kernel reads and writes, and in which order: cuda sources do not say (unchecked)"
     assert lines[-3:] == ["  not guaranteed", unknown, ""]
     document = json.loads(cli("inspect", "acme.tilec", "--safety", "--json").out)
@@ -167,7 +203,8 @@ def test_safety_and_a_dump_are_two_things(cli, sample: Path) -> None:
     assert "--safety and --sass cannot be combined" in done.err
 
 
-# --- what changed ------------------------------------------------------------------------------------------------------------------
+# --- what changed
+# ------------------------------------------------------------------------------------------------------------------
 
 
 DIFFERENCE = """\
@@ -193,14 +230,20 @@ def new(tmp_path: Path) -> Path:
     first, *others = norm.variants
     data = b"\x7fELF" + bytes(100)
     used = replace(first.images[0].resources, registers=168, spill_stores=8)
-    image = replace(first.images[0], digest=hashlib.sha256(data).hexdigest(), size=len(data), resources=used)
+    image = replace(
+        first.images[0], digest=hashlib.sha256(data).hexdigest(), size=len(data), resources=used
+    )
     sample.images[image.digest] = data
     slots = tuple(slot for slot in first.abi if slot.expr != "eps")
     variants = (replace(first, images=(image, *first.images[1:])), *others)
-    norm = replace(norm, params=norm.params[:2], variants=tuple(replace(v, abi=slots) for v in variants))
+    norm = replace(
+        norm, params=norm.params[:2], variants=tuple(replace(v, abi=slots) for v in variants)
+    )
     package = replace(info.package, version="0.4.0")
     path = tmp_path / "new.tilec"
-    write_bundle(path, replace(info, package=package, kernels=(add, norm)), sample.images.__getitem__)
+    write_bundle(
+        path, replace(info, package=package, kernels=(add, norm)), sample.images.__getitem__
+    )
     return path
 
 
@@ -209,28 +252,76 @@ def test_a_difference(cli, sample: Path, new: Path) -> None:
     assert (done.code, done.err) == (0, "")
     head, _, rows = done.out.partition("  image ")
     assert head == DIFFERENCE
-    assert rows.splitlines()[0].split() == ["regs", "spills", "shared", "stack", "occupancy", "code"]
+    assert rows.splitlines()[0].split() == [
+        "regs",
+        "spills",
+        "shared",
+        "stack",
+        "occupancy",
+        "code",
+    ]
     cells = re.split(r" {2,}", rows.splitlines()[1].strip())
-    assert cells == ["rmsnorm-f16-B64-sm_80", "40 → 168", "0 B → 8 B", "1 KiB", "0 B", "75% → 12%", "2 KiB"]
+    assert cells == [
+        "rmsnorm-f16-B64-sm_80",
+        "40 → 168",
+        "0 B → 8 B",
+        "1 KiB",
+        "0 B",
+        "75% → 12%",
+        "2 KiB",
+    ]
 
 
 def test_breaking_changes_can_be_denied(cli, sample: Path, new: Path) -> None:
     assert cli("inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 1
     assert cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--deny-breaking").code == 0
-    assert cli("inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking", "--select", "add").code == 0
+    assert (
+        cli(
+            "inspect", "new.tilec", "--diff", "acme.tilec", "--deny-breaking", "--select", "add"
+        ).code
+        == 0
+    )
     body = json.loads(cli("inspect", "new.tilec", "--diff", "acme.tilec", "--json").out)
     assert (body["kind"], body["breaking"], body["images"]["same"]) == ("diff", 1, 23)
-    assert body["changes"][0] == {"what": "parameter eps: f32 = 1e-06 removed", "breaking": True, "kernel": "rmsnorm"}
+    assert body["changes"][0] == {
+        "what": "parameter eps: f32 = 1e-06 removed",
+        "breaking": True,
+        "kernel": "rmsnorm",
+    }
 
 
 def test_equal_bundles(cli, sample: Path) -> None:
     assert cli("inspect", "acme.tilec", "--diff", "acme.tilec").out.endswith("\nthe same bundle\n")
     assert (
-        cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--sass", "--select", "add-f16-B64-sm_80").out
+        cli(
+            "inspect",
+            "acme.tilec",
+            "--diff",
+            "acme.tilec",
+            "--sass",
+            "--select",
+            "add-f16-B64-sm_80",
+        ).out
         == "add-f16-B64-sm_80: the same bytes\n"
     )
-    found = json.loads(cli("inspect", "acme.tilec", "--diff", "acme.tilec", "--sass", "--select", "add-f16-B64-sm_80", "--json").out)
-    assert (found["schema_version"], found["kind"], found["id"], found["equal"]) == (1, "code-diff", "add-f16-B64-sm_80", True)
+    found = json.loads(
+        cli(
+            "inspect",
+            "acme.tilec",
+            "--diff",
+            "acme.tilec",
+            "--sass",
+            "--select",
+            "add-f16-B64-sm_80",
+            "--json",
+        ).out
+    )
+    assert (found["schema_version"], found["kind"], found["id"], found["equal"]) == (
+        1,
+        "code-diff",
+        "add-f16-B64-sm_80",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,10 +330,16 @@ def test_equal_bundles(cli, sample: Path) -> None:
         (("--diff", "nothing.tilec"), "nothing.tilec: no such file or directory"),
         (("--diff", "acme.tilec", "--ptx"), "--diff and --ptx cannot be combined"),
         (("--diff", "acme.tilec", "--safety"), "--diff and --safety cannot be combined"),
-        *(((option, ""), f"Invalid value for '{option}': it names nothing") for option in ("--diff", "--html", "--why")),
+        *(
+            ((option, ""), f"Invalid value for '{option}': it names nothing")
+            for option in ("--diff", "--html", "--why")
+        ),
         (("--deny-breaking",), "--deny-breaking goes with --diff, without --sass"),
         (("--instructions", "--safety"), "--instructions and --safety cannot be combined"),
-        (("--diff", "acme.tilec", "--select", "rmsnrm"), "nothing matches 'rmsnrm'; did you mean 'rmsnorm'"),
+        (
+            ("--diff", "acme.tilec", "--select", "rmsnrm"),
+            "nothing matches 'rmsnrm'; did you mean 'rmsnorm'",
+        ),
         (("--instructions", "--select", "*-compute_80"), "--instructions: there is no cubin image"),
     ],
 )
@@ -252,12 +349,22 @@ def test_options_that_do_not_fit(cli, sample: Path, options: tuple[str, ...], me
     assert message in done.err
 
 
-# --- a page ------------------------------------------------------------------------------------------------------------------------
+# --- a page
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_page(cli, sample: Path) -> None:
-    # Nothing reads these images: what can be said without is on the page, and what is missing is said.
-    done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "*-sm_*", env={"TILEC_CACHE_DIR": "off"})
+    # Nothing reads these images: what can be said without is on the page, and what is missing is
+    # said.
+    done = cli(
+        "inspect",
+        "acme.tilec",
+        "--html",
+        "out.html",
+        "--select",
+        "*-sm_*",
+        env={"TILEC_CACHE_DIR": "off"},
+    )
     assert done.code == 0
     assert re.fullmatch(r"wrote out\.html: 2 kernels, 16 images, [\d.]+ KiB\n", done.out)
     assert "warning: machine code is missing: " in done.err
@@ -268,10 +375,22 @@ def test_a_page(cli, sample: Path) -> None:
 
 
 def test_a_page_of_some_images(cli, sample: Path) -> None:
-    done = cli("inspect", "acme.tilec", "--html", "out.html", "--select", "add-f16-B64-compute_80", "--verify", "-q")
+    done = cli(
+        "inspect",
+        "acme.tilec",
+        "--html",
+        "out.html",
+        "--select",
+        "add-f16-B64-compute_80",
+        "--verify",
+        "-q",
+    )
     assert done.code == 0, done.err
     # These bytes are no PTX: that is said where its code would be, and the rest is there.
-    assert "add-f16-B64-compute_80: the PTX image is no text" in (sample.parent / "out.html").read_text()
+    assert (
+        "add-f16-B64-compute_80: the PTX image is no text"
+        in (sample.parent / "out.html").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +414,9 @@ def test_pages_that_cannot_be(cli, sample: Path, options: tuple[str, ...], messa
     assert sample.read_bytes() == before
 
 
-def test_a_page_that_cannot_be_written_leaves_the_one_before(cli, sample: Path, monkeypatch) -> None:
+def test_a_page_that_cannot_be_written_leaves_the_one_before(
+    cli, sample: Path, monkeypatch
+) -> None:
     (sample.parent / "out.html").write_text("before")
 
     def full(*_: object, **__: object) -> None:
@@ -309,19 +430,34 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(cli, sample: Path, 
     assert sorted(path.name for path in sample.parent.iterdir()) == ["acme.tilec", "out.html"]
 
 
-# --- how it looks ------------------------------------------------------------------------------------------------------------------
+# --- how it looks
+# ------------------------------------------------------------------------------------------------------------------
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "inspect"
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize(("name", "options"), [("bundle", ()), ("safety", ("--safety",)), ("diff", ("--diff", "acme.tilec"))])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("bundle", ()), ("safety", ("--safety",)), ("diff", ("--diff", "acme.tilec"))],
+)
 def test_how_it_looks(
-    cli, sample: Path, new: Path, terminal: Terminal, golden: Golden, width: int, name: str, options: tuple[str, ...]
+    cli,
+    sample: Path,
+    new: Path,
+    terminal: Terminal,
+    golden: Golden,
+    width: int,
+    name: str,
+    options: tuple[str, ...],
 ) -> None:
     terminal(width)
     done = cli("inspect", "new.tilec", *options, "--color", "never")
     assert max(map(len, done.out.splitlines())) <= width
     # What a build of Python compresses to, and hence the digest of the whole, are its own.
-    shown = re.sub(r"\bsha256 [0-9a-f]{64}", "sha256 …", re.sub(r"(new\.tilec, )[0-9.]+ KiB", r"\g<1>… KiB", done.out))
+    shown = re.sub(
+        r"\bsha256 [0-9a-f]{64}",
+        "sha256 …",
+        re.sub(r"(new\.tilec, )[0-9.]+ KiB", r"\g<1>… KiB", done.out),
+    )
     golden(GOLDEN / f"{name}-{width}.txt", shown)

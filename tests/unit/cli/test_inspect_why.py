@@ -20,7 +20,10 @@ TENSORS = ("z=f32[4096]", "x=f32[4096]", "y=f32[4096]")
 # Tile IR and PTX beside cubins, in a variant with a long name.
 WIDE = kernel(
     "attention",
-    (Param(name="q", kind=ParamKind.TENSOR, dtype="f16", rank=2, stride=(None, 1)), Param(name="s", kind=STRUCT, size=16)),
+    (
+        Param(name="q", kind=ParamKind.TENSOR, dtype="f16", rank=2, stride=(None, 1)),
+        Param(name="s", kind=STRUCT, size=16),
+    ),
     tuple(
         VariantInfo(
             id=f"attention-f16-BM128-BN64-CAUSAL{causal}-STAGES4{suffix}",
@@ -36,7 +39,10 @@ WIDE = kernel(
             ),
         )
         for causal in (False, True)
-        for suffix, assume in (("-a16", (Assumption(param="q", shape=(16, 16), stride=(16, 1), align=16),)), ("", ()))
+        for suffix, assume in (
+            ("-a16", (Assumption(param="q", shape=(16, 16), stride=(16, 1), align=16),)),
+            ("", ()),
+        )
     ),
     axes=(("CAUSAL", (False, True)),),
     default=(("CAUSAL", False),),
@@ -46,27 +52,57 @@ DENIED = "PTX that the driver would compile, and jit-fallback is deny by default
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    info = BundleInfo(package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(ADD, GEMM, WIDE))
+    info = BundleInfo(
+        package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(ADD, GEMM, WIDE)
+    )
     write_bundle(tmp_path / "acme.tilec", info, IMAGES.__getitem__)
     return tmp_path / "acme.tilec"
 
 
 def test_alignment_decides(cli: Cli, bundle: Path) -> None:
-    for last, taken in (("y=f32[4096]", "add-a16"), ("y=f32[4096]@16", "add-a16"), ("y=f32[4096]@8", "add")):
-        done = cli("inspect", str(bundle), "--why", "add", *TENSORS[:2], last, "--device", "sm_90", "--json")
+    for last, taken in (
+        ("y=f32[4096]", "add-a16"),
+        ("y=f32[4096]@16", "add-a16"),
+        ("y=f32[4096]@8", "add"),
+    ):
+        done = cli(
+            "inspect",
+            str(bundle),
+            "--why",
+            "add",
+            *TENSORS[:2],
+            last,
+            "--device",
+            "sm_90",
+            "--json",
+        )
         assert done.code == 0
         document = json.loads(done.out)
         assert (document["schema_version"], document["kind"], document["runs"]) == (1, "why", True)
         assert [row["id"] for row in document["variants"] if row["verdict"] == "takes"] == [taken]
     passed = document["variants"][0]
-    assert (passed["verdict"], passed["reason"].endswith("not divisible by 16")) == ("passes over", True)
+    assert (passed["verdict"], passed["reason"].endswith("not divisible by 16")) == (
+        "passes over",
+        True,
+    )
     assert document["launch"] == {"grid": [16, 1, 1], "block": [256, 1, 1], "shared": 0}
 
 
-def test_what_a_launch_takes_is_what_is_told(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_launch_takes_is_what_is_told(
+    cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = fake_driver(ADD, GEMM)
     monkeypatch.setattr(_driver, "driver", lambda: driver)
-    done = cli("inspect", str(bundle), "--why", "gemm", "c=f16[64,64]", "a=f16[64,64]/128,1", "b=f16[64,64]", "BM=64")
+    done = cli(
+        "inspect",
+        str(bundle),
+        "--why",
+        "gemm",
+        "c=f16[64,64]",
+        "a=f16[64,64]/128,1",
+        "b=f16[64,64]",
+        "BM=64",
+    )
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "gemm on Fake H200, compute capability 9.0, driver of CUDA 13.0"
@@ -78,10 +114,20 @@ def test_what_a_launch_takes_is_what_is_told(cli: Cli, bundle: Path, monkeypatch
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("call", ("q=f16[100,128]", "CAUSAL=true")), ("kernel", ()), ("none", ("q=f16[128,128]", "--device", "sm_75"))],
+    [
+        ("call", ("q=f16[100,128]", "CAUSAL=true")),
+        ("kernel", ()),
+        ("none", ("q=f16[128,128]", "--device", "sm_75")),
+    ],
 )
 def test_how_it_looks(
-    cli: Cli, bundle: Path, terminal: Terminal, golden: Golden, width: int, name: str, arguments: tuple[str, ...]
+    cli: Cli,
+    bundle: Path,
+    terminal: Terminal,
+    golden: Golden,
+    width: int,
+    name: str,
+    arguments: tuple[str, ...],
 ) -> None:
     terminal(width)
     place = () if "--device" in arguments else ("--device", "sm_90", "--driver", "580")
@@ -92,22 +138,61 @@ def test_how_it_looks(
 
 
 def test_a_tensor_that_may_be_none_is_described_so(cli: Cli, tmp_path: Path) -> None:
-    x, b = (Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=name == "b") for name in "xb")
-    none = VariantInfo(id="norm-no_b", assume=(Assumption(param="b", absent=True),), images=(image("add"),))
+    x, b = (
+        Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=name == "b")
+        for name in "xb"
+    )
+    none = VariantInfo(
+        id="norm-no_b", assume=(Assumption(param="b", absent=True),), images=(image("add"),)
+    )
     norm = kernel("norm", (x, b), (VariantInfo(id="norm", images=(image("add"),)), none))
-    info = BundleInfo(package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(norm,))
+    info = BundleInfo(
+        package=PackageInfo(name="acme", version="1.0", module="acme"), kernels=(norm,)
+    )
     write_bundle(tmp_path / "norm.tilec", info, IMAGES.__getitem__)
     for given, taken in ((("b=None",), "norm-no_b"), ((), "norm-no_b"), (("b=f32[8]",), "norm")):
-        done = cli("inspect", "norm.tilec", "--why", "norm", "x=f32[8]", *given, "--device", "sm_90", "--json")
-        assert [row["id"] for row in json.loads(done.out)["variants"] if row["verdict"] == "takes"] == [taken]
+        done = cli(
+            "inspect",
+            "norm.tilec",
+            "--why",
+            "norm",
+            "x=f32[8]",
+            *given,
+            "--device",
+            "sm_90",
+            "--json",
+        )
+        assert [
+            row["id"] for row in json.loads(done.out)["variants"] if row["verdict"] == "takes"
+        ] == [taken]
     refused = cli("inspect", "norm.tilec", "--why", "norm", "x=None", "--device", "sm_90")
-    assert (refused.code, refused.err.splitlines()[0]) == (2, "error: 'x=None': norm takes a tensor for x")
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        "error: 'x=None': norm takes a tensor for x",
+    )
 
 
-def test_drivers_are_named_by_release_or_branch(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drivers_are_named_by_release_or_branch(
+    cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TILEC_JIT_FALLBACK", "allow")
-    for driver, taken in (("13.4", "compute_90"), ("615.1", "compute_90"), ("13.0", "compute_80"), ("580.65.06", "compute_80")):
-        done = cli("inspect", str(bundle), "--why", "attention", "--device", "sm_120", "--driver", driver, "--json")
+    for driver, taken in (
+        ("13.4", "compute_90"),
+        ("615.1", "compute_90"),
+        ("13.0", "compute_80"),
+        ("580.65.06", "compute_80"),
+    ):
+        done = cli(
+            "inspect",
+            str(bundle),
+            "--why",
+            "attention",
+            "--device",
+            "sm_120",
+            "--driver",
+            driver,
+            "--json",
+        )
         (first, *_) = json.loads(done.out)["variants"]
         assert [row["target"] for row in first["images"] if row["verdict"] == "takes"] == [taken]
 
@@ -117,7 +202,9 @@ def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: P
     done = cli(*asked, "--json")
     document = json.loads(done.out)
     assert (done.code, document["runs"]) == (1, False)
-    assert document["fix"].startswith("add sm_120 to [targets] and build again; or let it be compiled at load: jit-fallback = ")
+    assert document["fix"].startswith(
+        "add sm_120 to [targets] and build again; or let it be compiled at load: jit-fallback = "
+    )
     (first, *_) = document["variants"]
     assert {row["target"]: row["reason"] for row in first["images"]}["compute_80"] == DENIED
     shown = cli(*asked)
@@ -131,38 +218,82 @@ def test_what_would_have_to_be_compiled_is_denied_by_default(cli: Cli, bundle: P
         (("--why", "add", "x"), 2, "'x' is no argument\n  fix: take x=f32[4096,4096]@16"),
         (("--why", "add", "x=f32[4"), 2, "'x=f32[4': add takes a tensor for x"),
         (("--why", "add", "x=f23[4]"), 2, "'x=f23[4]': unknown dtype 'f23'; did you mean 'f32'"),
-        (("--why", "add", "x=f32[-4]"), 2, "'x=f32[-4]': each extent is a whole number, and [-4] are not"),
+        (
+            ("--why", "add", "x=f32[-4]"),
+            2,
+            "'x=f32[-4]': each extent is a whole number, and [-4] are not",
+        ),
         (("--why", "add", "x=f32[4]@12"), 2, "an alignment is a power of two"),
         (("--why", "add", "x=f32[4]/1,1"), 2, "has 2 strides for 1 extents"),
         (("--why", "add", "x=f32[99999999999999999]"), 2, "no device has memory for it"),
         (("--why", "add", "x=f32[4]", "x=f32[5]"), 2, "x is given twice"),
-        (("--why", "add", "xx=f32[4]"), 2, "kernel add has no parameter or axis 'xx'; did you mean 'x'"),
+        (
+            ("--why", "add", "xx=f32[4]"),
+            2,
+            "kernel add has no parameter or axis 'xx'; did you mean 'x'",
+        ),
         (("--why", "add", "alpha=much"), 2, "'alpha=much': add takes a number for alpha"),
         (("--why", "add", "x=f32[4]"), 1, "the arguments are missing: 'z', 'y'"),
         (("--why", "add", *TENSORS[:2], "y=f32[4095]"), 1, "requires y.shape[0] == z.shape[0]"),
-        (("--why", "gemm", "c=f32[4,4]", "a=f32[4,4]", "b=f32[4,4]"), 1, "has dtype f32, and T was built for f16, bf16"),
-        (("--why", "gemm", "c=f16[4]", "a=f16[4,4]", "b=f16[4,4]"), 1, "output 'c' has 1 dimension (shape (4,)), the kernel takes 2"),
+        (
+            ("--why", "gemm", "c=f32[4,4]", "a=f32[4,4]", "b=f32[4,4]"),
+            1,
+            "has dtype f32, and T was built for f16, bf16",
+        ),
+        (
+            ("--why", "gemm", "c=f16[4]", "a=f16[4,4]", "b=f16[4,4]"),
+            1,
+            "output 'c' has 1 dimension (shape (4,)), the kernel takes 2",
+        ),
         (("--why", "gemm", "BM=65"), 2, "BM was built for 64, 128"),
         (("--why", "attention", "s=3"), 2, "s is a struct, of which nothing is chosen by"),
-        (("--why", "add", "--device", "sm_91"), 2, "--device: no architecture 'sm_91'; did you mean 'sm_90'"),
-        (("--why", "add", "--device", "gpu"), 2, "--device: 'gpu' is no device\n  fix: take sm_90 (a GPU that need not be here)"),
-        (("--why", "add", "--device", "sm_90", "--driver", "new"), 2, "--driver: 'new' is no driver"),
-        (("--why", "add", "--device", "sm_90", "--driver", "100"), 2, "--driver: '100' is no driver"),
-        (("--why", "add", "--device", "sm_120", "--driver", "12.4"), 2, "no driver of CUDA 12.4 knows sm_120\n  fix: take 12.8 or later"),
-        (("--why", "add", "--device", "cpu", "--driver", "12.4"), 2, "--driver: the cpu device has none"),
+        (
+            ("--why", "add", "--device", "sm_91"),
+            2,
+            "--device: no architecture 'sm_91'; did you mean 'sm_90'",
+        ),
+        (
+            ("--why", "add", "--device", "gpu"),
+            2,
+            "--device: 'gpu' is no device\n  fix: take sm_90 (a GPU that need not be here)",
+        ),
+        (
+            ("--why", "add", "--device", "sm_90", "--driver", "new"),
+            2,
+            "--driver: 'new' is no driver",
+        ),
+        (
+            ("--why", "add", "--device", "sm_90", "--driver", "100"),
+            2,
+            "--driver: '100' is no driver",
+        ),
+        (
+            ("--why", "add", "--device", "sm_120", "--driver", "12.4"),
+            2,
+            "no driver of CUDA 12.4 knows sm_120\n  fix: take 12.8 or later",
+        ),
+        (
+            ("--why", "add", "--device", "cpu", "--driver", "12.4"),
+            2,
+            "--driver: the cpu device has none",
+        ),
         (("--why", "add", "--sass"), 2, "--why and --sass cannot be combined"),
         (("x=f32[4]",), 2, "'x=f32[4]' goes with --why KERNEL"),
         (("--device", "sm_90"), 2, "--device goes with --why KERNEL"),
     ],
 )
-def test_messages(cli: Cli, bundle: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_messages(
+    cli: Cli, bundle: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     place = () if "--device" in arguments or "--why" not in arguments else ("--device", "sm_90")
     done = cli("inspect", str(bundle), *arguments, *place)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
 
 
-def test_without_a_gpu_one_has_to_be_named(cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_one_has_to_be_named(
+    cli: Cli, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tilec_runtime.errors import NoDeviceError
 
     def none() -> None:
@@ -170,7 +301,11 @@ def test_without_a_gpu_one_has_to_be_named(cli: Cli, bundle: Path, monkeypatch: 
 
     monkeypatch.setattr(_driver, "driver", none)
     done = cli("inspect", str(bundle), "--why", "add")
-    assert (done.code, "--why: there is no GPU here to ask about" in done.err, "fix: name one: --device sm_90" in done.err) == (
+    assert (
+        done.code,
+        "--why: there is no GPU here to ask about" in done.err,
+        "fix: name one: --device sm_90" in done.err,
+    ) == (
         2,
         True,
         True,
@@ -182,9 +317,13 @@ def test_compiled_code_is_no_bundle(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.ptx").write_text(".version 8.0\n.target sm_80\n")
     done = cli("inspect", "a.ptx", "--why", "add", "--device", "sm_90")
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("error: --why: a.ptx is no bundle: no launch chooses among what is in it\n  fix: ")
+    assert done.err.startswith(
+        "error: --why: a.ptx is no bundle: no launch chooses among what is in it\n  fix: "
+    )
 
 
 def test_structs_are_taken_as_zeros(cli: Cli, bundle: Path) -> None:
-    done = cli("inspect", str(bundle), "--why", "attention", "q=f16[16,16]", "--device", "sm_90", "--json")
+    done = cli(
+        "inspect", str(bundle), "--why", "attention", "q=f16[16,16]", "--device", "sm_90", "--json"
+    )
     assert json.loads(done.out)["assumed_zero"] == ["s"]

@@ -19,7 +19,9 @@ HEAVY = ("rich", "numpy", "jinja2", "tomli", "tomllib", "cuda", "triton", "numba
 
 
 def python(code: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **kwargs)  # type: ignore[call-overload]
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **kwargs
+    )  # type: ignore[call-overload]
 
 
 def imported_by(*args: str) -> list[str]:
@@ -28,7 +30,9 @@ def imported_by(*args: str) -> list[str]:
     return done.stdout.splitlines()[-1].split("|")
 
 
-@pytest.mark.parametrize("args", [("--help",), ("--version",), ("build", "--help"), ("completion", "bash")], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [("--help",), ("--version",), ("build", "--help"), ("completion", "bash")], ids=" ".join
+)
 def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
     modules = imported_by(*args)
     assert [m for m in modules if m.split(".")[0] in HEAVY] == []
@@ -59,7 +63,9 @@ def all_commands() -> dict[str, click.Command]:
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("name", ["", *all_commands()])
-def test_every_command_has_help_that_fits(name: str, columns: int, cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_has_help_that_fits(
+    name: str, columns: int, cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     done = cli(*name.split(), "--help")
     assert done.code == 0
@@ -72,7 +78,13 @@ def test_every_command_has_help_that_fits(name: str, columns: int, cli, monkeypa
 
 def test_notes_that_are_too_long_stand_above_their_examples() -> None:
     long = ("long " * 14).strip()
-    text = examples("tilec a   # short", "tilec bbbb  # also", "tilec c", f"tilec d   # {long}", f"tilec e  # {long[:64]}")
+    text = examples(
+        "tilec a   # short",
+        "tilec bbbb  # also",
+        "tilec c",
+        f"tilec d   # {long}",
+        f"tilec e  # {long[:64]}",
+    )
     assert text.splitlines()[2:] == [
         "  tilec a     # short",
         "  tilec bbbb  # also",
@@ -96,7 +108,10 @@ def test_no_arguments_give_help(cli) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("bild",), "error: no such command: bild; did you mean `build`?\n  fix: see `tilec --help`\n"),
+        (
+            ("bild",),
+            "error: no such command: bild; did you mean `build`?\n  fix: see `tilec --help`\n",
+        ),
         (("inspect",), "error: Missing argument 'FILE'.\n  fix: see `tilec inspect --help`\n"),
         (
             ("build", "-j", "0"),
@@ -109,7 +124,10 @@ def test_no_arguments_give_help(cli) -> None:
                 "there are bundle, package, wheel, fatbin, cubin, ptx\n  fix: see `tilec build --help`\n"
             ),
         ),
-        (("build", "--list", "--explain", "x"), "error: --list and --explain cannot be combined\n  fix: see `tilec build --help`\n"),
+        (
+            ("build", "--list", "--explain", "x"),
+            "error: --list and --explain cannot be combined\n  fix: see `tilec build --help`\n",
+        ),
     ],
 )
 def test_usage_errors(cli, args: tuple[str, ...], message: str) -> None:
@@ -133,11 +151,17 @@ def test_unknown_command_without_a_near_one_lists_all(cli) -> None:
         (click.Abort(), 130, "interrupted"),
         (click.exceptions.Exit(7), 7, ""),
         (BrokenPipeError(32, "Broken pipe"), 141, ""),
-        (ZeroDivisionError("division by zero"), 1, "error: this is a bug in tilec: ZeroDivisionError: division by zero"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "error: this is a bug in tilec: ZeroDivisionError: division by zero",
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_every_ending_has_its_exit_code(cli, monkeypatch, exc: BaseException, code: int, first: str) -> None:
+def test_every_ending_has_its_exit_code(
+    cli, monkeypatch, exc: BaseException, code: int, first: str
+) -> None:
     def fail(*_args: object, **_kwargs: object) -> None:
         raise exc
 
@@ -204,10 +228,17 @@ def test_debug_shows_the_traceback_of_expected_errors_too(cli) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_wrong_command_lines_with_json_are_answered_in_json(cli, args: tuple[str, ...], what: str) -> None:
+def test_wrong_command_lines_with_json_are_answered_in_json(
+    cli, args: tuple[str, ...], what: str
+) -> None:
     done = cli(*args)
     document = json.loads(done.out)
-    assert (done.code, document["kind"], document["ok"], document["exit_code"]) == (2, "error", False, 2)
+    assert (done.code, document["kind"], document["ok"], document["exit_code"]) == (
+        2,
+        "error",
+        False,
+        2,
+    )
     assert document["error"]["type"] == "UsageError"
     assert document["error"]["what"].startswith(what)
     assert document["error"]["fix"].startswith("see `tilec")
@@ -220,21 +251,37 @@ def test_json_after_the_end_of_options_is_none(cli) -> None:
 
 
 def test_json_of_bugs_and_failing_disks(cli, monkeypatch) -> None:
-    full, bug, missing = OSError(28, "No space left on device", "/x/y"), ZeroDivisionError("division by zero"), UsageError("no manifest")
-    coming = iter([bug, missing, full])  # a bug makes the command look for the manifest again, to keep a traceback beside it
+    full, bug, missing = (
+        OSError(28, "No space left on device", "/x/y"),
+        ZeroDivisionError("division by zero"),
+        UsageError("no manifest"),
+    )
+    coming = iter(
+        [bug, missing, full]
+    )  # a bug makes the command look for the manifest again, to keep a traceback beside it
 
     def fail(*_args: object) -> None:
         raise next(coming)
 
     monkeypatch.setattr("tilec.cli.app.App.manifest_path", fail)
     document = json.loads(cli("check", "--json").out)
-    assert (document["command"], document["error"]["type"], document["exit_code"]) == ("check", "ZeroDivisionError", 1)
-    assert document["error"]["what"] == "this is a bug in tilec: ZeroDivisionError: division by zero"
+    assert (document["command"], document["error"]["type"], document["exit_code"]) == (
+        "check",
+        "ZeroDivisionError",
+        1,
+    )
+    assert (
+        document["error"]["what"] == "this is a bug in tilec: ZeroDivisionError: division by zero"
+    )
     document = json.loads(cli("check", "--json").out)
     assert document["error"]["what"] == "/x/y: No space left on device"
     monkeypatch.setattr("tilec.cli.main.read_settings", lambda *_: 1 / 0)  # before there is an app
     document = json.loads(cli("check", "--json").out)
-    assert (document["command"], document["error"]["type"], document["exit_code"]) == ("", "ZeroDivisionError", 1)
+    assert (document["command"], document["error"]["type"], document["exit_code"]) == (
+        "",
+        "ZeroDivisionError",
+        1,
+    )
 
 
 def test_json_errors_are_a_document(cli) -> None:
@@ -264,7 +311,9 @@ def test_no_manifest(cli, tmp_path: Path) -> None:
         (("--manifest", "other.toml"), "error: other.toml: no such manifest\n"),
     ],
 )
-def test_global_options_that_lead_nowhere(cli, project: Path, args: tuple[str, ...], message: str) -> None:
+def test_global_options_that_lead_nowhere(
+    cli, project: Path, args: tuple[str, ...], message: str
+) -> None:
     for line in ((*args, "check"), ("check", *args)):
         done = cli(*line)
         assert done.code == 2
@@ -274,20 +323,28 @@ def test_global_options_that_lead_nowhere(cli, project: Path, args: tuple[str, .
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_manifest_is_found_from_where_one_works(cli, project: Path, fake_build, where: str) -> None:
     requests = []
-    fake_build.check = lambda request, observer: requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
+    fake_build.check = lambda request, observer: (
+        requests.append(request) or (_ for _ in ()).throw(UsageError("stop"))
+    )
     deep = project / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "other.toml").write_text("edition = 1\n")
 
     def check(*options: str, cwd: Path) -> None:
-        assert cli(*((*options, "check") if where == "before" else ("check", *options)), cwd=cwd).err == "error: stop\n"
+        assert (
+            cli(*((*options, "check") if where == "before" else ("check", *options)), cwd=cwd).err
+            == "error: stop\n"
+        )
 
     check(cwd=deep)
     check("-C", "a", cwd=project)
     check("--manifest", "tilec.toml", cwd=project)
     check("--manifest", ".", cwd=project)
     check("-C", "a/b", "--manifest", "other.toml", cwd=project)
-    assert [r.manifest_path for r in requests] == [*[project / "tilec.toml"] * 4, deep / "other.toml"]
+    assert [r.manifest_path for r in requests] == [
+        *[project / "tilec.toml"] * 4,
+        deep / "other.toml",
+    ]
 
 
 def test_completion_scripts(cli) -> None:
@@ -298,7 +355,12 @@ def test_completion_scripts(cli) -> None:
 
 
 def test_completion_completes() -> None:
-    env = {**os.environ, "_TILEC_COMPLETE": "bash_complete", "COMP_WORDS": "tilec bu", "COMP_CWORD": "1"}
+    env = {
+        **os.environ,
+        "_TILEC_COMPLETE": "bash_complete",
+        "COMP_WORDS": "tilec bu",
+        "COMP_CWORD": "1",
+    }
     done = python("from tilec.cli.main import main; main()", env=env)
     assert done.stdout == "plain,build\n"
     env |= {"COMP_WORDS": "tilec build --lis", "COMP_CWORD": "2"}
@@ -322,7 +384,9 @@ def test_full_output_is_one_clear_message() -> None:
             timeout=60,
         )
     assert done.returncode == 1
-    assert done.stderr == ("error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n")
+    assert done.stderr == (
+        "error: cannot write output: No space left on device\n  fix: make room on that disk and run again\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["schema"], ["--help"], ["run", "--help"]])
@@ -331,7 +395,13 @@ def test_a_pipe_that_nobody_reads_ends_quietly(words: list[str]) -> None:
     os.close(reader)
     try:
         code = "from tilec.cli.main import main; main()"
-        done = subprocess.run([sys.executable, "-c", code, *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
@@ -345,7 +415,10 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         "sys.exit(run(['check']))"
     )
     done = python(code)
-    assert (done.returncode, done.stderr) == (2, "error: the working directory no longer exists\n  fix: cd to a directory that does\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the working directory no longer exists\n  fix: cd to a directory that does\n",
+    )
 
 
 def test_colors(cli, monkeypatch) -> None:
@@ -360,7 +433,9 @@ def test_colors(cli, monkeypatch) -> None:
 def test_base_error_without_an_app_is_printed(cli) -> None:
     from tilec.cli.failures import render
 
-    assert render(TilecError("what", cause="why", fix="how")).endswith("what\n  cause: why\n  fix: how")
+    assert render(TilecError("what", cause="why", fix="how")).endswith(
+        "what\n  cause: why\n  fix: how"
+    )
 
 
 def test_a_path_that_the_terminal_cannot_show(tmp_path: Path) -> None:

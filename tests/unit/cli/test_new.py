@@ -15,7 +15,13 @@ FILES = {
     "cuda": ["include/index.cuh", "kernels/scale.cu"],
     "mixed": ["include/index.cuh", "kernels/scale.cu", "kernels/vector_add.py"],
 }
-COMMON = [".github/workflows/kernels.yml", ".gitignore", "README.md", "kernels/reference.py", "tilec.toml"]
+COMMON = [
+    ".github/workflows/kernels.yml",
+    ".gitignore",
+    "README.md",
+    "kernels/reference.py",
+    "tilec.toml",
+]
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -25,7 +31,10 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
     root = tmp_path / "acme-kernels"
     made = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     assert made == sorted([*COMMON, *FILES[kind]])
-    assert done.out.splitlines()[-1] == f"created acme-kernels; next: cd acme-kernels && tilec {'build' if kind == 'cuda' else 'run'}"
+    assert (
+        done.out.splitlines()[-1]
+        == f"created acme-kernels; next: cd acme-kernels && tilec {'build' if kind == 'cuda' else 'run'}"
+    )
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["acme-kernels"]
     for path in root.rglob("*"):
         if path.is_file():
@@ -40,12 +49,18 @@ def test_a_project_is_made(cli, tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", FILES)
 def test_its_manifest_loads(cli, tmp_path: Path, kind: str) -> None:
     cli("new", "Acme.Kernels", "--kind", kind)
-    manifest = load(tmp_path / "Acme.Kernels" / "tilec.toml", languages={"tile": (".py",), "cuda": (".cu",)})
+    manifest = load(
+        tmp_path / "Acme.Kernels" / "tilec.toml", languages={"tile": (".py",), "cuda": (".cu",)}
+    )
     assert (manifest.package.name, manifest.package.module) == ("Acme.Kernels", "acme_kernels")
-    assert {kernel.language for kernel in manifest.kernels} == ({"tile", "cuda"} if kind == "mixed" else {kind})
+    assert {kernel.language for kernel in manifest.kernels} == (
+        {"tile", "cuda"} if kind == "mixed" else {kind}
+    )
     assert all(kernel.cases for kernel in manifest.kernels)
     assert Target.parse("sm_90") in manifest.targets.default
-    assert (Target.parse("tileir") in manifest.targets.default) == (kind != "cuda")  # what a machine without a GPU runs
+    assert (Target.parse("tileir") in manifest.targets.default) == (
+        kind != "cuda"
+    )  # what a machine without a GPU runs
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -75,13 +90,19 @@ def test_the_workflow_keeps_its_own_braces(cli, tmp_path: Path) -> None:
 
 def test_json(cli, tmp_path: Path) -> None:
     document = json.loads(cli("new", "acme-kernels", "--json").out)
-    assert (document["package"], document["module"], document["path"]) == ("acme-kernels", "acme_kernels", str(tmp_path / "acme-kernels"))
+    assert (document["package"], document["module"], document["path"]) == (
+        "acme-kernels",
+        "acme_kernels",
+        str(tmp_path / "acme-kernels"),
+    )
     assert document["files"] == sorted([*COMMON, *FILES["tile"]])
 
 
 def test_it_goes_where_one_says(cli, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    assert cli("-C", "src", "new", "acme").out.endswith("created src/acme; next: cd src/acme && tilec run\n")
+    assert cli("-C", "src", "new", "acme").out.endswith(
+        "created src/acme; next: cd src/acme && tilec run\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +140,10 @@ def test_nothing_is_overwritten(cli, tmp_path: Path, what: str) -> None:
     else:
         target.symlink_to(tmp_path / "nowhere")
     done = cli("new", "acme")
-    assert (done.code, done.err) == (2, f"error: {target} exists already\n  fix: choose another name, or move what is there\n")
+    assert (done.code, done.err) == (
+        2,
+        f"error: {target} exists already\n  fix: choose another name, or move what is there\n",
+    )
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -132,11 +156,17 @@ def test_an_empty_directory_is_filled(cli, tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there(cli, tmp_path: Path) -> None:
     done = cli("-C", "nowhere", "new", "acme")
     assert done.code == 1
-    assert done.err.startswith(f"error: cannot create {tmp_path}/nowhere/acme: No such file or directory\n  fix: ")
+    assert done.err.startswith(
+        f"error: cannot create {tmp_path}/nowhere/acme: No such file or directory\n  fix: "
+    )
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        Path,
+        "write_bytes",
+        lambda self, data: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
     with pytest.raises(OutputError, match="No space left on device"):
         new.write(tmp_path / "acme", {"a": b"a"})
     assert list(tmp_path.iterdir()) == []
@@ -144,7 +174,10 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
 
 def test_missing_templates(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tilec.__file__", str(tmp_path / "tilec" / "__init__.py"))
-    with pytest.raises(TilecError, match=r"the skeletons are missing: .*_templates/new\n  cause: tilec is half installed"):
+    with pytest.raises(
+        TilecError,
+        match=r"the skeletons are missing: .*_templates/new\n  cause: tilec is half installed",
+    ):
         new.templates()
 
 

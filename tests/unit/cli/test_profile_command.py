@@ -29,7 +29,11 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 @pytest.fixture
 def profile(cli, folder: Path):
     def call(*args: str, bundle: str = "acme.tilec"):
-        env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": str(folder), "TILEC_CACHE_DIR": "off"}
+        env = {
+            "PATH": f"{folder}/bin:/usr/bin:/bin",
+            "CUDA_HOME": str(folder),
+            "TILEC_CACHE_DIR": "off",
+        }
         return cli("profile", *args, *(("--bundle", bundle) if bundle else ()), env=env)
 
     return call
@@ -48,28 +52,53 @@ def test_how_ncu_is_called(profile, folder: Path) -> None:
     assert profile("scale/some", "--set", "basic", "-o", "a.ncu-rep").code == 0
     run = calls(folder)[0]
     at = {word: run[number + 1] for number, word in enumerate(run[:-1])}
-    assert (at["--clock-control"], at["--set"], at["--export"]) == ("none", "basic", str(folder / "a.ncu-rep"))
-    assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == ("mangled", "regex:^(scale)$", "1")
-    assert run[-5:] == ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0"]
+    assert (at["--clock-control"], at["--set"], at["--export"]) == (
+        "none",
+        "basic",
+        str(folder / "a.ncu-rep"),
+    )
+    assert (at["--kernel-name-base"], at["--kernel-name"], at["--launch-count"]) == (
+        "mangled",
+        "regex:^(scale)$",
+        "1",
+    )
+    assert run[-5:] == [
+        "tilec.cli.alone",
+        str(folder / "tilec.toml"),
+        str(folder / "acme.tilec"),
+        "scale/some",
+        "cuda:0",
+    ]
 
 
 @pytest.mark.parametrize("by", ["rules", "table"])
-def test_ncu_looks_for_every_kernel_that_a_rule_or_a_table_may_choose(profile, folder: Path, by: str) -> None:
+def test_ncu_looks_for_every_kernel_that_a_rule_or_a_table_may_choose(
+    profile, folder: Path, by: str
+) -> None:
     (kernel,) = INFO.kernels
     (plain_variant,) = kernel.variants
     (image,) = plain_variant.images
     variants = tuple(
         dataclasses.replace(
-            plain_variant, id=f"scale-B{size}", axes=(("B", size),), images=(dataclasses.replace(image, symbol=f"scale_{size}"),)
+            plain_variant,
+            id=f"scale-B{size}",
+            axes=(("B", size),),
+            images=(dataclasses.replace(image, symbol=f"scale_{size}"),),
         )
         for size in (1, 2)
     )
     choosing: dict[str, Any] = {
         "rules": (DispatchRule(when="y.size > 100", take=(("B", 2),)),) if by == "rules" else (),
-        "table": TuningTable(source="tuning/scale.json", sizes=(), devices=()) if by == "table" else None,
+        "table": TuningTable(source="tuning/scale.json", sizes=(), devices=())
+        if by == "table"
+        else None,
     }
-    chosen = dataclasses.replace(kernel, axes=(("B", (1, 2)),), default=(("B", 1),), variants=variants, **choosing)
-    write_bundle(folder / "acme.tilec", dataclasses.replace(INFO, kernels=(chosen,)), lambda _digest: IMAGE)
+    chosen = dataclasses.replace(
+        kernel, axes=(("B", (1, 2)),), default=(("B", 1),), variants=variants, **choosing
+    )
+    write_bundle(
+        folder / "acme.tilec", dataclasses.replace(INFO, kernels=(chosen,)), lambda _digest: IMAGE
+    )
     profile("scale/some")
     run = calls(folder)[0]
     assert run[run.index("--kernel-name") + 1] == "regex:^(scale_1|scale_2)$"
@@ -77,12 +106,20 @@ def test_ncu_looks_for_every_kernel_that_a_rule_or_a_table_may_choose(profile, f
 
 def test_json(profile, folder: Path) -> None:
     document = json.loads(profile("scale/some", "--json").out)
-    assert (document["kind"], document["case"], document["kernel"]) == ("profile", "scale/some", "scale")
+    assert (document["kind"], document["case"], document["kernel"]) == (
+        "profile",
+        "scale/some",
+        "scale",
+    )
     assert document["report"] == str(folder / ".tilec" / "profile" / "scale.some.ncu-rep")
 
 
-@pytest.mark.parametrize(("script", "code"), [("echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1", 1), ("true", 0)])
-def test_no_report_is_an_error_whatever_ncu_returns(profile, folder: Path, script: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("script", "code"), [("echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1", 1), ("true", 0)]
+)
+def test_no_report_is_an_error_whatever_ncu_returns(
+    profile, folder: Path, script: str, code: int
+) -> None:
     old = folder / ".tilec" / "profile" / "scale.some.ncu-rep"
     old.parent.mkdir(parents=True)
     old.write_text("of a run before")
@@ -98,7 +135,11 @@ def test_no_report_is_an_error_whatever_ncu_returns(profile, folder: Path, scrip
         (("scael/some",), 2, "no kernel 'scael'; did you mean 'scale'"),
         (("scale/sme",), 2, "no case 'sme' of scale; did you mean 'some'"),
         (("scale",), 2, "'scale' names no case\n  fix: cases are scale/some, scale/more"),
-        (("scale/some[f16]",), 2, "'scale/some[f16]' is none of the cases: name one\n  fix: cases are scale/some"),
+        (
+            ("scale/some[f16]",),
+            2,
+            "'scale/some[f16]' is none of the cases: name one\n  fix: cases are scale/some",
+        ),
         (("scale/some", "--device", "cpu"), 2, "--device: 'cpu' is no GPU"),
         (("scale/some", "--device", "cuda:7"), 3, "needs a GPU (cuda:7)"),
         (("scale/some", "-o", ""), 2, "Invalid value for '-o' / '--out': it names nothing"),
@@ -107,7 +148,9 @@ def test_no_report_is_an_error_whatever_ncu_returns(profile, folder: Path, scrip
         ((), 2, "Missing argument 'CASE'"),
     ],
 )
-def test_command_lines_that_are_off(profile, folder: Path, args: tuple[str, ...], code: int, words: str) -> None:
+def test_command_lines_that_are_off(
+    profile, folder: Path, args: tuple[str, ...], code: int, words: str
+) -> None:
     done = profile(*args)
     assert (done.code, done.out) == (code, "")
     assert words in done.err
@@ -132,13 +175,16 @@ def test_without_a_gpu(profile, monkeypatch) -> None:
     assert "launching scale/some needs a GPU (cuda:0): the CUDA driver is not installed" in done.err
 
 
-# --- what runs under the tools ----------------------------------------------------------------------------------------------------
+# --- what runs under the tools
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def launch(folder: Path, monkeypatch):
     def call(*options: str) -> int:
-        command = alone.command(folder / "tilec.toml", folder / "acme.tilec", "scale/some", 0, *options)
+        command = alone.command(
+            folder / "tilec.toml", folder / "acme.tilec", "scale/some", 0, *options
+        )
         monkeypatch.setattr(sys, "argv", command[3:])
         return alone.main()
 
@@ -150,10 +196,16 @@ def test_a_case_is_launched_once(launch) -> None:
     assert len(_driver.driver().launches) == 1  # type: ignore[attr-defined]
 
 
-def test_what_a_case_leaves_empty_is_not_written_for_initcheck(launch, folder: Path, monkeypatch) -> None:
+def test_what_a_case_leaves_empty_is_not_written_for_initcheck(
+    launch, folder: Path, monkeypatch
+) -> None:
     """Else the tool would take what tilec fills it with for something that the kernel may read."""
     copied: list[int] = []
-    monkeypatch.setattr(type(_driver.driver()), "copy_in", lambda _self, _ordinal, address, *_rest: copied.append(address))
+    monkeypatch.setattr(
+        type(_driver.driver()),
+        "copy_in",
+        lambda _self, _ordinal, address, *_rest: copied.append(address),
+    )
     text = (folder / "tilec.toml").read_text()
     (folder / "tilec.toml").write_text(text.replace('dist = "ones"', 'dist = "empty"'))
     counts = {}

@@ -18,7 +18,14 @@ from tilec_runtime.model.image import ImageInfo
 
 def done(*, cached: bool = False, seconds: float = 0.25) -> Done:
     info = ImageInfo(target=Target.parse("sm_80"), digest="0" * 64, size=1, symbol="k")
-    return Done(info=info, abi=(), warnings=(), blob=Blob(path="", offset=0, size=1, digest="0" * 64), cached=cached, seconds=seconds)
+    return Done(
+        info=info,
+        abi=(),
+        warnings=(),
+        blob=Blob(path="", offset=0, size=1, digest="0" * 64),
+        cached=cached,
+        seconds=seconds,
+    )
 
 
 FAILED = Failed(error=CompileError("no"))
@@ -105,7 +112,12 @@ def test_which_display(tmp_path, monkeypatch) -> None:
     assert isinstance(progress.make_observer(make_app(tmp_path, json=True)), SilentObserver)
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert isinstance(progress.make_observer(make_app(tmp_path)), LiveProgress)
-    assert isinstance(progress.make_observer(App(settings=read_settings({"CI": "1"}, tmp_path))), PlainProgress)
-    assert isinstance(progress.make_observer(App(settings=read_settings({"TERM": "dumb"}, tmp_path))), PlainProgress)
+    assert isinstance(
+        progress.make_observer(App(settings=read_settings({"CI": "1"}, tmp_path))), PlainProgress
+    )
+    assert isinstance(
+        progress.make_observer(App(settings=read_settings({"TERM": "dumb"}, tmp_path))),
+        PlainProgress,
+    )
     monkeypatch.setattr(Terminal, "encoding", "latin-1")
     assert isinstance(progress.make_observer(make_app(tmp_path)), PlainProgress)

@@ -31,7 +31,9 @@ KERNEL = "kernel add, grid (1, 1, 1), block (1, 1, 1)"
         (1, False, "one of the 3 steps of the chain c"),
     ],
 )
-def test_a_chain_that_hangs_names_the_step(monkeypatch: pytest.MonkeyPatch, hangs: int, told: bool, where: str) -> None:
+def test_a_chain_that_hangs_names_the_step(
+    monkeypatch: pytest.MonkeyPatch, hangs: int, told: bool, where: str
+) -> None:
     calls, reached, go = itertools.count(), threading.Event(), threading.Event()
 
     def stuck(_: CpuRun) -> None:
@@ -44,10 +46,16 @@ def test_a_chain_that_hangs_names_the_step(monkeypatch: pytest.MonkeyPatch, hang
 
     module, driver = device(stuck)
     steps = (parse_step("add(z, x, y)"), parse_step("add(y, z, x)"), parse_step("add(x, y, z)"))
-    chain = Chain(name="c", steps=steps, cases=(Case(name="one", inputs=tuple(Input(name=n, shape=("64",)) for n in "xyz")),))
+    chain = Chain(
+        name="c",
+        steps=steps,
+        cases=(Case(name="one", inputs=tuple(Input(name=n, shape=("64",)) for n in "xyz")),),
+    )
     (case,) = chain_cases(chain, {"add": ADD})
     on = ModuleDevice(module, driver)
-    given = {n: DeviceBuffer.from_host(np.ones(64, np.float32), "cpu", driver=driver) for n in "xyz"}
+    given = {
+        n: DeviceBuffer.from_host(np.ones(64, np.float32), "cpu", driver=driver) for n in "xyz"
+    }
     thread = threading.Thread(target=device_of(case, on).launch, args=("c", given, {}))
     thread.start()
     assert reached.wait(PATIENCE)
@@ -58,6 +66,9 @@ def test_a_chain_that_hangs_names_the_step(monkeypatch: pytest.MonkeyPatch, hang
     go.set()
     joined(thread)
     assert result.error
-    assert (result.status, result.error.what) == ("hung", f"c/one did not end within 2 s: it hangs in {where}")
+    assert (result.status, result.error.what) == (
+        "hung",
+        f"c/one did not end within 2 s: it hangs in {where}",
+    )
     assert next(calls) == 3
     assert on.step_under_way() == 0

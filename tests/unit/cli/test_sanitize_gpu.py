@@ -1,4 +1,6 @@
-"""`tilec sanitize --device cuda` with a compute-sanitizer that is a shell script and a GPU that is pretended."""
+"""`tilec sanitize --device cuda` with a compute-sanitizer that is a shell script and a GPU that is
+pretended.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,14 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
 def sanitize(cli, folder: Path):
     def call(*args: str, bundle: str = "acme.tilec", device: str = "cuda:0"):
         env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "CUDA_HOME": "", "TILEC_CACHE_DIR": "off"}
-        return cli("sanitize", *args, "--device", device, *(("--bundle", bundle) if bundle else ()), env=env)
+        return cli(
+            "sanitize",
+            *args,
+            "--device",
+            device,
+            *(("--bundle", bundle) if bundle else ()),
+            env=env,
+        )
 
     return call
 
@@ -41,16 +50,36 @@ def ending(tool: str, code: int) -> str:
 def test_all_tools_find_nothing(sanitize, folder: Path) -> None:
     done = sanitize("--case", "some")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("scale/some  memcheck\nreport: .tilec/sanitize/scale.some.memcheck.report\n")
+    assert done.out.startswith(
+        "scale/some  memcheck\nreport: .tilec/sanitize/scale.some.memcheck.report\n"
+    )
     assert done.out.endswith("4 runs of compute-sanitizer on Fake H200: 4 clean\n")
     called = calls(folder)
-    options = [{word: call[number + 1] for number, word in enumerate(call[:-1]) if word.startswith("--")} for call in called]
+    options = [
+        {word: call[number + 1] for number, word in enumerate(call[:-1]) if word.startswith("--")}
+        for call in called
+    ]
     assert [one["--tool"] for one in options] == TOOLS
-    assert all((one["--error-exitcode"], one["--destroy-on-device-error"]) == ("86", "kernel") for one in options)
+    assert all(
+        (one["--error-exitcode"], one["--destroy-on-device-error"]) == ("86", "kernel")
+        for one in options
+    )
     assert (options[0]["--padding"], options[0]["--report-api-errors"]) == ("65536", "no")
-    launch = ["tilec.cli.alone", str(folder / "tilec.toml"), str(folder / "acme.tilec"), "scale/some", "cuda:0", "small"]
+    launch = [
+        "tilec.cli.alone",
+        str(folder / "tilec.toml"),
+        str(folder / "acme.tilec"),
+        "scale/some",
+        "cuda:0",
+        "small",
+    ]
     ends = [call[call.index("tilec.cli.alone") :] for call in called]
-    assert ends == [launch, launch, [*launch, "unset"], launch]  # for initcheck alone nothing is written to what a case leaves empty
+    assert ends == [
+        launch,
+        launch,
+        [*launch, "unset"],
+        launch,
+    ]  # for initcheck alone nothing is written to what a case leaves empty
 
 
 @pytest.mark.parametrize(
@@ -95,7 +124,10 @@ def test_without_compute_sanitizer(sanitize, folder: Path) -> None:
 def test_a_case_that_is_not_there_is_told_before_a_tool_that_is_not(sanitize, folder: Path) -> None:
     (folder / "bin" / "compute-sanitizer").unlink()
     done = sanitize("--case", "sme", bundle="")
-    assert (done.code, done.err) == (2, "error: no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more\n")
+    assert (done.code, done.err) == (
+        2,
+        "error: no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more\n",
+    )
 
 
 def test_without_a_gpu(sanitize, monkeypatch) -> None:
@@ -105,7 +137,10 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
     monkeypatch.setattr(_driver, "driver", none)
     done = sanitize(bundle="")
     assert done.code == 3
-    assert "checking with compute-sanitizer needs a GPU (cuda:0): the CUDA driver is not installed" in done.err
+    assert (
+        "checking with compute-sanitizer needs a GPU (cuda:0): the CUDA driver is not installed"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,16 +150,30 @@ def test_without_a_gpu(sanitize, monkeypatch) -> None:
         ((), "", "'' is no device that can check"),
         (("--tool", "memchek"), "cuda", "no such tool: 'memchek'; did you mean 'memcheck'"),
         (("--tool", ""), "cuda", "no such tool: ''; there are memcheck,"),
-        (("--nan",), "cuda", "--nan means nothing for --device cuda\n  fix: pass --device cpu, or leave --nan out"),
+        (
+            ("--nan",),
+            "cuda",
+            "--nan means nothing for --device cuda\n  fix: pass --device cpu, or leave --nan out",
+        ),
         (("--seed", "1"), "cuda", "--seed means nothing for --device cuda"),
         (("--steps", "5"), "cuda", "--steps means nothing for --device cuda"),
-        (("--tool", "all"), "cpu", "--tool means nothing for --device cpu\n  fix: pass --device cuda, or leave --tool out"),
+        (
+            ("--tool", "all"),
+            "cpu",
+            "--tool means nothing for --device cpu\n  fix: pass --device cuda, or leave --tool out",
+        ),
         (("--profile", "debug"), "cpu", "--profile means nothing for --device cpu"),
         (("scael",), "cuda", "no kernel 'scael'; did you mean 'scale'"),
-        (("--case", "sme"), "cuda", "no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more"),
+        (
+            ("--case", "sme"),
+            "cuda",
+            "no case 'sme'; did you mean 'some'\n  fix: cases are scale/some, scale/more",
+        ),
     ],
 )
-def test_command_lines_that_are_off(sanitize, folder: Path, args: tuple[str, ...], device: str, words: str) -> None:
+def test_command_lines_that_are_off(
+    sanitize, folder: Path, args: tuple[str, ...], device: str, words: str
+) -> None:
     done = sanitize(*args, device=device)
     assert (done.code, done.out) == (2, "")
     assert words in done.err

@@ -34,13 +34,18 @@ def test_a_cache_in_the_home_of_somebody_unknown() -> None:
 def test_the_shared_cache_is_named_by_the_user_alone() -> None:
     assert read_settings({"HOME": "/h"}, CWD).shared_cache is None
     assert read_settings({"TILEC_SHARED_CACHE": "team"}, CWD).shared_cache == CWD / "team"
-    with pytest.raises(UsageError, match=r"TILEC_SHARED_CACHE=~nobody-of-this-name/x: .+\n  fix: give a path without ~$"):
+    with pytest.raises(
+        UsageError,
+        match=r"TILEC_SHARED_CACHE=~nobody-of-this-name/x: .+\n  fix: give a path without ~$",
+    ):
         read_settings({"TILEC_SHARED_CACHE": "~nobody-of-this-name/x"}, CWD)
 
 
 def test_tools() -> None:
     assert read_settings({"CUDA_PATH": "/b", "PATH": "/bin"}, CWD).search.cuda_home == "/b"
-    search = read_settings({"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD).search
+    search = read_settings(
+        {"CUDA_HOME": "/a", "CUDA_PATH": "/b", "PATH": "/bin", "HOME": "/h"}, CWD
+    ).search
     assert (search.cuda_home, search.path, search.state_dir) == ("/a", "/bin", "/h/.cache/tilec")
     assert read_settings({}, CWD).search.state_dir == ""
 
@@ -61,7 +66,9 @@ def test_colors(env: dict[str, str], color: str, dumb: bool) -> None:
     assert (settings.color, settings.dumb) == (color, dumb)
 
 
-@pytest.mark.parametrize(("value", "ci"), [("", False), ("0", False), ("False", False), ("true", True), ("1", True)])
+@pytest.mark.parametrize(
+    ("value", "ci"), [("", False), ("0", False), ("False", False), ("true", True), ("1", True)]
+)
 def test_ci(value: str, ci: bool) -> None:
     assert read_settings({"CI": value}, CWD).ci is ci
 
@@ -96,7 +103,9 @@ def test_a_size_beyond_counting() -> None:
 
 def test_a_bad_bound_of_the_cache_is_an_error_only_where_it_matters() -> None:
     settings = read_settings({"TILEC_CACHE_MAX": "lots"}, CWD)
-    with pytest.raises(UsageError, match="TILEC_CACHE_MAX: 'lots' is not a size\n  fix: give a number with a unit"):
+    with pytest.raises(
+        UsageError, match="TILEC_CACHE_MAX: 'lots' is not a size\n  fix: give a number with a unit"
+    ):
         _ = settings.cache_bytes
     assert read_settings({"TILEC_CACHE_MAX": "1 MiB"}, CWD).cache_bytes == 1 << 20
     assert read_settings({}, CWD).cache_bytes == 8 << 30

@@ -23,7 +23,9 @@ def tilec(*args: str, path: Path, ignore: bool = False) -> subprocess.CompletedP
         text=True,
         timeout=60,
         check=False,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if ignore else signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_IGN if ignore else signal.default_int_handler
+        ),
     )
 
 

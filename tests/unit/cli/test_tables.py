@@ -41,16 +41,28 @@ def test_spare_columns_go_first() -> None:
     heads = columns("~job", "-target", ">size")
     assert plain(table(heads, ROWS, width=60))[0].split() == ["job", "target", "size"]
     lines = plain(table(heads, ROWS, width=45))
-    assert (lines[0].split(), lines[1]) == (["job", "size"], "gemm-f16-BM128-BN128-BK64-sm_100      9 B")
+    assert (lines[0].split(), lines[1]) == (
+        ["job", "size"],
+        "gemm-f16-BM128-BN128-BK64-sm_100      9 B",
+    )
 
 
 def test_texts_hang_behind_what_leads_them() -> None:
     text = "one two three four five six seven eight"
     assert hanging("lead: ", text, width=None) == [f"lead: {text}"]
-    assert hanging("lead: ", text, width=40) == ["lead: one two three four five six seven", "      eight"]
-    assert hanging("lead: ", text, width=40, indent=2) == ["lead: one two three four five six seven", "  eight"]
+    assert hanging("lead: ", text, width=40) == [
+        "lead: one two three four five six seven",
+        "      eight",
+    ]
+    assert hanging("lead: ", text, width=40, indent=2) == [
+        "lead: one two three four five six seven",
+        "  eight",
+    ]
     assert hanging(style("lead: ", fg="red"), "", width=40) == [style("lead: ", fg="red")]
-    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [style("x" * 50, bold=True), style("y", bold=True)]
+    assert hanging("", "x" * 50 + " y", width=40, bold=True) == [
+        style("x" * 50, bold=True),
+        style("y", bold=True),
+    ]
 
 
 def test_no_rows_and_trailing_blanks() -> None:
@@ -63,7 +75,9 @@ def test_colors_do_not_move_columns() -> None:
     assert lines[1] == f"{style('x', fg='red')}  {style('1', fg='yellow')}  z"
 
 
-@pytest.mark.parametrize(("width", "text"), [(9, "abcdefghi"), (8, "abcd…ghi"), (5, "ab…hi"), (3, "a…i"), (2, "a…i")])
+@pytest.mark.parametrize(
+    ("width", "text"), [(9, "abcdefghi"), (8, "abcd…ghi"), (5, "ab…hi"), (3, "a…i"), (2, "a…i")]
+)
 def test_shorten(width: int, text: str) -> None:
     assert shorten("abcdefghi", width) == text
 
@@ -89,13 +103,18 @@ def test_bytes(size: int | None, text: str) -> None:
     assert bytes_text(size) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.084, "0.08 s"), (7.34, "7.3 s"), (59.94, "59.9 s"), (260.9, "4 min 20 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.084, "0.08 s"), (7.34, "7.3 s"), (59.94, "59.9 s"), (260.9, "4 min 20 s")],
+)
 def test_seconds(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
 def test_wide_characters_line_up() -> None:
-    assert plain(table(columns("path", ">size"), [["出力/核.tilec", "1 B"], ["ge\u0301ant", "10 B"]])) == [
+    assert plain(
+        table(columns("path", ">size"), [["出力/核.tilec", "1 B"], ["ge\u0301ant", "10 B"]])
+    ) == [
         "path           size",
         "出力/核.tilec   1 B",
         "ge\u0301ant          10 B",
@@ -103,7 +122,10 @@ def test_wide_characters_line_up() -> None:
 
 
 def test_words_are_not_broken_where_the_terminal_ends() -> None:
-    error = style("error:", fg="red", bold=True) + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
+    error = (
+        style("error:", fg="red", bold=True)
+        + " one two three four five\n  fix: six seven eight nine\n    code that is left as it is"
+    )
     assert click.unstyle(fitted(error, 20)).split("\n") == [
         "error: one two three",
         "  four five",
@@ -112,4 +134,6 @@ def test_words_are_not_broken_where_the_terminal_ends() -> None:
         "    code that is left as it is",
     ]
     assert fitted(error, None) == error
-    assert fitted("a " + "b" * 30, 20) == "a " + "b" * 30  # a path that fits nowhere stays where it is
+    assert (
+        fitted("a " + "b" * 30, 20) == "a " + "b" * 30
+    )  # a path that fits nowhere stays where it is

@@ -1,4 +1,6 @@
-"""What commands that run, check, watch and look into launches show in terminals, as golden text, over doubles of NVIDIA's tools."""
+"""What commands that run, check, watch and look into launches show in terminals, as golden text,
+over doubles of NVIDIA's tools.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,16 @@ def run(scene: Scene) -> str:
 
 def run_repeated(scene: Scene) -> str:
     scene.fixture("tilec_run")
-    return _timed(scene.ran("run", "scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "20"))
+    return _timed(
+        scene.ran("run", "scale", "--case", "good", "--bundle", "acme.tilec", "--repeat", "20")
+    )
 
 
 def sanitize(scene: Scene) -> str:
     """What the checker of Tile IR finds, as it was planned: a race, and a kernel that needs a GPU."""
     (scene.folder / "smooth.py").write_text(
-        "# line\n" * 6 + "    mean = (ct.gather(y, at - 1) + ct.gather(y, at)) / 2.0\n    ct.scatter(y, at, mean)\n"
+        "# line\n" * 6
+        + "    mean = (ct.gather(y, at - 1) + ct.gather(y, at)) / 2.0\n    ct.scatter(y, at, mean)\n"
     )
     found = planned_manifest(*CASES, root=scene.folder)
     first, second, *_ = bound(found)
@@ -79,7 +84,9 @@ def sanitize(scene: Scene) -> str:
 def sanitize_gpu(scene: Scene) -> str:
     _watched(scene)
     write_tool(scene.folder, "compute-sanitizer", '[ "$2" != memcheck ] || exit 86')
-    return _with_tools(scene, "sanitize", "--device", "cuda", "--bundle", "acme.tilec", "--case", "some")
+    return _with_tools(
+        scene, "sanitize", "--device", "cuda", "--bundle", "acme.tilec", "--case", "some"
+    )
 
 
 def sanitize_gpu_missing(scene: Scene) -> str:
@@ -100,11 +107,15 @@ def debug(scene: Scene) -> str:
 
 
 def watch(scene: Scene) -> str:
-    """Two rounds: a save between them mends one mistake of the manifest, and leaves another; no compiler is asked."""
+    """Two rounds: a save between them mends one mistake of the manifest, and leaves another; no
+    compiler is asked.
+    """
     scene.ran("new", "acme")
     root = scene.folder / "acme"
     manifest = root / "tilec.toml"
-    manifest.write_text(manifest.read_text().replace("min-driver", "min-drivr").replace("groups.ci", "gruops.ci"))
+    manifest.write_text(
+        manifest.read_text().replace("min-driver", "min-drivr").replace("groups.ci", "gruops.ci")
+    )
 
     def save() -> None:
         manifest.write_text(manifest.read_text().replace("min-drivr", "min-driver"))
@@ -118,9 +129,15 @@ def watch(scene: Scene) -> str:
             raise KeyboardInterrupt from None
 
     patch = scene.fixture("monkeypatch")
-    patch.setattr(watching, "carry_out", lambda words, folder: tilec(words, {"HOME": str(scene.folder)}, folder))
+    patch.setattr(
+        watching,
+        "carry_out",
+        lambda words, folder: tilec(words, {"HOME": str(scene.folder)}, folder),
+    )
     patch.setattr(watching, "pause", wait)
-    return scene.ran("-C", "acme", "watch", "check").replace("\r\x1b[2K", "\n")  # each line stays until something else is said
+    return scene.ran("-C", "acme", "watch", "check").replace(
+        "\r\x1b[2K", "\n"
+    )  # each line stays until something else is said
 
 
 def inspect(scene: Scene) -> str:
@@ -130,13 +147,23 @@ def inspect(scene: Scene) -> str:
 
 def cache_trimmed(scene: Scene) -> str:
     env = {"TILEC_CACHE_DIR": "cache"}
-    return "".join(scene.ran("cache", *words, env=env) for words in (("gc", "--max-size", "1 GiB"), ("clear",)))
+    return "".join(
+        scene.ran("cache", *words, env=env) for words in (("gc", "--max-size", "1 GiB"), ("clear",))
+    )
 
 
 def help_of_all(scene: Scene) -> str:
     """The help of `tilec` and of each command, as they are asked for."""
-    lines = [(), *((name,) for name in COMMANDS), ("cache", "info"), ("cache", "gc"), ("cache", "clear")]
-    return "\n".join(f"$ {' '.join(('tilec', *line, '--help'))}\n{scene.ran(*line, '--help')}" for line in lines)
+    lines = [
+        (),
+        *((name,) for name in COMMANDS),
+        ("cache", "info"),
+        ("cache", "gc"),
+        ("cache", "clear"),
+    ]
+    return "\n".join(
+        f"$ {' '.join(('tilec', *line, '--help'))}\n{scene.ran(*line, '--help')}" for line in lines
+    )
 
 
 SCENES = {
@@ -162,15 +189,29 @@ def _watched(scene: Scene) -> None:
     patch = scene.fixture("monkeypatch")
     patch.setattr(_driver, "driver", lambda: fake)
     patch.setattr("tilec.frontends.tools.search._wheel_roots", list)
-    patch.setattr("tilec.case.tools._PLACES", {name: (f"usr/local/cuda/bin/{name}",) for name in ("ncu", "cuda-gdb", "compute-sanitizer")})
+    patch.setattr(
+        "tilec.case.tools._PLACES",
+        {
+            name: (f"usr/local/cuda/bin/{name}",)
+            for name in ("ncu", "cuda-gdb", "compute-sanitizer")
+        },
+    )
 
 
 def _with_tools(scene: Scene, *words: str) -> str:
     (scene.folder / "bin").mkdir(exist_ok=True)
-    env = {"PATH": f"{scene.folder}/bin:{SHELLS}", "CUDA_HOME": str(scene.folder), "TILEC_CACHE_DIR": "off"}
+    env = {
+        "PATH": f"{scene.folder}/bin:{SHELLS}",
+        "CUDA_HOME": str(scene.folder),
+        "TILEC_CACHE_DIR": "off",
+    }
     return str(scene.ran(*words, env=env))
 
 
 def _timed(text: str) -> str:
     """Without the times that a run took."""
-    return re.sub(r"\d+\.\d\d? (m?s)\b", lambda m: "0.50 ms".rjust(len(m[0])) if m[1] == "ms" else "0.5 s", text)
+    return re.sub(
+        r"\d+\.\d\d? (m?s)\b",
+        lambda m: "0.50 ms".rjust(len(m[0])) if m[1] == "ms" else "0.5 s",
+        text,
+    )

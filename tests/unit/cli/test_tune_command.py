@@ -1,4 +1,6 @@
-"""`tilec tune` as far as it goes without compiling: durations, options that do not go together, devices, and how results are shown."""
+"""`tilec tune` as far as it goes without compiling: durations, options that do not go together,
+devices, and how results are shown.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,27 @@ from tilec_runtime.device import driver as _driver
 from tilec_runtime.errors import NoDeviceError, UsageError
 
 OTHER = dataclasses.replace(H200, ordinal=1)
-FACTS = Facts(info=planned(), kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target="sm_90", sizes=())
+FACTS = Facts(
+    info=planned(),
+    kernel_digest="a" * 64,
+    space_digest="b" * 64,
+    toolchain=(),
+    target="sm_90",
+    sizes=(),
+)
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90s", 90.0), ("90", 90.0), ("10m", 600.0), ("10min", 600.0), ("1h30m", 5400.0), ("0.5h", 1800.0), ("1m 5s", 65)],
+    [
+        ("90s", 90.0),
+        ("90", 90.0),
+        ("10m", 600.0),
+        ("10min", 600.0),
+        ("1h30m", 5400.0),
+        ("0.5h", 1800.0),
+        ("1m 5s", 65),
+    ],
 )
 def test_times_are_read(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
@@ -52,7 +69,10 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         (("--measure", "k.tune", "--target", "sm_90"), "--measure takes what the kit holds"),
         (("gemm", "--prepare", "--resume"), "--prepare only writes a kit"),
         (("gemm", "-o", "x.tune"), "--out names the kit of --prepare"),
-        (("gemm", "add", "--record", "x.json"), "--record names one file: tune one kernel at a time"),
+        (
+            ("gemm", "add", "--record", "x.json"),
+            "--record names one file: tune one kernel at a time",
+        ),
         (("gemm", "add", "--prepare", "-o", "x.tune"), "--out names one file"),
         (("gemm", "--dry-run", "--resume"), "--dry-run measures nothing"),
         (("gemm", "--budget", "soon"), "'soon' is no time to tune for"),
@@ -67,11 +87,17 @@ def test_options_that_do_not_go_together_are_refused(cli, args: tuple[str, ...],
 
 
 def test_a_kit_that_is_none_is_refused(cli, tmp_path: Path) -> None:
-    assert "k.tune is no kit that can be measured: No such file" in cli("tune", "--measure", "k.tune").err
+    assert (
+        "k.tune is no kit that can be measured: No such file"
+        in cli("tune", "--measure", "k.tune").err
+    )
     (tmp_path / "k.tune").write_bytes(b"something else")
     ran = cli("tune", "--measure", "k.tune")
     assert ran.code == 2
-    assert "k.tune is no kit that can be measured: it is damaged, or only a part of one (File is not a zip file)" in ran.err
+    assert (
+        "k.tune is no kit that can be measured: it is damaged, or only a part of one (File is not a zip file)"
+        in ran.err
+    )
 
 
 @pytest.fixture
@@ -93,7 +119,9 @@ def test_devices_that_are_not_alike_or_are_one_are_refused(gpus: FakeDriver) -> 
     with pytest.raises(UsageError, match="names one device twice"):
         _devices(("cuda:0", "0"))
     gpus.devices = (H200, dataclasses.replace(OTHER, name="Other"))
-    with pytest.raises(UsageError, match=r"cuda:0 \(Fake H200\), cuda:1 \(Other\) are of different kinds"):
+    with pytest.raises(
+        UsageError, match=r"cuda:0 \(Fake H200\), cuda:1 \(Other\) are of different kinds"
+    ):
         _devices(("cuda:0", "cuda:1"))
     with pytest.raises(UsageError, match="'gpu' is no device"):
         _devices(("gpu",))
@@ -121,13 +149,24 @@ def app(tmp_path: Path, **kwargs: bool) -> App:
 
 
 def result_of(space: Space) -> CaseResult:
-    wrong, best, second = (Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points)
-    wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2", samples=())
+    wrong, best, second = (
+        Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points
+    )
+    wrong = dataclasses.replace(
+        wrong, status=Status.WRONG, reason="c[0] is 1, expected 2", samples=()
+    )
     best = dataclasses.replace(best, samples=(8.123e-4,) * 29 + (5e-3,), held_back=("power",))
     second = dataclasses.replace(second, samples=(9e-4,) * 30, steady=False)
     pairs = compare_pairs(best.samples[:29], second.samples[:29])
     return CaseResult(
-        space=space, best=best, second=second, runoff=pairs, pairs=29, trials=(wrong, best, second), untried=2, why_untried="x"
+        space=space,
+        best=best,
+        second=second,
+        runoff=pairs,
+        pairs=29,
+        trials=(wrong, best, second),
+        untried=2,
+        why_untried="x",
     )
 
 
@@ -146,13 +185,17 @@ gemm/4k[f16]
 """
 
 
-def test_a_case_is_a_table_and_what_makes_it_doubtful(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_is_a_table_and_what_makes_it_doubtful(
+    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     display = tune_show.Display(app(tmp_path), lambda: 0.0)
     display.case_ended(result_of(space))
     assert capsys.readouterr().out == TABLE
 
 
-def test_nothing_is_said_on_the_way_where_nobody_looks(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_said_on_the_way_where_nobody_looks(
+    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     display = tune_show.Display(app(tmp_path), lambda: 0.0, budget=60)
     result = result_of(space)
     display.case_begun(space)
@@ -164,9 +207,13 @@ def test_nothing_is_said_on_the_way_where_nobody_looks(space: Space, tmp_path: P
     assert capsys.readouterr().err == "gemm/4k[f16]: BM=32: wrong: c[0] is 1, expected 2\n"
 
 
-def test_a_dry_run_is_a_table_of_resources(space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_is_a_table_of_resources(
+    space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = {
-        points()[0]: Made(variants=(built(points()[0], registers=168, spill_stores=0, shared=1024),)),
+        points()[0]: Made(
+            variants=(built(points()[0], registers=168, spill_stores=0, shared=1024),)
+        ),
         points()[1]: Made(variants=(built(points()[1], registers=255, spill_stores=64, shared=0),)),
         points()[2]: Made(failure="it does not compile: no"),
     }
@@ -181,11 +228,22 @@ def test_a_dry_run_is_a_table_of_resources(space: Space, tmp_path: Path, capsys:
         "nothing was measured or written",
     ]
     document = tune_show.dry_run_json(FACTS, rows)
-    assert [row["pruned"] for row in document["candidates"]] == [None, "64 bytes spilled, over the budget of 0", "it does not compile: no"]
+    assert [row["pruned"] for row in document["candidates"]] == [
+        None,
+        "64 bytes spilled, over the budget of 0",
+        "it does not compile: no",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(1.2345e-6, "1.23 us"), (8.123e-4, "812.3 us"), (1e-3, "1.00 ms"), (0.5, "500.00 ms"), (2.0, "2.00 s")]
+    ("seconds", "text"),
+    [
+        (1.2345e-6, "1.23 us"),
+        (8.123e-4, "812.3 us"),
+        (1e-3, "1.00 ms"),
+        (0.5, "500.00 ms"),
+        (2.0, "2.00 s"),
+    ],
 )
 def test_times_read_well(seconds: float, text: str) -> None:
     assert tune_show.time_text(seconds) == text
@@ -194,16 +252,37 @@ def test_times_read_well(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("project/tuning/gemm.json", 'commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"'),
-        ("project/gpu/h200.json", 'commit it and add to [kernel.gemm.dispatch]: table = "gpu/h200.json"'),
-        ("project/../h200.json", 'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "h200.json"'),
-        ("tuning/gemm.json", 'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"'),
+        (
+            "project/tuning/gemm.json",
+            'commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"',
+        ),
+        (
+            "project/gpu/h200.json",
+            'commit it and add to [kernel.gemm.dispatch]: table = "gpu/h200.json"',
+        ),
+        (
+            "project/../h200.json",
+            'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "h200.json"',
+        ),
+        (
+            "tuning/gemm.json",
+            'copy it into the project, commit it and add to [kernel.gemm.dispatch]: table = "tuning/gemm.json"',
+        ),
     ],
 )
-def test_a_record_is_named_as_the_manifest_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, said: str) -> None:
+def test_a_record_is_named_as_the_manifest_finds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, said: str
+) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "tilec.toml").write_text("")
-    record = TuningRecord(kernel="gemm", kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), sizes=(), devices=())
+    record = TuningRecord(
+        kernel="gemm",
+        kernel_digest="a" * 64,
+        space_digest="b" * 64,
+        toolchain=(),
+        sizes=(),
+        devices=(),
+    )
     here = dataclasses.replace(app(tmp_path), directory="project")
     tune_show.say_record(here, tmp_path / path, record, kernel_with())
     assert capsys.readouterr().out.splitlines()[-1] == f"to build with it, {said}"

@@ -1,4 +1,6 @@
-"""`tilec watch`, with looks and waits of the test's own: nothing here sleeps, and nothing depends on how fast the machine is."""
+"""`tilec watch`, with looks and waits of the test's own: nothing here sleeps, and nothing depends
+on how fast the machine is.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,16 @@ from tilec.package.marks import is_written, signed
 
 
 def snap(read: dict[str, int] | None = None, **sources: int) -> Snapshot:
-    return Snapshot(sources={name: (n, n, n) for name, n in sources.items()}, read={name: (n, n, n) for name, n in (read or {}).items()})
+    return Snapshot(
+        sources={name: (n, n, n) for name, n in sources.items()},
+        read={name: (n, n, n) for name, n in (read or {}).items()},
+    )
 
 
 def seen(*looks: Snapshot) -> tuple[list[tuple[str, ...]], list[float]]:
-    """What is told of these looks, and the waits between them; the last look is followed by an interrupt."""
+    """What is told of these looks, and the waits between them; the last look is followed by an
+    interrupt.
+    """
     left, waits = iter(looks), list[float]()
 
     def look() -> Snapshot:
@@ -79,7 +86,11 @@ def test_large_projects_are_looked_at_less_often() -> None:
 
 def test_each_change_is_one_round_after_the_first() -> None:
     did: list[str] = []
-    watch(lambda: did.append("go"), iter([(), ("a",), ("b", "c")]), lambda names: did.append(",".join(names)))
+    watch(
+        lambda: did.append("go"),
+        iter([(), ("a",), ("b", "c")]),
+        lambda names: did.append(",".join(names)),
+    )
     assert did == ["go", "a", "go", "b,c", "go"]
 
 
@@ -96,7 +107,8 @@ def test_the_first_look_is_before_the_first_round() -> None:
     assert did == ["look", "go", "look"]
 
 
-# --- files ------------------------------------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def put(root: Path, *names: str) -> None:
@@ -107,8 +119,25 @@ def put(root: Path, *names: str) -> None:
 
 
 def test_sources_count_and_outputs_do_not(tmp_path: Path) -> None:
-    put(tmp_path, "tilec.toml", "k/a.py", "k/b.cu", "k/deep/c.cuh", "README.md", "out/x.npy", "findings.json")
-    put(tmp_path, "dist/acme/__init__.py", ".tilec/run/x.py", ".git/x.py", "k/__pycache__/a.py", "env/pyvenv.cfg", "env/x.py")
+    put(
+        tmp_path,
+        "tilec.toml",
+        "k/a.py",
+        "k/b.cu",
+        "k/deep/c.cuh",
+        "README.md",
+        "out/x.npy",
+        "findings.json",
+    )
+    put(
+        tmp_path,
+        "dist/acme/__init__.py",
+        ".tilec/run/x.py",
+        ".git/x.py",
+        "k/__pycache__/a.py",
+        "env/pyvenv.cfg",
+        "env/x.py",
+    )
     assert set(snapshot(tmp_path).sources) == {"tilec.toml", "k/a.py", "k/b.cu", "k/deep/c.cuh"}
 
 
@@ -134,7 +163,12 @@ def test_outputs_elsewhere_than_usual_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "made/mine.py").write_text("edited")
     looks.append(snapshot(tmp_path))
     looked = iter([looks[0], *[look for look in looks[1:] for _ in "ab"]])
-    events = changes(lambda: next(looked), lambda _: None, lambda: 0.0, is_output=lambda name: is_written(tmp_path / name))
+    events = changes(
+        lambda: next(looked),
+        lambda _: None,
+        lambda: 0.0,
+        is_output=lambda name: is_written(tmp_path / name),
+    )
     assert [next(events), next(events)] == [(), ("made/mine.py",)]
 
 
@@ -147,7 +181,8 @@ def test_an_edit_of_equal_length_is_seen(tmp_path: Path) -> None:
     assert before.changed(snapshot(tmp_path)) == ("a.py",)
 
 
-# --- the command ------------------------------------------------------------------------------------------------------------------
+# --- the command
+# ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,7 +190,9 @@ def rounds(monkeypatch) -> list[list[str]]:
     """Command lines that are carried out; an interrupt ends the second wait."""
     done: list[list[str]] = []
 
-    monkeypatch.setattr(module, "carry_out", lambda words, folder: done.append([*words, str(folder)]))
+    monkeypatch.setattr(
+        module, "carry_out", lambda words, folder: done.append([*words, str(folder)])
+    )
     return done
 
 
@@ -201,7 +238,9 @@ def test_without_words_it_builds(cli, project: Path, rounds: list[list[str]], mo
         (("--fast",), "watch: '--fast' is no command"),
     ],
 )
-def test_words_that_are_off(cli, project: Path, rounds: list[list[str]], words: tuple[str, ...], message: str) -> None:
+def test_words_that_are_off(
+    cli, project: Path, rounds: list[list[str]], words: tuple[str, ...], message: str
+) -> None:
     done = cli("watch", *words)
     assert (done.code, done.out) == (2, "")
     assert message in done.err

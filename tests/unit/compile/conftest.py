@@ -24,7 +24,12 @@ from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 FRONTENDS = {"fake": "tilec.testing.fakes:FakeFrontend"}
 PLACE = Location(file="k.fake", line=1, column=8)
-DECL = KernelDecl(name="add", qualified="add", location=PLACE, params=(ParamDecl(name="x", kind="tensor", dtype="f32", location=PLACE),))
+DECL = KernelDecl(
+    name="add",
+    qualified="add",
+    location=PLACE,
+    params=(ParamDecl(name="x", kind="tensor", dtype="f32", location=PLACE),),
+)
 
 
 class Project:
@@ -41,9 +46,23 @@ class Project:
         options.setdefault("count", str(self.counter))
         return Source(root=str(self.root), path="k.fake", options=tuple(sorted(options.items())))
 
-    def job(self, bm: int = 64, *, target: str = "sm_90", timeout: float = 20.0, **options: Any) -> Job:
-        spec = KernelSpec(name="add", language="fake", source=self.source(**options), decl=DECL, symbol="add", params=(), timeout=timeout)
-        return Job(spec=spec, variant=Variant(kernel="add", id=f"add-BM{bm}", axes=(("BM", bm),)), target=Target.parse(target))
+    def job(
+        self, bm: int = 64, *, target: str = "sm_90", timeout: float = 20.0, **options: Any
+    ) -> Job:
+        spec = KernelSpec(
+            name="add",
+            language="fake",
+            source=self.source(**options),
+            decl=DECL,
+            symbol="add",
+            params=(),
+            timeout=timeout,
+        )
+        return Job(
+            spec=spec,
+            variant=Variant(kernel="add", id=f"add-BM{bm}", axes=(("BM", bm),)),
+            target=Target.parse(target),
+        )
 
     def keyed(self, *jobs: Job, weight: float = 0.0) -> list[KeyedJob]:
         frontend = FakeFrontend(ToolSearch())
@@ -51,7 +70,9 @@ class Project:
         for job in jobs:
             inputs = frontend.inputs(job.spec.source)
             maker = KeyMaker(tools={"fake": frontend.toolchain()}, inputs={"add": inputs})
-            found.append(KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs), weight=weight))
+            found.append(
+                KeyedJob(job=job, key=maker.key(job), inputs=inputs_digest(inputs), weight=weight)
+            )
         return found
 
     def pool(self, *, workers: int = 1, grace: float = 0.1, **changes: Any) -> Pool:
@@ -80,14 +101,18 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that a worker writes its process id to when it hangs. Its time is over once nobody else is at work: the limits of jobs
-    may be as generous as a slow machine needs.
+    """The file that a worker writes its process id to when it hangs. Its time is over once nobody
+    else is at work: the limits of jobs may be as generous as a slow machine needs.
     """
     pids, late, wait = tmp_path / "pids", [0.0], Crew._wait
 
     def only_one_hangs(crew: Crew) -> bool:
         text = pids.read_text() if pids.exists() else ""
-        return text.endswith("\n") and not crew._starting and [worker.pid for worker in crew._busy] == [int(text.split()[0])]
+        return (
+            text.endswith("\n")
+            and not crew._starting
+            and [worker.pid for worker in crew._busy] == [int(text.split()[0])]
+        )
 
     def patiently(crew: Crew, ended: Any, *, at_once: bool = False) -> None:
         while not at_once and (crew._busy or crew._starting) and not crew._selector.select(0.01):
@@ -97,7 +122,10 @@ def hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         wait(crew, ended, at_once=at_once)
 
     monkeypatch.setattr(Crew, "_wait", patiently)
-    monkeypatch.setattr("tilec.compile.crew.time", types.SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]))
+    monkeypatch.setattr(
+        "tilec.compile.crew.time",
+        types.SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]),
+    )
     return pids
 
 

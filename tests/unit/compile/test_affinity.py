@@ -1,4 +1,6 @@
-"""Which task a worker gets next: its own affinity first, then one that no other worker is at; shared work is never done twice."""
+"""Which task a worker gets next: its own affinity first, then one that no other worker is at;
+shared work is never done twice.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ def test_tasks_of_one_affinity_stay_with_the_worker_that_did_one() -> None:
     first, second = object(), object()
 
     def task(name: str, affinity: str) -> Task:
-        return Task(request=None, subject=name, limit=1.0, slow="", raise_limit="", affinity=affinity)  # type: ignore[arg-type]
+        return Task(
+            request=None, subject=name, limit=1.0, slow="", raise_limit="", affinity=affinity
+        )  # type: ignore[arg-type]
 
     waiting = deque(task(f"{a}{n}", a) for n in (1, 2) for a in ("x", "y", "z"))
     waiting.append(task("plain", ""))
@@ -32,14 +36,24 @@ def test_shared_work_waits_for_the_worker_that_did_it() -> None:
     first, second = object(), object()
 
     def task(name: str, affinity: str, *, shared: bool = True) -> Task:
-        return Task(request=None, subject=name, limit=1.0, slow="", raise_limit="", affinity=affinity, shared=shared)  # type: ignore[arg-type]
+        return Task(
+            request=None,
+            subject=name,
+            limit=1.0,
+            slow="",
+            raise_limit="",
+            affinity=affinity,
+            shared=shared,
+        )  # type: ignore[arg-type]
 
     waiting = deque([task("g1", "g"), task("h1", "h"), task("g2", "g")])
     crew._waiting = waiting
     crew._idle, crew._last[second] = [first, second], "g"  # type: ignore[list-item, index]
     assert crew._startable() == 2  # one for each group
     assert crew._next(first, waiting).subject == "h1"
-    assert crew._next(first, waiting) is None  # the second worker is free as well: its own work is waiting for it
+    assert (
+        crew._next(first, waiting) is None
+    )  # the second worker is free as well: its own work is waiting for it
     assert crew._startable() == 1
     crew._busy[second] = (waiting[0], 0.0)  # type: ignore[index]
     crew._idle.remove(second)  # type: ignore[arg-type]
@@ -48,4 +62,7 @@ def test_shared_work_waits_for_the_worker_that_did_it() -> None:
     waiting.append(task("plain", "", shared=False))
     assert crew._next(first, waiting).subject == "plain"
     del crew._busy[second], crew._last[second]  # type: ignore[arg-type]
-    assert [crew._next(first, waiting).subject for _ in range(2)] == ["g1", "g2"]  # it died: another takes over
+    assert [crew._next(first, waiting).subject for _ in range(2)] == [
+        "g1",
+        "g2",
+    ]  # it died: another takes over

@@ -25,14 +25,25 @@ SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
 def together(*abis: tuple[AbiSlot, ...]) -> Any:
     targets = ("sm_80", "sm_90", "sm_100")[: len(abis)]
     variant = Variant(kernel="add", id="add", axes=())
-    jobs = [SimpleNamespace(variant=variant, target=Target.parse(target), hints=()) for target in targets]
-    rows = iter([SimpleNamespace(abi=abi, info=image("add", target)) for abi, target in zip(abis, targets, strict=True)])
+    jobs = [
+        SimpleNamespace(variant=variant, target=Target.parse(target), hints=())
+        for target in targets
+    ]
+    rows = iter(
+        [
+            SimpleNamespace(abi=abi, info=image("add", target))
+            for abi, target in zip(abis, targets, strict=True)
+        ]
+    )
     return _with_images(SimpleNamespace(jobs=jobs, info=ADD), rows)  # type: ignore[arg-type]
 
 
 def test_images_share_their_arguments() -> None:
     (variant,) = together(ADD_ABI, ADD_ABI).variants
-    assert (variant.abi, [str(made.target) for made in variant.images]) == (ADD_ABI, ["sm_80", "sm_90"])
+    assert (variant.abi, [str(made.target) for made in variant.images]) == (
+        ADD_ABI,
+        ["sm_80", "sm_90"],
+    )
 
 
 def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
@@ -42,12 +53,17 @@ def test_scratch_memory_that_one_of_them_needs_is_given_to_all() -> None:
 
 
 def test_an_image_that_takes_other_arguments_is_refused() -> None:
-    with pytest.raises(CompileError, match="add: the image for sm_90 takes other arguments than those for other targets") as caught:
+    with pytest.raises(
+        CompileError,
+        match="add: the image for sm_90 takes other arguments than those for other targets",
+    ) as caught:
         together(ADD_ABI, (*ADD_ABI, slot("i32", "z.size")))
     assert (caught.value.kernel, caught.value.target) == ("add", "sm_90")
 
 
-@pytest.mark.parametrize(("debug", "found"), [(False, ["add: registers 72, over the budget of 64"]), (True, [])])
+@pytest.mark.parametrize(
+    ("debug", "found"), [(False, ["add: registers 72, over the budget of 64"]), (True, [])]
+)
 def test_budgets_are_of_optimized_code(debug: bool, found: list[str]) -> None:
     kernel = SimpleNamespace(
         manifest=SimpleNamespace(budget=Budget(registers=64)),
@@ -67,5 +83,7 @@ def test_what_no_gpu_compiles_is_noted_where_nothing_is_said() -> None:
     assert note == f"compute_80, lto_80: {what}"
     for said in JitFallback:
         assert list(never_compiled(bundle_of(dataclasses.replace(kernel, jit=said)).info)) == []
-    cubins = dataclasses.replace(kernel, variants=(dataclasses.replace(kernel.variants[0], images=images[:1]),))
+    cubins = dataclasses.replace(
+        kernel, variants=(dataclasses.replace(kernel.variants[0], images=images[:1]),)
+    )
     assert list(never_compiled(bundle_of(cubins).info)) == []

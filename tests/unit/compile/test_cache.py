@@ -1,4 +1,6 @@
-"""The cache: what it keeps, what it refuses to give back, and that no failure of it is an exception."""
+"""The cache: what it keeps, what it refuses to give back, and that no failure of it is an
+exception.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,13 @@ def make_image(data: bytes = b"code" * 100) -> Image:
         resources=Resources(registers=32, shared=1024),
         required_block=(128, 1, 1),
     )
-    abi = (AbiSlot(type="ptr", expr="x.ptr", size=8, align=8), AbiSlot(type="f32", expr="eps", size=4, align=4))
-    warning = Diagnostic(message="unused", severity="warning", location=Location(file="k.cu", line=3, column=1))
+    abi = (
+        AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
+        AbiSlot(type="f32", expr="eps", size=4, align=4),
+    )
+    warning = Diagnostic(
+        message="unused", severity="warning", location=Location(file="k.cu", line=3, column=1)
+    )
     return Image(info=info, data=data, abi=abi, warnings=(warning,))
 
 
@@ -101,7 +108,11 @@ def test_no_absolute_path_is_in_an_entry(cache: Cache, tmp_path: Path) -> None:
 def test_the_directory_is_tagged_as_a_cache(cache: Cache) -> None:
     cache.put(KEY, make_image())
     assert cache.root
-    assert (cache.root / store.FORMAT / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    assert (
+        (cache.root / store.FORMAT / "CACHEDIR.TAG")
+        .read_text()
+        .startswith("Signature: 8a477f597d28d172789f06886806bc55")
+    )
 
 
 def test_equal_abis_are_held_once(cache: Cache) -> None:
@@ -161,7 +172,13 @@ def test_an_entry_under_the_wrong_name_is_damaged(cache: Cache, notes: Notes) ->
 
 def test_an_entry_of_another_shape_is_damaged(cache: Cache, notes: Notes) -> None:
     assert cache.root
-    for meta in (b"[]", b"{}", b"null", b'{"key":"' + KEY.encode() + b'","info":3,"abi":"[]","warnings":[]}', b"not json"):
+    for meta in (
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"key":"' + KEY.encode() + b'","info":3,"abi":"[]","warnings":[]}',
+        b"not json",
+    ):
         store.save(cache.root, "images", KEY, meta, b"")
         assert cache.get(KEY) is None
     assert len(notes) >= 3
@@ -201,15 +218,29 @@ EXPOSED = {
     "its group writes": (chmod(0o770), "", "may be written by its group (mode 0770)"),
     "sticky": (chmod(0o1777), "", "may be written by everyone (mode 1777)"),
     "another owner": (given_away(), "", "belongs to user 65534, and this is user 0"),
-    "its store": (chmod(0o777, store.FORMAT), f"/{store.FORMAT}", "may be written by everyone (mode 0777)"),
-    "a kind": (chmod(0o775, store.FORMAT, "images"), f"/{store.FORMAT}/images", "may be written by its group (mode 0775)"),
+    "its store": (
+        chmod(0o777, store.FORMAT),
+        f"/{store.FORMAT}",
+        "may be written by everyone (mode 0777)",
+    ),
+    "a kind": (
+        chmod(0o775, store.FORMAT, "images"),
+        f"/{store.FORMAT}/images",
+        "may be written by its group (mode 0775)",
+    ),
     "a link": (linked, f"/{store.FORMAT}", "is a symbolic link"),
 }
 
 
 @pytest.mark.parametrize(("expose", "part", "why"), EXPOSED.values(), ids=EXPOSED)
 def test_a_directory_that_others_can_change_is_neither_read_nor_written(
-    cache: Cache, notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expose, part: str, why: str
+    cache: Cache,
+    notes: Notes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expose,
+    part: str,
+    why: str,
 ) -> None:
     if expose is EXPOSED["another owner"][0] and os.geteuid():
         pytest.skip("giving a file away needs root")
@@ -223,7 +254,12 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
     before = files(root)
     for path in (root, root, link):
         again = Cache(path, note=notes.append)
-        assert (again.root, again.get(KEY), again.get_record("a"), again.put(OTHER, make_image(b"new"))) == (None, None, None, None)
+        assert (
+            again.root,
+            again.get(KEY),
+            again.get_record("a"),
+            again.put(OTHER, make_image(b"new")),
+        ) == (None, None, None, None)
         again.put_record("b", 2)
     assert files(root) == before
     told, _ = notes  # once for each path in a process
@@ -242,8 +278,14 @@ def test_a_directory_that_others_can_change_is_neither_read_nor_written(
     assert mended.get(KEY)
 
 
-@pytest.mark.parametrize("expose", [lambda path: path.chmod(0o666), lambda path: os.chown(path, 65534, -1)], ids=["mode", "owner"])
-def test_an_entry_that_others_can_change_is_compiled_again(cache: Cache, notes: Notes, expose) -> None:
+@pytest.mark.parametrize(
+    "expose",
+    [lambda path: path.chmod(0o666), lambda path: os.chown(path, 65534, -1)],
+    ids=["mode", "owner"],
+)
+def test_an_entry_that_others_can_change_is_compiled_again(
+    cache: Cache, notes: Notes, expose
+) -> None:
     if os.geteuid():
         pytest.skip("giving a file away needs root")
     cache.put(KEY, make_image())
@@ -263,9 +305,16 @@ def test_folders_of_entries_that_others_can_change_are_one_note_with_its_mend(
     for folder in (cache.root or Path()).glob(f"{store.FORMAT}/*/*/"):
         if folder.is_dir():
             folder.chmod(0o777)
-    for again in (cache, Cache(cache.root, note=notes.append)):  # of a later build in the same process
+    for again in (
+        cache,
+        Cache(cache.root, note=notes.append),
+    ):  # of a later build in the same process
         for key in (KEY, OTHER):
-            assert (again.get(key), again.get_record(key), again.put(key, make_image(b"new"))) == (None, None, None)
+            assert (again.get(key), again.get_record(key), again.put(key, make_image(b"new"))) == (
+                None,
+                None,
+                None,
+            )
             again.put_record(key, 2)
         assert again.noted == {notes.only()}, "a worker's note is not told again"
     mend = f"chmod -R go-w {cache.root}"
@@ -286,7 +335,11 @@ def test_what_is_made_is_for_its_user_alone(tmp_path: Path, notes: Notes) -> Non
         made = [cache.root or tmp_path, *(tmp_path / "deep" / "cache").rglob("*")]
     finally:
         os.umask(before)
-    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in made if path.name != "CACHEDIR.TAG"}
+    modes = {
+        path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777
+        for path in made
+        if path.name != "CACHEDIR.TAG"
+    }
     assert set(modes.values()) == {0o700, 0o600}
     assert cache.get(KEY)
     assert Cache(cache.root, note=notes.append).get(KEY)
@@ -302,7 +355,9 @@ class Team:
         self.shared.chmod(0o777)
         self.row = sha256(index_row(KEY, make_image()))
         self.notes, self._root = notes, tmp_path / "mine"
-        assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(KEY, make_image())
+        assert Cache(tmp_path / "theirs", note=notes.append, shared=self.shared).put(
+            KEY, make_image()
+        )
         self.path = Path(store.path_of(self.shared, "images", KEY))
 
     def get(self, pins: dict[str, str]) -> Done | None:
@@ -321,7 +376,9 @@ def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
     assert entry
     assert entry.row == team.row
     assert entry.blob.read() == make_image().data
-    assert not entry.blob.path.startswith(str(team.shared)), "its bytes are where nobody else changes them"
+    assert not entry.blob.path.startswith(str(team.shared)), (
+        "its bytes are where nobody else changes them"
+    )
     team.path.unlink()
     assert team.get({})
     assert team.notes == []
@@ -329,7 +386,10 @@ def test_a_shared_entry_is_used_where_it_is_pinned(team: Team) -> None:
 
 def rewritten(image: Image, key: str = KEY) -> Callable[[Team], None]:
     """An entry that is sound in itself, of other code."""
-    return lambda team: store.save(team.shared, "images", KEY, index_row(key, image), image.data, shared=True) and None
+    return lambda team: (
+        store.save(team.shared, "images", KEY, index_row(key, image), image.data, shared=True)
+        and None
+    )
 
 
 def other_data(team: Team) -> None:
@@ -358,16 +418,22 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
-def test_a_shared_entry_that_is_not_the_pinned_one_is_compiled_again(team: Team, forge: Callable[[Team], object]) -> None:
+def test_a_shared_entry_that_is_not_the_pinned_one_is_compiled_again(
+    team: Team, forge: Callable[[Team], object]
+) -> None:
     forge(team)
     assert team.get({KEY: team.row}) is None
-    assert team.notes.only().startswith(f"shared cache entry {KEY[:12]} is not what tilec.lock pins (")
+    assert team.notes.only().startswith(
+        f"shared cache entry {KEY[:12]} is not what tilec.lock pins ("
+    )
     assert team.notes.only().endswith("): it is compiled again")
 
 
 def test_a_shared_cache_that_cannot_be_used_is_a_note(tmp_path: Path, notes: Notes) -> None:
     (tmp_path / "shared").write_text("a file")
-    cache = Cache(tmp_path / "mine", note=notes.append, shared=tmp_path / "shared", pins={KEY: "00" * 32})
+    cache = Cache(
+        tmp_path / "mine", note=notes.append, shared=tmp_path / "shared", pins={KEY: "00" * 32}
+    )
     assert cache.get(KEY) is None
     assert cache.put(KEY, make_image())
     assert notes == [
@@ -396,8 +462,12 @@ def test_without_a_root_nothing_is_kept(tmp_path: Path, notes: Notes) -> None:
     assert notes == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
-def test_a_write_that_fails_is_one_note(cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+@pytest.mark.parametrize(
+    "number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO]
+)
+def test_a_write_that_fails_is_one_note(
+    cache: Cache, notes: Notes, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*args: object, **kwargs: object) -> int:
         raise OSError(number, os.strerror(number))
 
@@ -405,11 +475,15 @@ def test_a_write_that_fails_is_one_note(cache: Cache, notes: Notes, monkeypatch:
     assert cache.put(KEY, make_image()) is None
     assert cache.put(OTHER, make_image()) is None
     cache.put_record("a", 1)
-    assert notes.only().startswith(f"the cache cannot be written ({os.strerror(number)}: {cache.root})")
+    assert notes.only().startswith(
+        f"the cache cannot be written ({os.strerror(number)}: {cache.root})"
+    )
     assert "this build goes on" in notes.only()
 
 
-def test_a_write_that_fails_half_way_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_half_way_leaves_nothing(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -425,7 +499,10 @@ def test_a_full_disk_is_a_note(tmp_path: Path, notes: Notes) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True, check=False, timeout=120
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)],
+        capture_output=True,
+        check=False,
+        timeout=120,
     ).returncode:
         pytest.skip("file systems cannot be mounted here")
     try:
@@ -454,11 +531,16 @@ def test_a_read_only_file_system_is_read(tmp_path: Path, notes: Notes) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True, check=False, timeout=120
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)],
+        capture_output=True,
+        check=False,
+        timeout=120,
     ).returncode:
         pytest.skip("file systems cannot be mounted here")
     try:
-        cache = Cache(disk / "cache", note=notes.append, clock=lambda: 1e12)  # every entry is old enough to be touched
+        cache = Cache(
+            disk / "cache", note=notes.append, clock=lambda: 1e12
+        )  # every entry is old enough to be touched
         cache.put(KEY, make_image())
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True, timeout=120)
         assert cache.get(KEY)
@@ -526,7 +608,9 @@ def test_a_damaged_record_is_missed(cache: Cache, notes: Notes) -> None:
     (path,) = (cache.root / store.FORMAT / "records").rglob("*/*")
     path.write_bytes(path.read_bytes()[:-2])
     assert cache.get_record("some key") is None
-    assert notes.only().startswith("cache record some key was damaged (its heading or its length is wrong)")
+    assert notes.only().startswith(
+        "cache record some key was damaged (its heading or its length is wrong)"
+    )
 
 
 def aged(cache: Cache, key: str, seconds: float) -> None:
@@ -572,14 +656,21 @@ def test_gc_removes_what_dead_processes_left_only(cache: Cache) -> None:
     dead.wait(PATIENCE)
     cache.put(KEY, make_image())
     folder = entry_path(cache).parent
-    names = {f"tmp-{dead.pid}-aa": 120, f"tmp-{dead.pid}-bb": 5, f"tmp-{os.getpid()}-cc": 120, f"tmp-{os.getpid()}-dd": 90_000}
+    names = {
+        f"tmp-{dead.pid}-aa": 120,
+        f"tmp-{dead.pid}-bb": 5,
+        f"tmp-{os.getpid()}-cc": 120,
+        f"tmp-{os.getpid()}-dd": 90_000,
+    }
     for name, age in names.items():
         (folder / name).write_bytes(b"half")
         facts = (folder / name).stat()
         os.utime(folder / name, (facts.st_atime, facts.st_mtime - age))
     assert cache.info().entries == 1
     cache.gc()
-    assert sorted(name for name in files(folder) if name.startswith("tmp-")) == sorted([f"tmp-{dead.pid}-bb", f"tmp-{os.getpid()}-cc"])
+    assert sorted(name for name in files(folder) if name.startswith("tmp-")) == sorted(
+        [f"tmp-{dead.pid}-bb", f"tmp-{os.getpid()}-cc"]
+    )
     assert cache.get(KEY)
 
 
@@ -656,7 +747,11 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     here = str(Path(__file__).parent)
     roles = ("write", "gc", "clear")
     processes = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "cache"), here, role], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / "cache"), here, role],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for role in roles
     ]
     assert [process.communicate(timeout=60)[0] for process in processes] == ["0 []\n"] * 3

@@ -1,4 +1,6 @@
-"""The codec: every value of the model that the cache holds comes back equal, and nothing else comes back at all."""
+"""The codec: every value of the model that the cache holds comes back equal, and nothing else comes
+back at all.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ VALUES = [
     Diagnostic(message="m", location=PLACE, excerpt="x", hint="h"),
     Diagnostic(message="m"),
     KernelDecl(
-        name="k", location=PLACE, params=(ParamDecl(name="x", kind="scalar", out=True, default=1.0, location=PLACE),), template=("T",)
+        name="k",
+        location=PLACE,
+        params=(ParamDecl(name="x", kind="scalar", out=True, default=1.0, location=PLACE),),
+        template=("T",),
     ),
     Param(name="x", kind=ParamKind.TENSOR, stride=(None, 1), default=True),
 ]
@@ -53,7 +58,16 @@ def test_values_come_back_equal(value: Any) -> None:
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_any_other_shape_is_refused(value: Any) -> None:
     plain = encode(value)
-    wrong = [None, 3, "x", [], {}, [plain], {**plain, "more": 1}, {k: v for k, v in plain.items() if k != next(iter(plain))}]
+    wrong = [
+        None,
+        3,
+        "x",
+        [],
+        {},
+        [plain],
+        {**plain, "more": 1},
+        {k: v for k, v in plain.items() if k != next(iter(plain))},
+    ]
     wrong += [{**plain, key: object()} for key in plain]
     for shape in wrong:
         with pytest.raises(ValueError):
@@ -61,9 +75,13 @@ def test_any_other_shape_is_refused(value: Any) -> None:
 
 
 def test_entries_hold_these_fields() -> None:
-    # When this fails, raise `store.FORMAT`: entries of the old shape would all be reported as damaged.
+    # When this fails, raise `store.FORMAT`: entries of the old shape would all be reported as
+    # damaged.
     assert store.FORMAT == "v4"
-    assert {kind.__name__: [field.name for field in dataclasses.fields(kind)] for kind in (ImageInfo, Resources, AbiSlot, Diagnostic)} == {
+    assert {
+        kind.__name__: [field.name for field in dataclasses.fields(kind)]
+        for kind in (ImageInfo, Resources, AbiSlot, Diagnostic)
+    } == {
         "ImageInfo": [
             "target",
             "digest",
@@ -81,7 +99,15 @@ def test_entries_hold_these_fields() -> None:
             "linking",
             "reproducible",
         ],
-        "Resources": ["registers", "spill_stores", "spill_loads", "stack", "shared", "constant", "code"],
+        "Resources": [
+            "registers",
+            "spill_stores",
+            "spill_loads",
+            "stack",
+            "shared",
+            "constant",
+            "code",
+        ],
         "AbiSlot": ["type", "expr", "size", "align"],
         "Diagnostic": ["message", "location", "severity", "excerpt", "hint"],
     }

@@ -38,14 +38,19 @@ def done_of(outcome: Outcome) -> Done:
 
 
 def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> None:
-    """The key stands for the files as they were when it was made: what is compiled of others is nobody's."""
+    """The key stands for the files as they were when it was made: what is compiled of others is
+    nobody's.
+    """
     (project.root / "k.fake").write_text('include "h.inc"\nkernel add(x: tensor)\n')
     (project.root / "h.inc").write_text("before\n")
     (job,) = project.keyed(project.job())
     (project.root / "h.inc").write_text("after\n")
     with project.pool() as pool:
         error = error_of(*pool.compile([job]))
-        assert error.what == "k.fake, or a file that it includes, imports or reads, was changed while it was compiled"
+        assert (
+            error.what
+            == "k.fake, or a file that it includes, imports or reads, was changed while it was compiled"
+        )
         assert error.fix == "build again"
         (project.root / "h.inc").write_text("before\n")
         assert not done_of(*pool.compile([job])).cached
@@ -54,20 +59,31 @@ def test_an_image_of_files_that_were_changed_meanwhile_is_not_kept(project) -> N
 
 
 def test_jobs_are_compiled_once_and_then_come_from_the_cache(project) -> None:
-    jobs = project.keyed(*(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80")))
+    jobs = project.keyed(
+        *(project.job(bm, target=target) for bm in (16, 32) for target in ("sm_80", "compute_80"))
+    )
     with project.pool(workers=2) as pool:
         first = pool.compile(jobs)
         images = [done_of(outcome).blob.read() for outcome in first]
         assert len(set(images)) == 4
         second = pool.compile(jobs)
     assert [done_of(outcome).cached for outcome in (*first, *second)] == [False] * 4 + [True] * 4
-    assert [str(done_of(outcome).info.target) for outcome in first] == ["sm_80", "compute_80", "sm_80", "compute_80"]
-    assert [dataclasses.replace(done_of(a), cached=True, seconds=0.0) for a in first] == list(second)
+    assert [str(done_of(outcome).info.target) for outcome in first] == [
+        "sm_80",
+        "compute_80",
+        "sm_80",
+        "compute_80",
+    ]
+    assert [dataclasses.replace(done_of(a), cached=True, seconds=0.0) for a in first] == list(
+        second
+    )
     assert [done_of(outcome).blob.read() for outcome in second] == images
     assert sorted(project.compiled) == sorted(job.job.id for job in jobs)
     assert done_of(first[0]).abi[0].expr == "x.ptr"
     assert f"/{store.FORMAT}/images/" in done_of(first[0]).blob.path
-    assert not any(isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)), "outcomes hold no image bytes"
+    assert not any(
+        isinstance(getattr(first[0], field.name), bytes) for field in dataclasses.fields(Done)
+    ), "outcomes hold no image bytes"
 
 
 def test_nothing_to_do_starts_no_process(project) -> None:
@@ -101,7 +117,9 @@ def test_no_more_workers_than_jobs(project) -> None:
 
 def test_equal_keys_are_compiled_once(project) -> None:
     job = project.keyed(project.job())[0]
-    twin = KeyedJob(job=dataclasses.replace(job.job, variant=Variant(kernel="add", id="twin")), key=job.key)
+    twin = KeyedJob(
+        job=dataclasses.replace(job.job, variant=Variant(kernel="add", id="twin")), key=job.key
+    )
     with project.pool(workers=2) as pool:
         outcomes = pool.compile([job, twin, job])
     assert len(project.compiled) == 1
@@ -130,7 +148,8 @@ def test_events_come_in_order(project) -> None:
 
 def test_the_longest_job_starts_first(project) -> None:
     jobs = [
-        KeyedJob(job=k.job, key=k.key, weight=w) for k, w in zip(project.keyed(*map(project.job, (1, 2, 3))), (1.0, 9.0, 5.0), strict=True)
+        KeyedJob(job=k.job, key=k.key, weight=w)
+        for k, w in zip(project.keyed(*map(project.job, (1, 2, 3))), (1.0, 9.0, 5.0), strict=True)
     ]
     with project.pool() as pool:
         outcomes = pool.compile(jobs)
@@ -182,7 +201,9 @@ def test_what_compilers_print_harms_nothing(project) -> None:
         (decls,) = pool.declare([("fake", project.source(**{"in": "declare", "print": noise}))])
         assert decls[0].name == "add"
         assert done_of(pool.compile(project.keyed(project.job(1, print=noise)))[0])
-        error = error_of(pool.compile(project.keyed(project.job(2, print="last words", fail="no")))[0])
+        error = error_of(
+            pool.compile(project.keyed(project.job(2, print="last words", fail="no")))[0]
+        )
     assert "last words" in (Path(error.kept) / "log.txt").read_text()
 
 
@@ -206,7 +227,9 @@ def test_a_kept_directory_that_cannot_be_written_is_a_note(project) -> None:
     with project.pool() as pool:
         outcomes = pool.compile(project.keyed(project.job(1, fail="no"), project.job(2, fail="no")))
     assert [error_of(outcome).kept for outcome in outcomes] == ["", ""]
-    assert project.observer.notes == [f"inputs of failed jobs are not kept: Not a directory: {project.root}/kept"]
+    assert project.observer.notes == [
+        f"inputs of failed jobs are not kept: Not a directory: {project.root}/kept"
+    ]
 
 
 def test_all_jobs_run_when_some_fail(project) -> None:
@@ -224,14 +247,19 @@ MISDEEDS = [
     ({"exit": 0}, "the process that compiles it exited with status 0"),
     ({"raise": "RecursionError"}, "the fake frontend failed: RecursionError: raised on demand"),
     ({"raise": "SystemExit"}, "the fake frontend failed: SystemExit: raised on demand"),
-    ({"raise": "KeyboardInterrupt"}, "the fake frontend failed: KeyboardInterrupt: raised on demand"),
+    (
+        {"raise": "KeyboardInterrupt"},
+        "the fake frontend failed: KeyboardInterrupt: raised on demand",
+    ),
     ({"raise": "MemoryError"}, "the fake frontend failed: MemoryError: raised on demand"),
     ({"pickle": 1}, "the fake frontend failed: its result cannot be sent"),
 ]
 
 
 def test_a_misdeed_is_that_jobs_error_and_the_build_goes_on(project) -> None:
-    jobs = [project.job(bm, print="nearly there", **misdeed) for bm, (misdeed, _) in enumerate(MISDEEDS)]
+    jobs = [
+        project.job(bm, print="nearly there", **misdeed) for bm, (misdeed, _) in enumerate(MISDEEDS)
+    ]
     with project.pool(workers=2) as pool:
         *outcomes, last = pool.compile(project.keyed(*jobs, project.job(99)))
     assert isinstance(last, Done)
@@ -260,12 +288,17 @@ def test_a_job_that_hangs_is_killed_with_its_children(project, hanging) -> None:
     assert [type(outcome).__name__ for outcome in outcomes] == ["Done", "Failed", "Done"]
     error = error_of(outcomes[1])
     assert error.what == "add-BM2-sm_90: compiling it did not end within 20 s"
-    assert error.fix == "raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix"
+    assert (
+        error.fix
+        == "raise `timeout` in [toolchain], in seconds, or exclude the variant from the matrix"
+    )
     assert (error.kernel, error.target) == ("add-BM2", "sm_90")
     assert all(ends(int(pid)) for pid in hanging.read_text().split())
 
 
-def test_processes_of_a_tool_that_reached_its_time_limit_are_killed_with_its_worker(project) -> None:
+def test_processes_of_a_tool_that_reached_its_time_limit_are_killed_with_its_worker(
+    project,
+) -> None:
     child = project.root / "child"
     jobs = project.keyed(project.job(1, only="BM1-", overtime=str(child)), project.job(2))
     with project.pool() as pool:
@@ -279,10 +312,24 @@ def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> Non
     def source(**options):
         return ("fake", project.source(**{"in": "declare", **options}))
 
-    bad = [{"hang": str(hanging)}, {"crash": "SIGSEGV"}, {"raise": "SystemExit"}, {"exit": 1}, {"fail": "no kernel"}]
+    bad = [
+        {"hang": str(hanging)},
+        {"crash": "SIGSEGV"},
+        {"raise": "SystemExit"},
+        {"exit": 1},
+        {"fail": "no kernel"},
+    ]
     with project.pool(workers=2, timeout=20.0) as pool:
         results = pool.declare([source(), *(source(**options) for options in bad), source()])
-    assert [isinstance(result, TilecError) for result in results] == [False, True, True, True, True, True, False]
+    assert [isinstance(result, TilecError) for result in results] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
     words = [result.what for result in results if isinstance(result, TilecError)]
     assert words == [
         "k.fake: reading it did not end within 20 s",
@@ -293,7 +340,10 @@ def test_a_source_that_misbehaves_is_that_sources_error(project, hanging) -> Non
     ]
     assert "top level" in results[1].cause
     assert results[4].cause == "code of the source ends or crashes its process when it is imported"
-    assert results[4].fix == "it said nothing: look for os._exit and extension modules in what the source imports"
+    assert (
+        results[4].fix
+        == "it said nothing: look for os._exit and extension modules in what the source imports"
+    )
     assert results[2].fix == "its last words are in the log"
 
 
@@ -302,14 +352,19 @@ def test_located_errors_come_through(project) -> None:
     with project.pool() as pool:
         (error,) = pool.declare([("fake", project.source())])
     assert isinstance(error, CompileError)
-    assert error.diagnostics[0].render() == "k.fake:2:1: error: unknown type 'flot'\n    error unknown type 'flot'\n    ^"
+    assert (
+        error.diagnostics[0].render()
+        == "k.fake:2:1: error: unknown type 'flot'\n    error unknown type 'flot'\n    ^"
+    )
 
 
 @pytest.mark.parametrize("place", ["tilec.nowhere:X", "tilec.testing.fakes:Nobody", "nonsense", ""])
 def test_a_frontend_that_cannot_be_loaded_is_a_missing_tool(place) -> None:
     with pytest.raises(ToolchainError) as caught:
         worker.load_frontend(place, "fake")
-    assert caught.value.what.startswith(f"the frontend for language 'fake' cannot be loaded from {place}")
+    assert caught.value.what.startswith(
+        f"the frontend for language 'fake' cannot be loaded from {place}"
+    )
 
 
 def test_a_missing_frontend_is_its_jobs_error(project) -> None:
@@ -320,7 +375,9 @@ def test_a_missing_frontend_is_its_jobs_error(project) -> None:
 
 
 def test_workers_that_cannot_start_end_the_build_with_their_words(project, monkeypatch) -> None:
-    monkeypatch.setattr("tilec.compile.child._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')")
+    monkeypatch.setattr(
+        "tilec.compile.child._START", "import sys; sys.exit('cannot import name {path!r:.0}soap')"
+    )
     words = "a worker process exited with status 1 before it could do anything:\ncannot import name soap"
     with pytest.raises(ToolchainError, match=words), project.pool(workers=3) as pool:
         pool.compile(project.keyed(*map(project.job, range(1, 9))))
@@ -329,7 +386,10 @@ def test_workers_that_cannot_start_end_the_build_with_their_words(project, monke
 
 def test_no_python_is_a_missing_tool(project, monkeypatch) -> None:
     monkeypatch.setattr("sys.executable", str(project.root / "no-python"))
-    with pytest.raises(ToolchainError, match="a worker process cannot be started: No such file"), project.pool() as pool:
+    with (
+        pytest.raises(ToolchainError, match="a worker process cannot be started: No such file"),
+        project.pool() as pool,
+    ):
         pool.compile(project.keyed(project.job()))
 
 
@@ -356,8 +416,17 @@ def test_workers_see_the_environment_they_are_given(project) -> None:
     with project.pool(environ=environ) as pool:
         pool.compile(project.keyed(project.job()))
         (worker_process,) = pool._crew._idle
-        found = dict(row.split("=", 1) for row in Path(f"/proc/{worker_process.pid}/environ").read_text().split("\0") if row)
-    assert found == {**environ, "TMPDIR": str(project.root / "spool"), "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+        found = dict(
+            row.split("=", 1)
+            for row in Path(f"/proc/{worker_process.pid}/environ").read_text().split("\0")
+            if row
+        )
+    assert found == {
+        **environ,
+        "TMPDIR": str(project.root / "spool"),
+        "PYTHONHASHSEED": "0",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
 
 
 def test_images_go_to_the_spool_when_there_is_no_cache(project) -> None:
@@ -365,7 +434,9 @@ def test_images_go_to_the_spool_when_there_is_no_cache(project) -> None:
     with project.pool(cache=Cache(None, note=project.observer.note)) as pool:
         outcomes = pool.compile(jobs)
         data = [done_of(outcome).blob.read() for outcome in outcomes]
-        assert [hashlib.sha256(d).hexdigest() for d in data] == [done_of(outcome).info.digest for outcome in outcomes]
+        assert [hashlib.sha256(d).hexdigest() for d in data] == [
+            done_of(outcome).info.digest for outcome in outcomes
+        ]
     assert project.observer.notes == []
 
 
@@ -374,20 +445,32 @@ def test_a_cache_that_cannot_be_written_is_one_note(project) -> None:
     with project.pool(workers=2) as pool:
         outcomes = pool.compile(project.keyed(*map(project.job, (1, 2, 3))))
         assert [len(done_of(outcome).blob.read()) for outcome in outcomes] == [256] * 3
-    assert [note.split(" (")[0] for note in project.observer.notes] == ["the cache cannot be read", "the cache cannot be written"]
+    assert [note.split(" (")[0] for note in project.observer.notes] == [
+        "the cache cannot be read",
+        "the cache cannot be written",
+    ]
 
 
 def test_no_room_anywhere_is_the_jobs_error(project) -> None:
-    setup = worker.wire.Setup(frontends={}, search=ToolSearch(), cache_root="", spool=str(project.root / "nowhere"))
+    setup = worker.wire.Setup(
+        frontends={}, search=ToolSearch(), cache_root="", spool=str(project.root / "nowhere")
+    )
     image = _image(b"x")
-    with pytest.raises(OutputError, match=r"written neither to the cache nor to .*nowhere: No such file"):
+    with pytest.raises(
+        OutputError, match=r"written neither to the cache nor to .*nowhere: No such file"
+    ):
         worker._Worker(setup, waiting=lambda: None)._spool("k", image)
 
 
 def _image(data: bytes):
     from tilec_runtime.model.image import Image, ImageInfo
 
-    info = ImageInfo(target=Target.parse("sm_90"), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="s")
+    info = ImageInfo(
+        target=Target.parse("sm_90"),
+        digest=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        symbol="s",
+    )
     return Image(info=info, data=data, abi=())
 
 
@@ -401,7 +484,9 @@ def test_results_that_lie_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")], ids=["gone", "changed"]
+    "damage",
+    [lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?")],
+    ids=["gone", "changed"],
 )
 def test_an_image_lost_after_the_look_up_is_compiled_again(project, damage) -> None:
     (job,) = project.keyed(project.job())
@@ -412,11 +497,17 @@ def test_an_image_lost_after_the_look_up_is_compiled_again(project, damage) -> N
         assert pool.read(job, done) == good
     assert len(project.compiled) == 2
     assert len(project.observer.notes) == 1
-    assert project.observer.notes[0].startswith(f"{job.job.id} is compiled again: a compiled image ")
+    assert project.observer.notes[0].startswith(
+        f"{job.job.id} is compiled again: a compiled image "
+    )
 
 
-def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the main process is about to do or was told, another process empties the cache before."""
+def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(
+    project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the main process is about to do or was told, another process empties the cache
+    before.
+    """
     cleared: list[str] = []
 
     class Clearing(MemoryObserver):
@@ -438,7 +529,9 @@ def test_a_cache_that_is_emptied_at_every_step_costs_time_alone(project, monkeyp
     with project.pool(workers=2, observer=Clearing()) as pool:
         done = [done_of(outcome) for outcome in pool.compile(jobs)]
         assert [len(pool.read(job, one)) for job, one in zip(jobs, done, strict=True)] == [256] * 3
-    assert cleared.count("read") == 6, "each image was lost, and compiled again to where nobody takes it away"
+    assert cleared.count("read") == 6, (
+        "each image was lost, and compiled again to where nobody takes it away"
+    )
     assert sorted(project.compiled) == sorted(2 * [job.job.id for job in jobs])
 
 
@@ -476,7 +569,9 @@ def test_a_damaged_entry_is_compiled_again_and_reported(project) -> None:
         again = done_of(pool.compile([job])[0])
         assert not again.cached
         assert again.blob.read() != b"wrong"
-    assert project.observer.notes == [f"cache entry {job.key[:12]} was damaged (the image has another checksum): it is compiled again"]
+    assert project.observer.notes == [
+        f"cache entry {job.key[:12]} was damaged (the image has another checksum): it is compiled again"
+    ]
 
 
 def test_leaving_the_pool_brings_the_cache_to_its_bound(project) -> None:
@@ -501,15 +596,22 @@ def test_an_observer_that_raises_ends_the_build_and_its_workers(project) -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkerProcess, "send", send)
-        with pytest.raises(OSError, match="the terminal is gone"), project.pool(observer=Angry(), workers=2) as pool:
-            pool.compile(project.keyed(project.job(1), project.job(2, sleep=600, only="BM2", timeout=900.0)))
+        with (
+            pytest.raises(OSError, match="the terminal is gone"),
+            project.pool(observer=Angry(), workers=2) as pool,
+        ):
+            pool.compile(
+                project.keyed(project.job(1), project.job(2, sleep=600, only="BM2", timeout=900.0))
+            )
     assert pids
     assert all(ends(pid) for pid in pids)
     assert not (project.root / "spool").exists()
 
 
 def test_ids_that_are_no_file_names_are_kept_under_one_that_is(project) -> None:
-    odd = dataclasses.replace(project.job(fail="no"), variant=Variant(kernel="add", id="../a/b é" + "x" * 300))
+    odd = dataclasses.replace(
+        project.job(fail="no"), variant=Variant(kernel="add", id="../a/b é" + "x" * 300)
+    )
     with project.pool() as pool:
         error = error_of(pool.compile(project.keyed(odd))[0])
     assert isinstance(error, CompileError)

@@ -20,13 +20,20 @@ from tilec_runtime.model.kernel import KernelDecl
 
 
 def job_of(source: Source, decl: KernelDecl) -> Job:
-    spec = KernelSpec(name=decl.name, language="fake", source=source, decl=decl, symbol=decl.name, params=())
-    return Job(spec=spec, variant=Variant(kernel=decl.name, id=decl.name), target=Target.parse("sm_90"))
+    spec = KernelSpec(
+        name=decl.name, language="fake", source=source, decl=decl, symbol=decl.name, params=()
+    )
+    return Job(
+        spec=spec, variant=Variant(kernel=decl.name, id=decl.name), target=Target.parse("sm_90")
+    )
 
 
 SAMPLE = Sample(
     make=FakeFrontend,
-    files={"k/add.fake": 'include "k/common.inc"\nkernel add(x: tensor, n: scalar)\n', "k/common.inc": "text\n"},
+    files={
+        "k/add.fake": 'include "k/common.inc"\nkernel add(x: tensor, n: scalar)\n',
+        "k/common.inc": "text\n",
+    },
     path="k/add.fake",
     pulled_in="k/common.inc",
     kernel="add",
@@ -40,7 +47,9 @@ def test_the_fake_frontend_keeps_the_contract(tmp_path: Path) -> None:
 
 
 def with_root(image: Any, job: Job) -> Any:
-    return dataclasses.replace(image, abi=(dataclasses.replace(image.abi[0], expr=job.spec.source.root),))
+    return dataclasses.replace(
+        image, abi=(dataclasses.replace(image.abi[0], expr=job.spec.source.root),)
+    )
 
 
 COUNT = itertools.count()
@@ -57,15 +66,18 @@ class NoPullIn(FakeFrontend):
 
 class AbsoluteInputs(FakeFrontend):
     def inputs(self, source):
-        return [dataclasses.replace(file, name=f"{source.root}/{file.name}") for file in super().inputs(source)] + list(
-            super().inputs(source)
-        )
+        return [
+            dataclasses.replace(file, name=f"{source.root}/{file.name}")
+            for file in super().inputs(source)
+        ] + list(super().inputs(source))
 
 
 class Fickle(FakeFrontend):
     def compile(self, job):
         image = super().compile(job)
-        return dataclasses.replace(image, abi=(dataclasses.replace(image.abi[0], expr=str(next(COUNT))),))
+        return dataclasses.replace(
+            image, abi=(dataclasses.replace(image.abi[0], expr=str(next(COUNT))),)
+        )
 
 
 class KnowsItsPlace(FakeFrontend):
@@ -80,7 +92,10 @@ class Lies(FakeFrontend):
 
 class PlacesElsewhere(FakeFrontend):
     def declare(self, source):
-        return [dataclasses.replace(decl, location=dataclasses.replace(decl.location, line=99)) for decl in super().declare(source)]
+        return [
+            dataclasses.replace(decl, location=dataclasses.replace(decl.location, line=99))
+            for decl in super().declare(source)
+        ]
 
 
 class Unlocated(FakeFrontend):
@@ -113,7 +128,9 @@ class SeesNoFault(FakeFrontend):
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-def test_a_broken_promise_is_found(make: Any, check: Callable[..., None], words: str, tmp_path: Path) -> None:
+def test_a_broken_promise_is_found(
+    make: Any, check: Callable[..., None], words: str, tmp_path: Path
+) -> None:
     sample = dataclasses.replace(SAMPLE, make=make)
     arguments = (sample,) if check is contract.check_attributes else (sample, tmp_path)
     with pytest.raises(AssertionError, match=words):

@@ -60,16 +60,25 @@ except KeyboardInterrupt:
 
 def wait_for(path: Path) -> list[int]:
     """The process ids in a file, once they are written."""
-    assert becomes(lambda: path.exists() and path.read_text().endswith("\n")), "the build did not get to its hanging job"
+    assert becomes(lambda: path.exists() and path.read_text().endswith("\n")), (
+        "the build did not get to its hanging job"
+    )
     return [int(pid) for pid in path.read_text().split()]
 
 
 @pytest.mark.parametrize(
     ("number", "status", "again"),
-    [(signal.SIGINT, 130, False), (signal.SIGINT, 130, True), (signal.SIGKILL, -9, False), (signal.SIGTERM, -15, False)],
+    [
+        (signal.SIGINT, 130, False),
+        (signal.SIGINT, 130, True),
+        (signal.SIGKILL, -9, False),
+        (signal.SIGTERM, -15, False),
+    ],
     ids=["int", "int again while workers are killed", "kill", "term"],
 )
-def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, number: int, status: int, again: bool) -> None:
+def test_a_stopped_build_leaves_no_process_and_a_sound_cache(
+    tmp_path: Path, number: int, status: int, again: bool
+) -> None:
     (tmp_path / "k.fake").write_text("kernel k\n")
     command = [sys.executable, "-c", BUILD, str(tmp_path), *(["again"] if again else [])]
     build = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -91,7 +100,11 @@ def test_a_stopped_build_leaves_no_process_and_a_sound_cache(tmp_path: Path, num
 def test_a_build_killed_at_any_moment_leaves_a_sound_cache(tmp_path: Path) -> None:
     (tmp_path / "k.fake").write_text("kernel k\n")
     for delay in (0.1, 0.2, 0.25, 0.3):
-        build = subprocess.Popen([sys.executable, "-c", BUILD, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        build = subprocess.Popen(
+            [sys.executable, "-c", BUILD, str(tmp_path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(delay)
         build.kill()
         build.wait(PATIENCE)

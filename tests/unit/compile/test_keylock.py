@@ -54,7 +54,13 @@ with project.pool(cache=Cache(cache, note=project.observer.note), workers=2) as 
 
 def start(script: str, *args: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", script, *map(str, args)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -74,11 +80,16 @@ def test_a_name_is_held_by_one_process_until_it_lets_go(tmp_path: Path) -> None:
     assert lock.take(ONE)
     assert taken(tmp_path / "cache", ONE, OTHER) == "[False, True]"
     assert lock.take(OTHER)
-    assert taken(tmp_path / "cache", ONE, OTHER) == "[True, False]", "one name at a time, so that no two processes wait for each other"
+    assert taken(tmp_path / "cache", ONE, OTHER) == "[True, False]", (
+        "one name at a time, so that no two processes wait for each other"
+    )
     lock.release()
     assert taken(tmp_path / "cache", ONE, OTHER) == "[True, True]"
     lock.close()
-    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"CACHEDIR.TAG", "lock"}, "names leave nothing behind"
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {
+        "CACHEDIR.TAG",
+        "lock",
+    }, "names leave nothing behind"
 
 
 def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
@@ -93,7 +104,9 @@ def test_a_lock_ends_with_its_holder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
-def test_where_there_are_no_locks_every_name_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_where_there_are_no_locks_every_name_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -107,7 +120,10 @@ def test_where_there_are_no_locks_every_name_is_free(tmp_path: Path, monkeypatch
 
 
 def test_builds_at_once_compile_each_key_once(tmp_path: Path) -> None:
-    builds = [start(BUILD, tmp_path / f"copy-{i}", tmp_path / "cache", tmp_path / "count", 3) for i in range(4)]
+    builds = [
+        start(BUILD, tmp_path / f"copy-{i}", tmp_path / "cache", tmp_path / "count", 3)
+        for i in range(4)
+    ]
     for build in builds:
         assert build.stdout
         assert build.stdout.readline() == "ready\n"
@@ -116,13 +132,19 @@ def test_builds_at_once_compile_each_key_once(tmp_path: Path) -> None:
         build.stdin.write("\n")
         build.stdin.flush()
     said = [ended(build).split(" ", 2) for build in builds]
-    assert sorted((tmp_path / "count").read_text().split()) == ["add-BM0-sm_90", "add-BM1-sm_90", "add-BM2-sm_90"]
+    assert sorted((tmp_path / "count").read_text().split()) == [
+        "add-BM0-sm_90",
+        "add-BM1-sm_90",
+        "add-BM2-sm_90",
+    ]
     assert sum(int(compiled) for compiled, _, _ in said) == 3
     assert len({(digest, notes) for _, digest, notes in said}) == 1
 
 
 def test_who_waits_in_vain_compiles_and_is_not_out_of_time(project) -> None:
-    """A process that hangs with the lock costs others the time limit once: it does not begin before they have the job."""
+    """A process that hangs with the lock costs others the time limit once: it does not begin before
+    they have the job.
+    """
     (job,) = project.keyed(project.job(timeout=3.0))
     holder = start(HOLDER, project.cache.root, job.key)
     assert holder.stdout
@@ -140,14 +162,18 @@ def test_a_group_is_locked_as_one_while_more_of_it_comes(project, tmp_path: Path
     jobs = [dataclasses.replace(project.job(bm), group=group) for bm in (16, 32)]
     first, second = project.keyed(*jobs)
     elsewhere = dataclasses.replace(first.job.spec.source, root="/elsewhere")
-    moved = dataclasses.replace(first.job, spec=dataclasses.replace(first.job.spec, source=elsewhere))
+    moved = dataclasses.replace(
+        first.job, spec=dataclasses.replace(first.job.spec, source=elsewhere)
+    )
     names = {_lock_name(one) for one in (first, second, dataclasses.replace(first, job=moved))}
     assert len(names) == 1
     assert _lock_name(*project.keyed(job)) == project.keyed(job)[0].key
     (name,) = names
     root = project.cache.root
     frontends = {"fake": "tilec.testing.fakes:FakeFrontend"}
-    setup = Setup(frontends=frontends, search=ToolSearch(), cache_root=str(root), spool=str(tmp_path))
+    setup = Setup(
+        frontends=frontends, search=ToolSearch(), cache_root=str(root), spool=str(tmp_path)
+    )
     worker = _Worker(setup, waiting=lambda: pytest.fail("nobody else is there"))
     worker.answer(Compile(job=first.job, key=first.key, lock=name, patience=9.0, more=True))
     assert taken(root, name) == "[False]"

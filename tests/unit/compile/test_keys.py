@@ -1,4 +1,6 @@
-"""Keys: stable, sensitive to everything that a compile depends on and to nothing else, and explained by the rows that are hashed."""
+"""Keys: stable, sensitive to everything that a compile depends on and to nothing else, and
+explained by the rows that are hashed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ DECL = KernelDecl(
     qualified="ns::add",
     location=PLACE,
     doc="Adds.",
-    params=(ParamDecl(name="x", type="const T*", kind="tensor", dtype="T", out=False, location=PLACE),),
+    params=(
+        ParamDecl(name="x", type="const T*", kind="tensor", dtype="T", out=False, location=PLACE),
+    ),
     template=("T",),
     max_threads=256,
     cluster=(2, 1, 1),
@@ -36,7 +40,11 @@ DECL = KernelDecl(
 SPEC = KernelSpec(
     name="add",
     language="cuda",
-    source=Source(root="/home/one/project", path="kernels/add.cu", options=(("define", (("N", "1"),)), ("std", "c++17"))),
+    source=Source(
+        root="/home/one/project",
+        path="kernels/add.cu",
+        options=(("define", (("N", "1"),)), ("std", "c++17")),
+    ),
     decl=DECL,
     symbol="add<{T}>",
     params=(Param(name="x", kind=ParamKind.TENSOR, dtype="T", rank=1, doc="what is added"),),
@@ -44,9 +52,23 @@ SPEC = KernelSpec(
     cluster=(2, 1, 1),
     max_isa=(8, 0),
 )
-VARIANT = Variant(kernel="add", id="add-f16", axes=(("T", "f16"), ("N", 4)), assume=(Assumption(param="x", shape=(16,), align=16),))
-GROUP = (Member(symbol="add<{T}>", axes=VARIANT.axes), Member(symbol="add<{T}>", axes=(("T", "f32"), ("N", 4))))
-JOB = Job(spec=SPEC, variant=VARIANT, target=Target.parse("sm_90a"), hints=(("occupancy", 2),), group=GROUP)
+VARIANT = Variant(
+    kernel="add",
+    id="add-f16",
+    axes=(("T", "f16"), ("N", 4)),
+    assume=(Assumption(param="x", shape=(16,), align=16),),
+)
+GROUP = (
+    Member(symbol="add<{T}>", axes=VARIANT.axes),
+    Member(symbol="add<{T}>", axes=(("T", "f32"), ("N", 4))),
+)
+JOB = Job(
+    spec=SPEC,
+    variant=VARIANT,
+    target=Target.parse("sm_90a"),
+    hints=(("occupancy", 2),),
+    group=GROUP,
+)
 
 
 def maker(*, tools: Any = (TOOL,), inputs: Any = (INPUT, HEADER), recipe: int = 1) -> KeyMaker:
@@ -58,17 +80,23 @@ def key_of(job: Job) -> str:
 
 
 def test_the_key_is_stable() -> None:
-    # When this fails, every cache in the world is passed over by the next release: that must be meant. See RECIPE.
+    # When this fails, every cache in the world is passed over by the next release: that must be
+    # meant. See RECIPE.
     assert key_of(JOB) == "8dfa6852b56e2139bcac44be3bc3165d5029d012688dc2b391a1e4f7adc238f4"
 
 
 def test_the_same_values_give_the_same_key_from_other_objects() -> None:
-    assert key_of(dataclasses.replace(JOB, spec=dataclasses.replace(SPEC), variant=dataclasses.replace(VARIANT))) == key_of(JOB)
+    assert key_of(
+        dataclasses.replace(
+            JOB, spec=dataclasses.replace(SPEC), variant=dataclasses.replace(VARIANT)
+        )
+    ) == key_of(JOB)
     shared = maker()
     assert [shared.key(JOB), shared.key(dataclasses.replace(JOB))] == [key_of(JOB)] * 2
 
 
-# Another value for every field below a job; a field that is in neither table makes the test below fail.
+# Another value for every field below a job; a field that is in neither table makes the test below
+# fail.
 CHANGED: dict[type, dict[str, Any]] = {
     Source: {"path": "kernels/other.cu", "options": (("std", "c++20"),)},
     KernelSpec: {
@@ -96,7 +124,16 @@ CHANGED: dict[type, dict[str, Any]] = {
         "max_threads": 0,
         "cluster": (),
     },
-    ParamDecl: {"name": "y", "type": "T*", "kind": "scalar", "dtype": "f32", "out": None, "size": 4, "default": 1, "rank": 2},
+    ParamDecl: {
+        "name": "y",
+        "type": "T*",
+        "kind": "scalar",
+        "dtype": "f32",
+        "out": None,
+        "size": 4,
+        "default": 1,
+        "rank": 2,
+    },
     Param: {
         "name": "y",
         "kind": ParamKind.PTR,
@@ -112,7 +149,15 @@ CHANGED: dict[type, dict[str, Any]] = {
     },
     AbiSlot: {"type": "i64", "expr": "x.size", "size": 4, "align": 4},
     Variant: {"kernel": "sub", "id": "add-f32", "axes": (("N", 4), ("T", "f16")), "assume": ()},
-    Assumption: {"param": "y", "shape": (), "stride": (16,), "align": 1, "extent": (4,), "contiguous": True, "absent": True},
+    Assumption: {
+        "param": "y",
+        "shape": (),
+        "stride": (16,),
+        "align": 1,
+        "extent": (4,),
+        "contiguous": True,
+        "absent": True,
+    },
     Job: {
         "target": Target.parse("sm_90"),
         "hints": (),
@@ -158,7 +203,9 @@ def with_field(kind: type, name: str, value: Any) -> Job:
         case "Member":
             return with_field(Job, "group", (dataclasses.replace(GROUP[0], **change), GROUP[1]))
         case "Assumption":
-            return with_field(Variant, "assume", (dataclasses.replace(VARIANT.assume[0], **change),))
+            return with_field(
+                Variant, "assume", (dataclasses.replace(VARIANT.assume[0], **change),)
+            )
         case "KernelSpec":
             return dataclasses.replace(JOB, spec=dataclasses.replace(SPEC, **change))
         case "Source":
@@ -166,9 +213,13 @@ def with_field(kind: type, name: str, value: Any) -> Job:
         case "KernelDecl":
             return with_field(KernelSpec, "decl", dataclasses.replace(DECL, **change))
         case "ParamDecl":
-            return with_field(KernelDecl, "params", (dataclasses.replace(DECL.params[0], **change),))
+            return with_field(
+                KernelDecl, "params", (dataclasses.replace(DECL.params[0], **change),)
+            )
         case "Param":
-            return with_field(KernelSpec, "params", (dataclasses.replace(SPEC.params[0], **change),))
+            return with_field(
+                KernelSpec, "params", (dataclasses.replace(SPEC.params[0], **change),)
+            )
         case "AbiSlot":
             return with_field(KernelSpec, "abi", (dataclasses.replace(SPEC.abi[0], **change),))
     raise AssertionError(kind)
@@ -176,7 +227,12 @@ def with_field(kind: type, name: str, value: Any) -> Job:
 
 def reachable(kind: Any, found: set[type]) -> set[type]:
     """Every dataclass that values of `kind` may hold."""
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in found and kind not in (Target, Location):
+    if (
+        dataclasses.is_dataclass(kind)
+        and isinstance(kind, type)
+        and kind not in found
+        and kind not in (Target, Location)
+    ):
         found.add(kind)
         for name, hint in typing.get_type_hints(kind).items():
             if name not in EXEMPT.get(kind, ()):
@@ -191,21 +247,31 @@ def test_every_field_below_a_job_is_in_the_key_or_exempt() -> None:
     assert kinds == set(CHANGED)
     for kind in kinds:
         names = {field.name for field in dataclasses.fields(kind)}
-        assert names == set(CHANGED[kind]) | set(HARMLESS.get(kind, ())), f"{kind.__name__}: say here whether the new field changes keys"
+        assert names == set(CHANGED[kind]) | set(HARMLESS.get(kind, ())), (
+            f"{kind.__name__}: say here whether the new field changes keys"
+        )
         assert set(HARMLESS.get(kind, ())) == EXEMPT.get(kind, frozenset()), kind
 
 
 def all_changes(table: dict[type, dict[str, Any]]) -> list[Any]:
-    return [pytest.param(kind, name, value, id=f"{kind.__name__}.{name}") for kind, row in table.items() for name, value in row.items()]
+    return [
+        pytest.param(kind, name, value, id=f"{kind.__name__}.{name}")
+        for kind, row in table.items()
+        for name, value in row.items()
+    ]
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), all_changes(CHANGED))
-def test_a_changed_field_changes_the_key_and_is_explained(kind: type, name: str, value: Any) -> None:
+def test_a_changed_field_changes_the_key_and_is_explained(
+    kind: type, name: str, value: Any
+) -> None:
     other = with_field(kind, name, value)
     tools = {"cuda": (TOOL,), "tile": (TOOL,)}
     both = KeyMaker(tools=tools, inputs={"add": (INPUT, HEADER), "sub": (INPUT, HEADER)}, recipe=1)
     assert both.key(other) != key_of(JOB)
-    assert explain_change(both.explain(JOB), both.explain(other)) or name == "axes"  # the order of axes counts too
+    assert (
+        explain_change(both.explain(JOB), both.explain(other)) or name == "axes"
+    )  # the order of axes counts too
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), all_changes(HARMLESS))
@@ -231,7 +297,23 @@ def test_files_tools_and_recipe_are_in_the_key() -> None:
 
 
 def test_what_looks_alike_has_its_own_key() -> None:
-    points = [1, 1.0, True, "1", "true", 0, -0.0, 0.0, False, "", float("inf"), float("nan"), "inf", "\ud800", "1:1"]
+    points = [
+        1,
+        1.0,
+        True,
+        "1",
+        "true",
+        0,
+        -0.0,
+        0.0,
+        False,
+        "",
+        float("inf"),
+        float("nan"),
+        "inf",
+        "\ud800",
+        "1:1",
+    ]
     found = {key_of(with_field(Variant, "axes", (("N", point),))) for point in points}
     assert len(found) == len(points)
     options = [
@@ -244,7 +326,9 @@ def test_what_looks_alike_has_its_own_key() -> None:
         (("a b", ""),),
         (("a", 1), ("b", 1)),
     ]
-    assert len({key_of(with_field(Source, "options", option)) for option in options}) == len(options)
+    assert len({key_of(with_field(Source, "options", option)) for option in options}) == len(
+        options
+    )
 
 
 def test_nothing_absolute_is_in_the_explanation() -> None:
@@ -270,13 +354,22 @@ def test_the_explanation_names_everything() -> None:
     assert rows["lineinfo"] == "false"
     assert rows["max_isa"] == "[8, 0]"
     assert rows["declared max_threads"] == "256"
-    assert json.loads(rows["assume x"]) == {"param": "x", "shape": [16], "stride": [], "align": 16, "extent": [], "contiguous": False}
+    assert json.loads(rows["assume x"]) == {
+        "param": "x",
+        "shape": [16],
+        "stride": [],
+        "align": 16,
+        "extent": [],
+        "contiguous": False,
+    }
     assert json.loads(rows["param x"])["kind"] == "tensor"
 
 
 def test_what_changed_is_named() -> None:
     old = maker().explain(JOB)
-    new = maker(inputs=(INPUT, dataclasses.replace(HEADER, name="include/new.h"))).explain(with_field(Job, "hints", (("occupancy", 4),)))
+    new = maker(inputs=(INPUT, dataclasses.replace(HEADER, name="include/new.h"))).explain(
+        with_field(Job, "hints", (("occupancy", 4),))
+    )
     assert explain_change(old, new) == (
         Change(label="input include/new.h", before=None, after="cc" * 32),
         Change(label="hint occupancy", before="2", after="4"),
@@ -289,12 +382,18 @@ def test_a_new_member_of_a_group_is_named_alone() -> None:
     other = Member(symbol="add<{T}>", axes=(("T", "bf16"), ("N", 4)))
     new = maker().explain(with_field(Job, "group", (other, *GROUP)))
     label = 'group {"symbol": "add<{T}>", "axes": [["T", "bf16"], ["N", 4]]}'
-    assert explain_change(maker().explain(JOB), new) == (Change(label=label, before=None, after=""),)
+    assert explain_change(maker().explain(JOB), new) == (
+        Change(label=label, before=None, after=""),
+    )
 
 
 def test_a_snapshot_remembers_every_job_and_shares_what_is_equal() -> None:
     jobs = [
-        Job(spec=SPEC, variant=dataclasses.replace(VARIANT, id=f"add-{n}", axes=(("N", n),)), target=Target.parse(target))
+        Job(
+            spec=SPEC,
+            variant=dataclasses.replace(VARIANT, id=f"add-{n}", axes=(("N", n),)),
+            target=Target.parse(target),
+        )
         for n in range(20)
         for target in ("sm_80", "sm_90")
     ]
@@ -305,7 +404,10 @@ def test_a_snapshot_remembers_every_job_and_shares_what_is_equal() -> None:
     assert len(snapshot["parts"]) == 1 + 20 + 2  # the kernel, the variants, the targets
 
 
-@pytest.mark.parametrize("snapshot", [None, {}, [], {"jobs": {"a": [9]}, "parts": []}, {"jobs": {"a": "x"}, "parts": {}}, 3])
+@pytest.mark.parametrize(
+    "snapshot",
+    [None, {}, [], {"jobs": {"a": [9]}, "parts": []}, {"jobs": {"a": "x"}, "parts": {}}, 3],
+)
 def test_a_snapshot_that_is_none_recalls_nothing(snapshot: Any) -> None:
     assert recall(snapshot, "a") is None
 
@@ -313,11 +415,20 @@ def test_a_snapshot_that_is_none_recalls_nothing(snapshot: Any) -> None:
 def test_declaration_keys_follow_source_files_and_tools() -> None:
     source = SPEC.source
     base = declaration_key("cuda", source, inputs=(INPUT,), tools=(TOOL,))
-    assert declaration_key("cuda", dataclasses.replace(source, root="/else"), inputs=(INPUT,), tools=(TOOL,)) == base
+    assert (
+        declaration_key(
+            "cuda", dataclasses.replace(source, root="/else"), inputs=(INPUT,), tools=(TOOL,)
+        )
+        == base
+    )
     others = [
         declaration_key("tile", source, inputs=(INPUT,), tools=(TOOL,)),
-        declaration_key("cuda", dataclasses.replace(source, path="b.cu"), inputs=(INPUT,), tools=(TOOL,)),
-        declaration_key("cuda", dataclasses.replace(source, options=()), inputs=(INPUT,), tools=(TOOL,)),
+        declaration_key(
+            "cuda", dataclasses.replace(source, path="b.cu"), inputs=(INPUT,), tools=(TOOL,)
+        ),
+        declaration_key(
+            "cuda", dataclasses.replace(source, options=()), inputs=(INPUT,), tools=(TOOL,)
+        ),
         declaration_key("cuda", source, inputs=(HEADER,), tools=(TOOL,)),
         declaration_key("cuda", source, inputs=(INPUT,), tools=()),
         declaration_key("cuda", source, inputs=(INPUT,), tools=(TOOL,), recipe=keys.RECIPE + 1),

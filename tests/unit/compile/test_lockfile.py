@@ -22,7 +22,11 @@ def tools(version: str = "13.4.92", digest: str = "ab" * 32) -> dict[str, list[T
 
 
 def pin(key: str, image: str = "") -> Pin:
-    return Pin.of(sha256(key.encode()), sha256((image or key).encode()), sha256(f"row of {image or key}".encode()))
+    return Pin.of(
+        sha256(key.encode()),
+        sha256((image or key).encode()),
+        sha256(f"row of {image or key}".encode()),
+    )
 
 
 def renew(
@@ -45,7 +49,10 @@ def test_written_once_then_left_alone(tmp_path: Path) -> None:
     before = (tmp_path / "tilec.lock").stat().st_mtime_ns
     text = (tmp_path / "tilec.lock").read_text()
     assert '[tool."cuda-tile"]\nversion = "1.7.0"' in text
-    assert f'\n[images."release"]\n"add-sm_90" = {{ key = "{pin("a").key}", sha256 = "{pin("a").image}", row = ' in text
+    assert (
+        f'\n[images."release"]\n"add-sm_90" = {{ key = "{pin("a").key}", sha256 = "{pin("a").image}", row = '
+        in text
+    )
     lock = read_lock(tmp_path)
     lock.require_tools(tools())
     assert lock.pins == {"release": built}
@@ -59,12 +66,17 @@ def test_the_text_is_toml(tmp_path: Path) -> None:
     renew(tmp_path, tools(), built)
     text = (tmp_path / "tilec.lock").read_text()
     (row,) = tomllib.loads(text)["images"]["release"].items()
-    assert row == ('odd "name" \\ ü-sm_90', {"key": pin("b").key, "sha256": pin("b").image, "row": pin("b").row})
+    assert row == (
+        'odd "name" \\ ü-sm_90',
+        {"key": pin("b").key, "sha256": pin("b").image, "row": pin("b").row},
+    )
 
 
 def test_change_is_told_and_written(tmp_path: Path) -> None:
     renew(tmp_path, tools())
-    assert renew(tmp_path, tools(version="13.5.1")) == ["tilec.lock now holds other tools: nvrtc 13.4.92 is now 13.5.1"]
+    assert renew(tmp_path, tools(version="13.5.1")) == [
+        "tilec.lock now holds other tools: nvrtc 13.4.92 is now 13.5.1"
+    ]
     assert 'version = "13.5.1"' in (tmp_path / "tilec.lock").read_text()
     renamed = renew(tmp_path, tools(version="13.5.1", digest="00" * 32))
     assert renamed == ["tilec.lock now holds other tools: nvrtc 13.5.1 is another file"]
@@ -113,7 +125,10 @@ def test_images_of_other_bytes_are_refused(tmp_path: Path) -> None:
     lock = read_lock(tmp_path)
     assert lock.require_images("release", {job: pin(job) for job in jobs}) == 0
     assert lock.require_images("debug", {job: pin(job, "other") for job in jobs}) == 7
-    assert lock.require_images("release", {jobs[0]: pin("edited", "other"), jobs[1]: pin(jobs[1])}) == 1, "other sources are not pinned"
+    assert (
+        lock.require_images("release", {jobs[0]: pin("edited", "other"), jobs[1]: pin(jobs[1])})
+        == 1
+    ), "other sources are not pinned"
     with pytest.raises(ToolchainError) as caught:
         lock.require_images("release", {jobs[0]: pin(jobs[0], "other"), jobs[1]: pin(jobs[1])})
     assert str(caught.value) == (
@@ -122,7 +137,9 @@ def test_images_of_other_bytes_are_refused(tmp_path: Path) -> None:
         "  cause: a tool whose output varies from run to run, or code that a kernel's module reads from the machine\n"
         "  fix: `tilec build --locked --force` compiles again; to pin what is built now, run `tilec build` and commit the new tilec.lock"
     )
-    with pytest.raises(ToolchainError, match=r"^7 images are not those that(?s:.)*\n  and 2 more\n  cause"):
+    with pytest.raises(
+        ToolchainError, match=r"^7 images are not those that(?s:.)*\n  and 2 more\n  cause"
+    ):
         lock.require_images("release", {job: pin(job, "other") for job in jobs})
 
 
@@ -141,10 +158,15 @@ def test_pins_of_what_is_not_built_now_stay_while_the_project_has_it(tmp_path: P
 def test_other_bytes_of_the_same_sources_are_told(tmp_path: Path) -> None:
     assert renew(tmp_path, tools(), {"a-sm_90": pin("a"), "b-sm_90": pin("b")}) == []
     (note,) = renew(tmp_path, tools(), {"a-sm_90": pin("a", "other"), "b-sm_90": pin("edited")})
-    assert note == "tilec.lock now pins other bytes, made of the same sources by the same tools, for a-sm_90"
+    assert (
+        note
+        == "tilec.lock now pins other bytes, made of the same sources by the same tools, for a-sm_90"
+    )
 
 
 def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tilec.lock")
-    with pytest.raises(UsageError, match="is not a file, where tilec keeps the tools and images of a build"):
+    with pytest.raises(
+        UsageError, match="is not a file, where tilec keeps the tools and images of a build"
+    ):
         read_lock(tmp_path)

@@ -1,4 +1,6 @@
-"""What counts as up to date: the bytes that lie there are those that a build of the same plan wrote."""
+"""What counts as up to date: the bytes that lie there are those that a build of the same plan
+wrote.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,19 @@ def test_up_to_date_while_nothing_changed(cache: Cache, built: Output, tmp_path:
     assert unchanged_outputs(Cache(None, note=pytest.fail), "f", root) is None
 
 
-@pytest.mark.parametrize("change", ["edited", "of the same time", "removed", "a link to the same bytes", "moved out of the project"])
-def test_other_bytes_are_not_up_to_date(cache: Cache, built: Output, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "edited",
+        "of the same time",
+        "removed",
+        "a link to the same bytes",
+        "moved out of the project",
+    ],
+)
+def test_other_bytes_are_not_up_to_date(
+    cache: Cache, built: Output, tmp_path: Path, change: str
+) -> None:
     path, root = Path(built.path), tmp_path / "project"
     times = path.stat()
     if change in ("edited", "of the same time"):
@@ -78,25 +91,37 @@ def test_other_bytes_are_not_up_to_date(cache: Cache, built: Output, tmp_path: P
     assert unchanged_outputs(cache, "f", root) is None
 
 
-def test_a_copied_project_has_outputs_of_its_own(cache: Cache, built: Output, tmp_path: Path) -> None:
+def test_a_copied_project_has_outputs_of_its_own(
+    cache: Cache, built: Output, tmp_path: Path
+) -> None:
     copy = Path(shutil.copytree(tmp_path / "project", tmp_path / "copy"))
-    assert unchanged_outputs(cache, "f", copy) == (dataclasses.replace(built, path=str(copy / "dist" / "out.tilec"), changed=False),)
+    assert unchanged_outputs(cache, "f", copy) == (
+        dataclasses.replace(built, path=str(copy / "dist" / "out.tilec"), changed=False),
+    )
     (copy / "dist" / "out.tilec").unlink()
     assert unchanged_outputs(cache, "f", copy) is None
     assert unchanged_outputs(cache, "f", tmp_path / "project") is not None
 
 
-@pytest.mark.parametrize("record", [None, [], {}, [1], [[]], [["bundle", "dist/out.tilec", "5", 3]], "text"])
-def test_a_damaged_record_only_costs_time(cache: Cache, built: Output, tmp_path: Path, record: object) -> None:
+@pytest.mark.parametrize(
+    "record", [None, [], {}, [1], [[]], [["bundle", "dist/out.tilec", "5", 3]], "text"]
+)
+def test_a_damaged_record_only_costs_time(
+    cache: Cache, built: Output, tmp_path: Path, record: object
+) -> None:
     cache.put_record("outputs f", record)
     assert unchanged_outputs(cache, "f", tmp_path / "project") is None
 
 
-def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     base = manifest(tmp_path)
     licence = tmp_path / "LICENSE"
     licence.write_text("one")
-    licensed = manifest(tmp_path, package=dataclasses.replace(base.package, license_files=("LICENSE",)))
+    licensed = manifest(
+        tmp_path, package=dataclasses.replace(base.package, license_files=("LICENSE",))
+    )
     kernel = KernelInfo(name="k", language="cuda", location=Location(file="k.cu"))
     elsewhere = manifest(tmp_path, output=dataclasses.replace(base.output, dir="elsewhere"))
     prints = [
@@ -119,7 +144,16 @@ def test_the_fingerprint_covers_keys_order_index_emit_output_and_licences(tmp_pa
 def test_where_tilecs_own_files_are(tmp_path: Path) -> None:
     names = {path.name for path in own.files()}
     assert {"state.py", "render.py", "__init__.py.jinja", "choose.py"} <= names
-    for name in ("tilec/a.py", "tilec/_templates/package/b.jinja", "templates/package/strange.py", "r/c.py"):
+    for name in (
+        "tilec/a.py",
+        "tilec/_templates/package/b.jinja",
+        "templates/package/strange.py",
+        "r/c.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert [path.name for path in own.files(tmp_path / "tilec", tmp_path / "r")] == ["c.py", "b.jinja", "a.py"]
+    assert [path.name for path in own.files(tmp_path / "tilec", tmp_path / "r")] == [
+        "c.py",
+        "b.jinja",
+        "a.py",
+    ]

@@ -1,4 +1,6 @@
-"""A project on disk: what of it is missing, and what can be compiled although some of it cannot be read."""
+"""A project on disk: what of it is missing, and what can be compiled although some of it cannot be
+read.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def test_a_link_out_of_the_project(root: Path, tmp_path: Path) -> None:
     path.rename(tmp_path / "outside.cu")
     path.symlink_to(tmp_path / "outside.cu")
     (problem,) = problems(root)
-    assert f"'k/twice.cu' is a link that leaves the project: it leads to {tmp_path}/outside.cu\n" in problem
+    assert (
+        f"'k/twice.cu' is a link that leaves the project: it leads to {tmp_path}/outside.cu\n"
+        in problem
+    )
     assert problem.endswith("hint: copy the file into the project, or remove the link")
 
 
@@ -68,9 +73,13 @@ def test_include_directories_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_licence_files_that_are_not_there(tmp_path: Path) -> None:
-    head = HEAD.replace('version = "1.0.0"', 'version = "1.0.0"\nlicense-files = ["LICENSE", "NOTICE"]')
+    head = HEAD.replace(
+        'version = "1.0.0"', 'version = "1.0.0"\nlicense-files = ["LICENSE", "NOTICE"]'
+    )
     root = write(tmp_path, head + TWICE, {"LICENSE": "text"})
-    assert [text.split("\n")[0] for text in problems(root)] == ["tilec.toml:6:29: error: package.license-files[1]: no such file 'NOTICE'"]
+    assert [text.split("\n")[0] for text in problems(root)] == [
+        "tilec.toml:6:29: error: package.license-files[1]: no such file 'NOTICE'"
+    ]
 
 
 class Pool:
@@ -80,7 +89,14 @@ class Pool:
 
     def declare(self, sources: Sequence[tuple[str, Source]]) -> list[tuple[KernelDecl, ...]]:
         self.asked += len(sources)
-        return [(KernelDecl(name="twice", qualified="twice", location=Location(file=source.path, line=1)),) for _, source in sources]
+        return [
+            (
+                KernelDecl(
+                    name="twice", qualified="twice", location=Location(file=source.path, line=1)
+                ),
+            )
+            for _, source in sources
+        ]
 
 
 class Reader:
@@ -94,7 +110,9 @@ class Reader:
 
 
 def test_sources_are_declared_once_or_whenever_it_is_forced(root: Path, tmp_path: Path) -> None:
-    project = dataclasses.replace(open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()})
+    project = dataclasses.replace(
+        open_project(root / "tilec.toml", ToolSearch()), frontends={"cuda": Reader()}
+    )
     pool, cache = Pool(), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
     for fresh, asked in ((False, 1), (False, 1), (True, 2)):
         assert list(declare(project, pool, cache, fresh=fresh).kernels) == ["twice"]
@@ -112,15 +130,22 @@ class Lacking(Reader):
 
 
 NO_NUMBA = ToolchainError("numba-cuda is not installed", fix="pip install 'tilec[simt]'")
-OLD_TRITON = ToolchainError("triton is of version 2.0", cause="it changes", fix="pip install 'tilec[triton]'")
-NO_PTXAS = MissingError("ptxas not found; looked for:\n  bin/ptxas", fix="pip install 'tilec[build]'")
+OLD_TRITON = ToolchainError(
+    "triton is of version 2.0", cause="it changes", fix="pip install 'tilec[triton]'"
+)
+NO_PTXAS = MissingError(
+    "ptxas not found; looked for:\n  bin/ptxas", fix="pip install 'tilec[build]'"
+)
 
 
 @pytest.mark.parametrize(
     ("frontends", "told"),
     [
         ({"simt": NO_NUMBA}, "numba-cuda is not installed\n  fix: pip install 'tilec[simt]'"),
-        ({"cuda": NO_PTXAS, "tile": NO_PTXAS}, "ptxas not found; looked for:\n  bin/ptxas\n  fix: pip install 'tilec[build]'"),
+        (
+            {"cuda": NO_PTXAS, "tile": NO_PTXAS},
+            "ptxas not found; looked for:\n  bin/ptxas\n  fix: pip install 'tilec[build]'",
+        ),
         (
             {"cuda": NO_PTXAS, "simt": NO_NUMBA, "tile": NO_PTXAS, "triton": OLD_TRITON},
             """kernels of these languages cannot be compiled: cuda, simt, tile, triton
@@ -137,10 +162,15 @@ def test_tools_that_several_languages_lack_are_told_at_once(
     root: Path, tmp_path: Path, frontends: dict[str, MissingError], told: str
 ) -> None:
     """Whether they are missed when tools are looked for, or only when a worker imports them."""
-    opened, cache = open_project(root / "tilec.toml", ToolSearch()), Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail)
+    opened, cache = (
+        open_project(root / "tilec.toml", ToolSearch()),
+        Cache(tmp_path / "cache", max_bytes=1 << 20, note=pytest.fail),
+    )
     lacking = {name: Lacking(error) for name, error in frontends.items()}
     with pytest.raises(MissingError) as caught:
-        declare(dataclasses.replace(opened, frontends={"prebuilt": Reader(), **lacking}), Pool(), cache)
+        declare(
+            dataclasses.replace(opened, frontends={"prebuilt": Reader(), **lacking}), Pool(), cache
+        )
     assert str(caught.value) == told
 
     class Failing(Pool):
@@ -148,8 +178,15 @@ def test_tools_that_several_languages_lack_are_told_at_once(
             return [frontends[language] for language, _ in sources]
 
     (twice,) = opened.manifest.kernels
-    kernels = tuple(dataclasses.replace(twice, name=f"{n}_{name}", language=name) for name in frontends for n in "ab")
-    sources = {kernel.name: dataclasses.replace(opened.sources["twice"], path=f"{kernel.name}.cu") for kernel in kernels}
+    kernels = tuple(
+        dataclasses.replace(twice, name=f"{n}_{name}", language=name)
+        for name in frontends
+        for n in "ab"
+    )
+    sources = {
+        kernel.name: dataclasses.replace(opened.sources["twice"], path=f"{kernel.name}.cu")
+        for kernel in kernels
+    }
     project = dataclasses.replace(
         opened,
         manifest=dataclasses.replace(opened.manifest, kernels=kernels),
@@ -191,16 +228,30 @@ def test_what_a_selection_may_mean(select: tuple[str, ...], kernel: str, may: bo
         (b"from other import *\n", ""),
         (b"", "ref.py has no function 'twice'"),
         (b"# to be written\n", "ref.py has no function 'twice'"),
-        (b"def twise(x):\n    return 2 * x\n", "ref.py has no function 'twice'; did you mean 'twise'"),
+        (
+            b"def twise(x):\n    return 2 * x\n",
+            "ref.py has no function 'twice'; did you mean 'twise'",
+        ),
         (b"X = 1\ndef twice(x:\n", "ref.py is no Python: '(' was never closed, line 2"),
         (b"def twice(x): return '\xff'\n", "ref.py is no Python: "),
     ],
 )
 def test_references_that_a_run_would_not_find(root: Path, text: bytes, told: str) -> None:
-    """A check reads the file: kernels that only a GPU runs would miss their references on the machine that has one."""
+    """A check reads the file: kernels that only a GPU runs would miss their references on the
+    machine that has one.
+    """
     manifest = root / "tilec.toml"
-    manifest.write_text(manifest.read_text() + '[kernel.twice.case.some]\ninputs.x = { shape = [4] }\nreference = "ref.py:twice"\n')
+    manifest.write_text(
+        manifest.read_text()
+        + '[kernel.twice.case.some]\ninputs.x = { shape = [4] }\nreference = "ref.py:twice"\n'
+    )
     (root / "ref.py").write_bytes(text)
-    found = [problem.message for problem in reference_problems(open_project(manifest, ToolSearch()).manifest)]
+    found = [
+        problem.message
+        for problem in reference_problems(open_project(manifest, ToolSearch()).manifest)
+    ]
     assert len(found) == bool(told)
-    assert all(message.removeprefix("kernel.twice.case.some.reference: ").startswith(told) for message in found)
+    assert all(
+        message.removeprefix("kernel.twice.case.some.reference: ").startswith(told)
+        for message in found
+    )

@@ -1,4 +1,6 @@
-"""The guess of what a job takes: close enough to order a cold build, and of no weight once there is a measurement."""
+"""The guess of what a job takes: close enough to order a cold build, and of no weight once there is
+a measurement.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from tilec_runtime.model.arch import Target
 from tilec_runtime.model.signature import Assumption
 
 ASSUME = (Assumption(param="a", shape=(16, 16), align=16),)
-GEMM, SMALL_GEMM = (("T", "f16"), ("BM", 128), ("BN", 128), ("BK", 64)), (("T", "f16"), ("BM", 64), ("BN", 64), ("BK", 64))
+GEMM, SMALL_GEMM = (
+    (("T", "f16"), ("BM", 128), ("BN", 128), ("BK", 64)),
+    (("T", "f16"), ("BM", 64), ("BN", 64), ("BK", 64)),
+)
 NORM, VECTOR = (("T", "bf16"), ("ROWS", 4), ("COLS", 1024)), (("T", "f32"), ("TILE", 1024))
 # Seconds on one core of a machine: axes, with assumptions, (sm_80, sm_89, sm_90, sm_100, sm_120).
 MEASURED = (
@@ -35,8 +40,15 @@ def measured(project) -> dict[Job, float]:
     found = {}
     spec = dataclasses.replace(project.job().spec, language="tile")
     for axes, assumes, row in MEASURED:
-        variant = Variant(kernel="k", id=f"k-{axes}-{assumes}", axes=axes, assume=ASSUME if assumes else ())
-        found.update({Job(spec=spec, variant=variant, target=Target.parse(t)): s for t, s in zip(TARGETS, row, strict=True)})
+        variant = Variant(
+            kernel="k", id=f"k-{axes}-{assumes}", axes=axes, assume=ASSUME if assumes else ()
+        )
+        found.update(
+            {
+                Job(spec=spec, variant=variant, target=Target.parse(t)): s
+                for t, s in zip(TARGETS, row, strict=True)
+            }
+        )
     return found
 
 
@@ -49,8 +61,13 @@ def takes(order: Sequence[float], workers: int) -> float:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("targets", [("sm_90",), ("sm_80", "sm_100"), ("sm_90", "sm_120"), ("sm_89", "sm_90", "sm_120"), TARGETS])
-def test_a_cold_build_is_nearly_as_quick_as_one_that_knows_its_times(measured, targets: tuple[str, ...], workers: int) -> None:
+@pytest.mark.parametrize(
+    "targets",
+    [("sm_90",), ("sm_80", "sm_100"), ("sm_90", "sm_120"), ("sm_89", "sm_90", "sm_120"), TARGETS],
+)
+def test_a_cold_build_is_nearly_as_quick_as_one_that_knows_its_times(
+    measured, targets: tuple[str, ...], workers: int
+) -> None:
     jobs = [job for job in measured if str(job.target) in targets]
 
     def build(key: Callable[[Job], float]) -> float:
@@ -68,8 +85,15 @@ def test_the_longest_jobs_are_guessed_to_be_long(measured) -> None:
 def test_a_guess_knows_tiles_and_portable_code(project) -> None:
     job = project.job(64)
     assert expected_seconds(project.job(256)) > expected_seconds(job)
-    assert expected_seconds(dataclasses.replace(job, target=Target.parse("compute_90"))) < expected_seconds(job)
-    huge = dataclasses.replace(job, variant=Variant(kernel="add", id="x", axes=(("A", 10**30), ("B", "f16"), ("C", True), ("D", 0))))
+    assert expected_seconds(
+        dataclasses.replace(job, target=Target.parse("compute_90"))
+    ) < expected_seconds(job)
+    huge = dataclasses.replace(
+        job,
+        variant=Variant(
+            kernel="add", id="x", axes=(("A", 10**30), ("B", "f16"), ("C", True), ("D", 0))
+        ),
+    )
     assert 0 < expected_seconds(huge) < 1e4
 
 

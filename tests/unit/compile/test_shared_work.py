@@ -1,4 +1,6 @@
-"""Jobs of a group: one worker gets them all, and what keeps the group from being compiled keeps none of its jobs."""
+"""Jobs of a group: one worker gets them all, and what keeps the group from being compiled keeps
+none of its jobs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from tilec.model.job import Job, Member
 
 def grouped(project: Any, *sizes: int, target: str = "sm_90", **options: Any) -> list[Job]:
     members = tuple(Member(symbol="add", axes=(("BM", bm),)) for bm in sizes)
-    return [dataclasses.replace(project.job(bm, target=target, **options), group=members) for bm in sizes]
+    return [
+        dataclasses.replace(project.job(bm, target=target, **options), group=members)
+        for bm in sizes
+    ]
 
 
 def test_a_group_is_one_workers_and_starts_no_other(project) -> None:
@@ -26,7 +31,13 @@ def test_a_group_is_one_workers_and_starts_no_other(project) -> None:
 
 
 def test_groups_of_several_targets_go_to_several_workers(project) -> None:
-    jobs = project.keyed(*(job for target in ("sm_80", "sm_90") for job in grouped(project, 1, 2, 3, target=target, sleep=0.05)))
+    jobs = project.keyed(
+        *(
+            job
+            for target in ("sm_80", "sm_90")
+            for job in grouped(project, 1, 2, 3, target=target, sleep=0.05)
+        )
+    )
     with project.pool(workers=3) as pool:
         assert all(isinstance(outcome, Done) for outcome in pool.compile(jobs))
         assert pool.started == 2
@@ -35,16 +46,30 @@ def test_groups_of_several_targets_go_to_several_workers(project) -> None:
 def test_the_group_that_takes_longest_in_all_starts_first(project) -> None:
     jobs = [
         *(KeyedJob(job=j.job, key=j.key, weight=2.0) for j in project.keyed(project.job(9))),
-        *(KeyedJob(job=j.job, key=j.key, weight=1.0) for j in project.keyed(*grouped(project, 1, 2, 3))),
-        *(KeyedJob(job=j.job, key=j.key, weight=1.5) for j in project.keyed(*grouped(project, 1, target="sm_80"))),
+        *(
+            KeyedJob(job=j.job, key=j.key, weight=1.0)
+            for j in project.keyed(*grouped(project, 1, 2, 3))
+        ),
+        *(
+            KeyedJob(job=j.job, key=j.key, weight=1.5)
+            for j in project.keyed(*grouped(project, 1, target="sm_80"))
+        ),
     ]
     with project.pool() as pool:
         pool.compile(jobs)
-    assert project.compiled == ["add-BM1-sm_90", "add-BM2-sm_90", "add-BM3-sm_90", "add-BM9-sm_90", "add-BM1-sm_80"]
+    assert project.compiled == [
+        "add-BM1-sm_90",
+        "add-BM2-sm_90",
+        "add-BM3-sm_90",
+        "add-BM9-sm_90",
+        "add-BM1-sm_80",
+    ]
 
 
 def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> None:
-    """The compiler's first half is the same for both; kernels that have no such neighbour stay in their order."""
+    """The compiler's first half is the same for both; kernels that have no such neighbour stay in
+    their order.
+    """
     targets = ("sm_80", "compute_80", "sm_90")
     weights = dict(zip(targets, (3.0, 1.0, 2.0), strict=True))
     jobs = [
@@ -65,12 +90,16 @@ def test_ptx_and_machine_code_of_one_architecture_follow_each_other(project) -> 
 
 
 @pytest.mark.parametrize("misdeed", [{"hang": 1}, {"crash": "SIGSEGV"}, {"exit": 3}])
-def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(project, hanging, misdeed) -> None:
+def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(
+    project, hanging, misdeed
+) -> None:
     misdeed = {name: str(hanging) if name == "hang" else value for name, value in misdeed.items()}
     jobs = project.keyed(*grouped(project, 1, 2, 3, grouped=True, **misdeed))
     with project.pool(workers=2) as pool:
         outcomes = pool.compile(jobs)
-        assert [isinstance(outcome, Done) and not outcome.cached for outcome in outcomes] == [True] * 3
+        assert [isinstance(outcome, Done) and not outcome.cached for outcome in outcomes] == [
+            True
+        ] * 3
         images = [outcome.blob.read() for outcome in outcomes if isinstance(outcome, Done)]
     assert len(set(images)) == 3
     note = (
@@ -78,8 +107,12 @@ def test_a_group_that_takes_too_long_or_crashes_is_compiled_one_by_one(project, 
         "kept for the next build; `group = 1` says so from the start"
     )
     assert project.observer.notes == [note]
-    assert [event[1] for event in project.observer.events if event[0] == "job_started"] == [job.job.id for job in jobs]
-    assert all(project.cache.get(job.key) is None for job in jobs)  # the next build tries them together again
+    assert [event[1] for event in project.observer.events if event[0] == "job_started"] == [
+        job.job.id for job in jobs
+    ]
+    assert all(
+        project.cache.get(job.key) is None for job in jobs
+    )  # the next build tries them together again
 
 
 def test_a_member_that_fails_alone_too_is_the_one_that_is_blamed(project) -> None:
@@ -87,7 +120,10 @@ def test_a_member_that_fails_alone_too_is_the_one_that_is_blamed(project) -> Non
     with project.pool() as pool:
         outcomes = pool.compile(jobs)
     assert [isinstance(outcome, Done) for outcome in outcomes] == [True, False, True]
-    assert outcomes[1].error.what == "add-BM2-sm_90: the process that compiles it was killed by SIGSEGV"
+    assert (
+        outcomes[1].error.what
+        == "add-BM2-sm_90: the process that compiles it was killed by SIGSEGV"
+    )
     assert (outcomes[1].error.kernel, outcomes[1].error.target) == ("add-BM2", "sm_90")
 
 

@@ -27,7 +27,13 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def take(root: Path, *, since: int | None = None, searched: tuple[str, ...] = (), also: tuple[str, ...] = ()) -> bool:
+def take(
+    root: Path,
+    *,
+    since: int | None = None,
+    searched: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+) -> bool:
     time.sleep(0.02)  # files that are as old as the build are not trusted
     return stamp.take(
         Cache(root.parent / "cache", note=pytest.fail),
@@ -72,7 +78,9 @@ def test_a_file_that_was_edited_touched_or_removed(project: Path, name: str) -> 
     assert jobs(project) is None
 
 
-@pytest.mark.parametrize("name", ["b.py", "src/a.h", "src/new/a.h", "include/a.h", "include/deep/b.h"])
+@pytest.mark.parametrize(
+    "name", ["b.py", "src/a.h", "src/new/a.h", "include/a.h", "include/deep/b.h"]
+)
 def test_a_file_that_could_come_before_another(project: Path, name: str) -> None:
     (project / "src" / "new").mkdir()
     assert take(project)
@@ -89,7 +97,9 @@ def test_a_folder_that_is_searched_counts_whatever_it_is_called(project: Path, n
     assert jobs(project) is None
 
 
-@pytest.mark.parametrize("name", ["include/.detail", "include/.detail/deep", "include/node_modules"])
+@pytest.mark.parametrize(
+    "name", ["include/.detail", "include/.detail/deep", "include/node_modules"]
+)
 def test_hidden_folders_below_one_that_is_searched_count(project: Path, name: str) -> None:
     (project / name).mkdir(parents=True)
     assert take(project, searched=("include",))
@@ -117,13 +127,22 @@ def test_a_header_in_a_hidden_folder_can_come_from_another_of_that_name(project:
 
 
 def test_a_project_that_is_its_own_include_directory(project: Path) -> None:
-    """What tools keep for themselves, and what a build itself writes, does not make a build look again."""
+    """What tools keep for themselves, and what a build itself writes, does not make a build look
+    again.
+    """
     for name in (".git/refs", ".ruff_cache/0.12", ".venv/lib"):
         (project / name).mkdir(parents=True)
     (project / ".ruff_cache/CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55")
     (project / ".venv/pyvenv.cfg").write_text("")
     assert take(project, searched=(".",))
-    for name in (".git/index", ".git/refs/head", ".ruff_cache/0.12/x", ".venv/lib/x.h", ".tilec/state.json", "dist/notes"):
+    for name in (
+        ".git/index",
+        ".git/refs/head",
+        ".ruff_cache/0.12/x",
+        ".venv/lib/x.h",
+        ".tilec/state.json",
+        "dist/notes",
+    ):
         (project / name).write_text("")
     assert jobs(project) == 7
     (project / "src/new.h").write_text("")
@@ -154,7 +173,9 @@ def test_files_touched_while_the_build_ran_are_not_trusted(project: Path) -> Non
     assert jobs(project) is None
 
 
-def test_a_file_that_was_copied_over_another_while_the_build_ran_is_not_trusted(project: Path) -> None:
+def test_a_file_that_was_copied_over_another_while_the_build_ran_is_not_trusted(
+    project: Path,
+) -> None:
     old = project.parent / "old.cu"
     old.write_text("of last year")
     os.utime(old, (1, 1))
@@ -179,16 +200,29 @@ def test_a_moved_project_is_built_the_long_way_or_known_by_its_own_files(project
     assert jobs(copy) is None
 
 
-@pytest.mark.parametrize("value", [None, [], {"asked": ASKED}, {"asked": ASKED, "files": 3}, {"asked": ASKED, "files": {}, "folders": {}}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {"asked": ASKED},
+        {"asked": ASKED, "files": 3},
+        {"asked": ASKED, "files": {}, "folders": {}},
+    ],
+)
 def test_a_damaged_stamp_only_costs_time(project: Path, value: object) -> None:
     assert take(project)
-    Cache(project.parent / "cache", note=pytest.fail).put_record(stamp.record_key("stamp", project), value)
+    Cache(project.parent / "cache", note=pytest.fail).put_record(
+        stamp.record_key("stamp", project), value
+    )
     assert jobs(project) is None
 
 
 def test_a_stamp_that_comes_with_a_project_is_not_believed(project: Path) -> None:
     """Its files could all be as it says: it says which they are."""
-    (project / ".tilec" / "stamp.json").write_text(json.dumps({"asked": ASKED, "jobs": 7, "files": {}, "folders": {}, "outputs": []}))
+    (project / ".tilec" / "stamp.json").write_text(
+        json.dumps({"asked": ASKED, "jobs": 7, "files": {}, "folders": {}, "outputs": []})
+    )
     assert jobs(project) is None
     assert stamp.fresh(None, project, ASKED) is None
 

@@ -46,7 +46,13 @@ def test_a_second_build_waits_and_says_so(tmp_path: Path) -> None:
 
 def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path) -> None:
     work = WorkDir(tmp_path)
-    done = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     dead = tmp_path / ".tilec" / f"spool-{done.stdout.strip()}"
     dead.mkdir(parents=True)
     work.spool.mkdir()
@@ -57,7 +63,10 @@ def test_what_killed_builds_left_is_swept_and_living_ones_are_not(tmp_path: Path
 
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / ".tilec").write_text("in the way")
-    with pytest.raises(OutputError, match="is a file, where tilec keeps") as caught, WorkDir(tmp_path).lock(pytest.fail):
+    with (
+        pytest.raises(OutputError, match="is a file, where tilec keeps") as caught,
+        WorkDir(tmp_path).lock(pytest.fail),
+    ):
         pytest.fail("the lock was taken")
     assert caught.value.fix == "remove it, or rename it"
 
@@ -67,7 +76,10 @@ def test_a_project_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(OutputError, match=r"cannot write .*\.tilec: Read-only") as caught, WorkDir(tmp_path).lock(pytest.fail):
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*\.tilec: Read-only") as caught,
+        WorkDir(tmp_path).lock(pytest.fail),
+    ):
         pytest.fail("the lock was taken")
     assert caught.value.cause == "the file system is read-only"
     assert caught.value.fix == "make the project's directory writable, or build a copy of it"

@@ -58,10 +58,17 @@ def test_a_wheel(tmp_path: Path) -> None:
     assert len(found.bundle.image(image.digest)) == image.size
 
 
-@pytest.mark.parametrize(("names", "held"), [((), "no bundle"), (("x/a.tilec", "x/b.tilec"), "2 bundles")])
+@pytest.mark.parametrize(
+    ("names", "held"), [((), "no bundle"), (("x/a.tilec", "x/b.tilec"), "2 bundles")]
+)
 def test_other_wheels(tmp_path: Path, names: tuple[str, ...], held: str) -> None:
     path = wheel(tmp_path, *names)
-    with pytest.raises(BundleError, match=re.escape(f"{path} holds {held}\n  cause: it is no wheel that `tilec build --emit wheel` wrote")):
+    with pytest.raises(
+        BundleError,
+        match=re.escape(
+            f"{path} holds {held}\n  cause: it is no wheel that `tilec build --emit wheel` wrote"
+        ),
+    ):
         open_container(path)
 
 
@@ -91,12 +98,17 @@ def test_a_wheel_whose_bundle_is_damaged(tmp_path: Path) -> None:
 
 def test_a_wheel_that_claims_too_much(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(container, "MAX_MEMBER", 1000)
-    with pytest.raises(BundleError, match=r"its bundle claims \d+ bytes in \d+\n  cause: the wheel is damaged or hostile"):
+    with pytest.raises(
+        BundleError,
+        match=r"its bundle claims \d+ bytes in \d+\n  cause: the wheel is damaged or hostile",
+    ):
         open_container(wheel(tmp_path, "x/a.tilec"))
 
 
 def test_directories_without_or_with_many(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"holds no \.tilec bundle\n  cause: it is no generated package"):
+    with pytest.raises(
+        BundleError, match=r"holds no \.tilec bundle\n  cause: it is no generated package"
+    ):
         open_container(tmp_path)
     (tmp_path / ".tilec").mkdir()
     with pytest.raises(BundleError, match="holds no"):
@@ -104,7 +116,10 @@ def test_directories_without_or_with_many(tmp_path: Path) -> None:
     write_sample(tmp_path / "a.tilec")
     write_sample(tmp_path / "b.tilec")
     with pytest.raises(
-        BundleError, match=re.escape(f"{tmp_path} holds 2 bundles: a.tilec, b.tilec\n  fix: name one of them, such as {tmp_path}/a.tilec")
+        BundleError,
+        match=re.escape(
+            f"{tmp_path} holds 2 bundles: a.tilec, b.tilec\n  fix: name one of them, such as {tmp_path}/a.tilec"
+        ),
     ):
         open_container(tmp_path)
 

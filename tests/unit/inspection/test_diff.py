@@ -30,13 +30,17 @@ def told(new: KernelInfo, old: KernelInfo = KERNEL) -> list[tuple[str, bool]]:
 
 
 def with_param(name: str, **values: Any) -> KernelInfo:
-    return replace(KERNEL, params=tuple(replace(p, **values) if p.name == name else p for p in KERNEL.params))
+    return replace(
+        KERNEL, params=tuple(replace(p, **values) if p.name == name else p for p in KERNEL.params)
+    )
 
 
 def test_equal_kernels_change_nothing() -> None:
     assert told(KERNEL) == []
     assert [change.what for change in launcher_changes([KERNEL], [])] == ["removed"]
-    assert [(c.kernel, c.what, c.breaking) for c in launcher_changes([], [KERNEL])] == [("rmsnorm", "added", False)]
+    assert [(c.kernel, c.what, c.breaking) for c in launcher_changes([], [KERNEL])] == [
+        ("rmsnorm", "added", False)
+    ]
 
 
 SCALE = Param(name="scale", kind=ParamKind.SCALAR, dtype="f32")
@@ -93,7 +97,14 @@ def test_axes() -> None:
 
 
 def test_launch() -> None:
-    launch = LaunchInfo(grid=("7",), block=("128",), shared="0", cluster=(2,), cooperative=True, requires=("eps > 0",))
+    launch = LaunchInfo(
+        grid=("7",),
+        block=("128",),
+        shared="0",
+        cluster=(2,),
+        cooperative=True,
+        requires=("eps > 0",),
+    )
     assert told(replace(KERNEL, launch=launch)) == [
         ("requires eps > 0", True),
         ("does not require x.shape[0] == y.shape[0] any more", False),
@@ -112,36 +123,63 @@ def test_a_launch_that_may_begin_early() -> None:
 
 @pytest.mark.parametrize(
     ("was", "now", "breaking"),
-    [("", "deny", False), ("allow", "", True), ("warn", "deny", True), ("deny", "", False), ("", "allow", False), ("allow", "warn", False)],
+    [
+        ("", "deny", False),
+        ("allow", "", True),
+        ("warn", "deny", True),
+        ("deny", "", False),
+        ("", "allow", False),
+        ("allow", "warn", False),
+    ],
 )
 def test_what_may_be_compiled_at_load(was: str, now: str, breaking: bool) -> None:
     old, new = (replace(KERNEL, jit=JitFallback(said) if said else None) for said in (was, now))
-    assert told(new, old) == [(f"jit-fallback {now or 'not said'}; was {was or 'not said'}", breaking)]
+    assert told(new, old) == [
+        (f"jit-fallback {now or 'not said'}; was {was or 'not said'}", breaking)
+    ]
 
 
 def test_gpus_that_nothing_runs_on_any_more() -> None:
     def only(keep: Callable[[str], bool]) -> KernelInfo:
-        images = tuple(replace(v, images=tuple(i for i in v.images if keep(str(i.target)))) for v in KERNEL.variants)
+        images = tuple(
+            replace(v, images=tuple(i for i in v.images if keep(str(i.target))))
+            for v in KERNEL.variants
+        )
         return replace(KERNEL, variants=images)
 
     # PTX of compute_80 serves every later GPU, and cubins of 8.0 those of 8.x.
-    assert told(only(lambda target: target != "sm_90"))[0][0].startswith("on compute capability 9.0 needs a driver of CUDA 12.0")
+    assert told(only(lambda target: target != "sm_90"))[0][0].startswith(
+        "on compute capability 9.0 needs a driver of CUDA 12.0"
+    )
     found = told(only(lambda target: target.startswith("sm_")))
-    assert found == [("runs no more on compute capability 8.7, 8.8, 10.0, 10.3, 10.7, 11.0, 12.0, 12.1", True)]
-    one = replace(KERNEL, variants=(only(lambda target: target == "compute_80").variants[0], *KERNEL.variants[1:]))
+    assert found == [
+        ("runs no more on compute capability 8.7, 8.8, 10.0, 10.3, 10.7, 11.0, 12.0, 12.1", True)
+    ]
+    one = replace(
+        KERNEL,
+        variants=(only(lambda target: target == "compute_80").variants[0], *KERNEL.variants[1:]),
+    )
     assert all("needs a driver" in what for what, _ in told(one))
 
 
 def test_a_fallback_that_is_gone() -> None:
     plain = replace(KERNEL.variants[0], id="rmsnorm-f16-B64-any", assume=())
     whole = replace(KERNEL, variants=(*KERNEL.variants, plain))
-    assert told(KERNEL, whole) == [("arguments without the assumed facts are refused: no rmsnorm-f16-B64-any", True)]
+    assert told(KERNEL, whole) == [
+        ("arguments without the assumed facts are refused: no rmsnorm-f16-B64-any", True)
+    ]
 
 
 def test_package_and_tools() -> None:
     old = Sample().info()
     tool = ToolInfo(name="ptxas", version="13.5.1", digest="2" * 64)
-    new = replace(old, package=replace(old.package, module="acme"), min_driver=610, profile="debug", toolchain=(*old.toolchain, tool))
+    new = replace(
+        old,
+        package=replace(old.package, module="acme"),
+        min_driver=610,
+        profile="debug",
+        toolchain=(*old.toolchain, tool),
+    )
     found = compare(report(old), report(new, "b"))
     assert [(change.kernel, change.what, change.breaking) for change in found.changes] == [
         ("", "imported as acme, was acme_kernels", True),
@@ -157,17 +195,30 @@ def test_images() -> None:
     kernel = old.kernels[1]
     first, *others = kernel.variants
     changed = replace(
-        first.images[0], digest="f" * 64, resources=Resources(registers=168, spill_stores=8, spill_loads=4, shared=1024, stack=0, code=4096)
+        first.images[0],
+        digest="f" * 64,
+        resources=Resources(
+            registers=168, spill_stores=8, spill_loads=4, shared=1024, stack=0, code=4096
+        ),
     )
     variant = replace(first, images=(changed, first.images[1], row("sm_120")))
     new = replace(old, kernels=(old.kernels[0], replace(kernel, variants=(variant, *others))))
     found = compare(report(old), report(new, "b"))
-    assert (found.same, found.added, found.removed) == (22, ("rmsnorm-f16-B64-sm_120",), ("rmsnorm-f16-B64-compute_80",))
+    assert (found.same, found.added, found.removed) == (
+        22,
+        ("rmsnorm-f16-B64-sm_120",),
+        ("rmsnorm-f16-B64-compute_80",),
+    )
     (image,) = found.images
     assert image.id == "rmsnorm-f16-B64-sm_80"
     # 256 threads of 40 registers: 6 blocks of 8 warps, of 64; of 168: 1 block.
     assert (image.old.occupancy, image.new.occupancy) == (0.75, 0.125)
-    assert (image.old.registers, image.new.registers, image.old.spills, image.new.spills) == (40, 168, 0, 8)
+    assert (image.old.registers, image.new.registers, image.old.spills, image.new.spills) == (
+        40,
+        168,
+        0,
+        8,
+    )
     assert image.worse == ("spills", "occupancy")
     body = to_json(found)
     assert body["breaking"] == len(found.breaking) == 1
@@ -178,13 +229,25 @@ def test_images() -> None:
 def test_tensors_that_may_be_none() -> None:
     name = next(param.name for param in KERNEL.params if param.kind is ParamKind.TENSOR)
     params = tuple(replace(param, optional=param.name == name) for param in KERNEL.params)
-    absent = tuple(replace(v, id=f"{v.id}-no", assume=(Assumption(param=name, absent=True),)) for v in KERNEL.variants[:1])
+    absent = tuple(
+        replace(v, id=f"{v.id}-no", assume=(Assumption(param=name, absent=True),))
+        for v in KERNEL.variants[:1]
+    )
     optional = replace(KERNEL, params=params, variants=(*KERNEL.variants, *absent))
     assert told(optional) == [(f"{name} may be None; it was required", False)]
     assert told(KERNEL, optional) == [(f"{name} may not be None any more", True)]
     fewer = replace(optional, variants=KERNEL.variants)
     (told_of,) = told(fewer, optional)
-    assert told_of == (f"arguments without the assumed facts are refused: no {', '.join(variant.id for variant in absent)}", True)
-    added = replace(KERNEL, params=(*KERNEL.params, Param(name="b", kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=True)))
+    assert told_of == (
+        f"arguments without the assumed facts are refused: no {', '.join(variant.id for variant in absent)}",
+        True,
+    )
+    added = replace(
+        KERNEL,
+        params=(
+            *KERNEL.params,
+            Param(name="b", kind=ParamKind.TENSOR, dtype="f32", rank=1, optional=True),
+        ),
+    )
     assert [change.partition(" added")[2] for change, _ in told(added)] == [""]
     assert [breaking for _, breaking in told(added)] == [False]

@@ -23,7 +23,12 @@ SEARCH = ToolSearch()
 
 
 def image(target: str, data: bytes) -> ImageInfo:
-    return ImageInfo(target=Target.parse(target), digest=hashlib.sha256(data).hexdigest(), size=len(data), symbol="k")
+    return ImageInfo(
+        target=Target.parse(target),
+        digest=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        symbol="k",
+    )
 
 
 def bundle(tmp_path: Path, *variants: dict[str, bytes]) -> Bundle:
@@ -31,10 +36,16 @@ def bundle(tmp_path: Path, *variants: dict[str, bytes]) -> Bundle:
     info = Sample().info()
     kernel = info.kernels[0]
     made = tuple(
-        dataclasses.replace(kernel.variants[0], id=f"k-{i}", images=tuple(image(t, data) for t, data in images.items()))
+        dataclasses.replace(
+            kernel.variants[0],
+            id=f"k-{i}",
+            images=tuple(image(t, data) for t, data in images.items()),
+        )
         for i, images in enumerate(variants)
     )
-    info = dataclasses.replace(info, kernels=(dataclasses.replace(kernel, name="k", variants=made),))
+    info = dataclasses.replace(
+        info, kernels=(dataclasses.replace(kernel, name="k", variants=made),)
+    )
     data = {hashlib.sha256(d).hexdigest(): d for images in variants for d in images.values()}
     write_bundle(tmp_path / "k.tilec", info, data.__getitem__)
     return Bundle.open(tmp_path / "k.tilec")
@@ -51,7 +62,9 @@ def tool(tmp_path: Path, monkeypatch, name: str, script: str) -> ToolSearch:
 
 
 def test_ptx_is_printed_as_it_is(tmp_path: Path) -> None:
-    found = dump(bundle(tmp_path, {"sm_80": b"\x7fELF", "compute_80": PTX + b"\0"}), Form.PTX, "", SEARCH)
+    found = dump(
+        bundle(tmp_path, {"sm_80": b"\x7fELF", "compute_80": PTX + b"\0"}), Form.PTX, "", SEARCH
+    )
     assert (found.id, found.text, found.tool) == ("k-0-compute_80", PTX.decode(), "")
 
 
@@ -66,7 +79,9 @@ def test_ptx_of_one_entry_point_where_there_are_several(tmp_path: Path) -> None:
 
 def test_comments_of_others_in_latin_1_are_shown_by_their_bytes(tmp_path: Path) -> None:
     data = PTX.replace(b".version", b"// caf\xe9\n.version", 1)
-    assert "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
+    assert (
+        "// caf\\xe9\n" in dump(bundle(tmp_path, {"compute_80": data}), Form.PTX, "", SEARCH).text
+    )
 
 
 def test_ptx_that_is_no_text(tmp_path: Path) -> None:
@@ -99,7 +114,11 @@ def test_one_image_is_picked(tmp_path: Path, form: Form, select: str, name: str)
             "",
             "--sass: the bundle has 3 cubin images: k-0-sm_80, k-0-sm_90, k-1-sm_80\n  fix: name one with --select ID",
         ),
-        (Form.SASS, "*-sm_80", "--sass: '*-sm_80' matches 2 cubin images: k-0-sm_80, k-1-sm_80\n  fix: name one with --select ID"),
+        (
+            Form.SASS,
+            "*-sm_80",
+            "--sass: '*-sm_80' matches 2 cubin images: k-0-sm_80, k-1-sm_80\n  fix: name one with --select ID",
+        ),
         (
             Form.SASS,
             "k-0-sm_91",
@@ -120,7 +139,9 @@ def test_no_image_or_several(tmp_path: Path, form: Form, select: str, message: s
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:
     many = bundle(tmp_path, *({"sm_80": f"\x7fELF{i}".encode()} for i in range(20)))
-    with pytest.raises(UsageError, match=r"has 20 cubin images: k-0-sm_80, .*k-11-sm_80 and 8 more\n"):
+    with pytest.raises(
+        UsageError, match=r"has 20 cubin images: k-0-sm_80, .*k-11-sm_80 and 8 more\n"
+    ):
         pick(many, Form.SASS, "")
 
 
@@ -138,7 +159,10 @@ def test_the_other_disassembler_will_do(tmp_path: Path, monkeypatch) -> None:
 
 def test_without_a_disassembler_it_says_what_is_missing(tmp_path: Path, monkeypatch) -> None:
     search = tool(tmp_path, monkeypatch, "other", "true")
-    with pytest.raises(ToolchainError, match=r"nvdisasm not found; looked for:\n(.*\n)*  fix: pip install 'tilec\[build\]'"):
+    with pytest.raises(
+        ToolchainError,
+        match=r"nvdisasm not found; looked for:\n(.*\n)*  fix: pip install 'tilec\[build\]'",
+    ):
         dump(bundle(tmp_path, {"sm_80": b"\x7fELF"}), Form.SASS, "", search)
     with pytest.raises(ToolchainError, match="tileirdisasm not found"):
         dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search, raw=True)
@@ -148,7 +172,10 @@ def test_a_disassembler_that_fails_is_quoted(tmp_path: Path, monkeypatch) -> Non
     search = tool(tmp_path, monkeypatch, "tileirdisasm", 'echo "cannot read $1" >&2; exit 3')
     with pytest.raises(ToolchainError) as caught:
         dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", search, raw=True)
-    assert "cannot read this image: cannot read image\n  cause: the image was made by a newer toolkit" in str(caught.value)
+    assert (
+        "cannot read this image: cannot read image\n  cause: the image was made by a newer toolkit"
+        in str(caught.value)
+    )
 
 
 def test_a_disassembler_that_hangs_is_ended(tmp_path: Path, monkeypatch) -> None:
@@ -164,21 +191,36 @@ TILEIR = (Path(__file__).parents[2] / "samples" / "tileir" / "talks.tilebc").rea
 def test_tile_ir_is_printed_without_any_tool(tmp_path: Path) -> None:
     found = dump(bundle(tmp_path, {"tileir": TILEIR}), Form.TILEIR, "", SEARCH)
     assert (found.id, found.tool) == ("k-0-tileir", "")
-    assert found.text.startswith("// Tile IR 13.2\n\nentry @talks(%0: tile<ptr<f32>>, %1: tile<i32>, %2: tile<i32>) ")
+    assert found.text.startswith(
+        "// Tile IR 13.2\n\nentry @talks(%0: tile<ptr<f32>>, %1: tile<i32>, %2: tile<i32>) "
+    )
     assert ' = print_tko "values %f of %d\\0A", ' in found.text
 
 
 def test_damaged_tile_ir_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TileIRError, match="Tile IR cannot be read: it does not start as Tile IR does"):
+    with pytest.raises(
+        TileIRError, match="Tile IR cannot be read: it does not start as Tile IR does"
+    ):
         dump(bundle(tmp_path, {"tileir": b"TileIR"}), Form.TILEIR, "", SEARCH)
 
 
 @pytest.mark.parametrize(("digest", "shown"), [("", True), ("0" * 64, False)])
-def test_source_lines_are_those_of_unchanged_files(tmp_path: Path, digest: str, shown: bool) -> None:
+def test_source_lines_are_those_of_unchanged_files(
+    tmp_path: Path, digest: str, shown: bool
+) -> None:
     path = tmp_path / "tests" / "toolchain" / "tile_corpus.py"
     path.parent.mkdir(parents=True)
     path.write_text("\n".join(f"line {number}" for number in range(1, 301)))
-    sources = (("tests/toolchain/tile_corpus.py", digest or hashlib.sha256(path.read_bytes()).hexdigest()),)
+    sources = (
+        ("tests/toolchain/tile_corpus.py", digest or hashlib.sha256(path.read_bytes()).hexdigest()),
+    )
     found = tileir_text(TILEIR, sources, tmp_path)
-    assert bool(re.search(r"^  // tests/toolchain/tile_corpus.py:(\d+) \| line \1$", found, re.MULTILINE)) is shown
+    assert (
+        bool(
+            re.search(
+                r"^  // tests/toolchain/tile_corpus.py:(\d+) \| line \1$", found, re.MULTILINE
+            )
+        )
+        is shown
+    )
     assert tileir_text(TILEIR, sources, tmp_path / "elsewhere") == tileir_text(TILEIR, (), tmp_path)

@@ -1,4 +1,6 @@
-"""The report as a browser's parser sees it: its structure, and that nothing of a bundle has become markup."""
+"""The report as a browser's parser sees it: its structure, and that nothing of a bundle has become
+markup.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ class Tree(html.parser.HTMLParser):
     def all(self, tag: str, **attrs: str) -> list[str]:
         """Texts of the elements with these attributes."""
         wanted = attrs.items()
-        return [self.texts.get(n, "") for n, (name, has) in enumerate(self.elements) if name == tag and wanted <= has.items()]
+        return [
+            self.texts.get(n, "")
+            for n, (name, has) in enumerate(self.elements)
+            if name == tag and wanted <= has.items()
+        ]
 
 
 @pytest.fixture
@@ -63,7 +69,17 @@ def test_structure(text: str) -> None:
     ids = [attrs["id"] for _, attrs in tree.elements if "id" in attrs]
     assert names[:2] == ["html", "head"]
     assert len(ids) == len(set(ids))
-    assert {"kernels", "images", "filter", "theme", "panes", "data", "code0", "code1", "file0"} <= set(ids)
+    assert {
+        "kernels",
+        "images",
+        "filter",
+        "theme",
+        "panes",
+        "data",
+        "code0",
+        "code1",
+        "file0",
+    } <= set(ids)
     assert names.count("table") == 3
     assert names.count("th") == 10 + 11
     assert names.count("tr") == 2 + 2 + 4  # heads, kernels, images
@@ -82,7 +98,9 @@ def test_rows_tell_what_the_index_says(text: str) -> None:
 
 def test_no_text_of_a_bundle_becomes_markup(text: str) -> None:
     tree = Tree(text)
-    assert not {"img", "object", "iframe", "svg", "base", "form"} & {name for name, _ in tree.elements}
+    assert not {"img", "object", "iframe", "svg", "base", "form"} & {
+        name for name, _ in tree.elements
+    }
     assert not [name for _, attrs in tree.elements for name in attrs if name.startswith("on")]
     assert tree.all("title") == [HOSTILE]
     assert tree.all("h1") == [f"{HOSTILE} 1.0"]
@@ -98,13 +116,28 @@ def test_data_is_what_was_put_in(text: str, tmp_path: Path, monkeypatch) -> None
 
 def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(text: str) -> None:
     tree = Tree(text)
-    (policy,) = [str(attrs["content"]) for _, attrs in tree.elements if attrs.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        str(attrs["content"])
+        for _, attrs in tree.elements
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert (rules["default-src"], rules["base-uri"]) == ("'none'", "'none'")
-    for rule, texts in (("script-src", [t for t in tree.all("script") if "use strict" in t]), ("style-src", tree.all("style"))):
+    for rule, texts in (
+        ("script-src", [t for t in tree.all("script") if "use strict" in t]),
+        ("style-src", tree.all("style")),
+    ):
         assert len(texts) == 1
-        assert rules[rule] == f"'sha256-{base64.b64encode(hashlib.sha256(texts[0].encode()).digest()).decode()}'"
-    sources = [value for _, attrs in tree.elements for name, value in attrs.items() if name in ("src", "href")]
+        assert (
+            rules[rule]
+            == f"'sha256-{base64.b64encode(hashlib.sha256(texts[0].encode()).digest()).decode()}'"
+        )
+    sources = [
+        value
+        for _, attrs in tree.elements
+        for name, value in attrs.items()
+        if name in ("src", "href")
+    ]
     assert all(re.fullmatch(r"#|#image-\d+|data:,", str(value)) for value in sources), sources
     assert "http://" not in text
     assert "https://" not in text
@@ -112,7 +145,16 @@ def test_nothing_is_fetched_and_only_the_page_s_own_script_may_run(text: str) ->
 
 def test_the_script_sets_texts_not_markup() -> None:
     script = (Path(__file__).parents[3] / "templates" / "inspect" / "report.js").read_text()
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest", "</script"):
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch(",
+        "XMLHttpRequest",
+        "</script",
+    ):
         assert word not in script
 
 
@@ -125,9 +167,19 @@ def test_names_that_are_no_unicode_can_be_written(tmp_path: Path, monkeypatch) -
 def test_ltoir_has_no_text(tmp_path: Path) -> None:
     made = sample(tmp_path)
     (kernel,) = made.info.kernels
-    images = tuple(dataclasses.replace(image, target=Target.parse("lto_80")) for image in kernel.variants[0].images[1:])
-    variants = (dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:1], *images)),)
+    images = tuple(
+        dataclasses.replace(image, target=Target.parse("lto_80"))
+        for image in kernel.variants[0].images[1:]
+    )
+    variants = (
+        dataclasses.replace(kernel.variants[0], images=(*kernel.variants[0].images[:1], *images)),
+    )
     info = dataclasses.replace(made.info, kernels=(dataclasses.replace(kernel, variants=variants),))
-    rows = page_json(page(dataclasses.replace(made, info=info), nvdisasm(tmp_path), tmp_path), bytes_text)["images"]
+    rows = page_json(
+        page(dataclasses.replace(made, info=info), nvdisasm(tmp_path), tmp_path), bytes_text
+    )["images"]
     assert [(row["form"], row["code"] != "") for row in rows] == [("sass", True), ("ltoir", False)]
-    assert rows[1]["note"] == "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
+    assert (
+        rows[1]["note"]
+        == "LTO-IR has no text: nvJitLink makes machine code of it where it is loaded"
+    )

@@ -40,7 +40,16 @@ def test_machine_code() -> None:
         "0050  EXIT ;",
     )
     three = (("scale.cu", 3),)
-    assert found.places == ((), (), (("scale.cu", 1),), three, three, three, (("lib.cuh", 7), ("scale.cu", 3)), (("scale.cu", 4),))
+    assert found.places == (
+        (),
+        (),
+        (("scale.cu", 1),),
+        three,
+        three,
+        three,
+        (("lib.cuh", 7), ("scale.cu", 3)),
+        (("scale.cu", 4),),
+    )
 
 
 def test_machine_code_without_lines() -> None:
@@ -69,13 +78,22 @@ def test_ptx_of_inlined_calls() -> None:
 
 
 def test_ptx_whose_calls_go_in_circles_has_an_end() -> None:
-    rows = (".loc 1 1 1, function_name a, inlined_at 1 2 1", ".loc 1 2 1, function_name a, inlined_at 1 1 1", "ret;", '.file 1 "a"')
+    rows = (
+        ".loc 1 1 1, function_name a, inlined_at 1 2 1",
+        ".loc 1 2 1, function_name a, inlined_at 1 1 1",
+        "ret;",
+        '.file 1 "a"',
+    )
     text = "\n".join((".entry k()", "{", *rows, "}"))
     assert 0 < len(ptx_listing(text).places[2]) < 100
 
 
 def test_tile_ir(monkeypatch) -> None:
-    rows = [("entry @k() {", Loc("k.py", 2, 0)), ("  %1 = iota", Loc("lib.py", 9, 4, Loc("k.py", 3, 0))), ("}", None)]
+    rows = [
+        ("entry @k() {", Loc("k.py", 2, 0)),
+        ("  %1 = iota", Loc("lib.py", 9, 4, Loc("k.py", 3, 0))),
+        ("}", None),
+    ]
     monkeypatch.setattr("tilec.inspection.lines.located", lambda module: iter(rows))
     found = tileir_listing(None)  # type: ignore[arg-type]
     assert found.lines == ("entry @k() {", "  %1 = iota", "}")

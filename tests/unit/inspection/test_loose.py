@@ -1,4 +1,6 @@
-"""Compiled code without a bundle: PTX and Tile IR, which need no tool to be read, and what a tool took out of others."""
+"""Compiled code without a bundle: PTX and Tile IR, which need no tool to be read, and what a tool
+took out of others.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ def test_ptx(tmp_path: Path) -> None:
         "more(param_0: struct of 12 bytes)",
     ]
     add, more = (kernel.variants[0].images[0] for kernel in found.info.kernels)
-    assert (str(add.target), add.ptx_isa, add.max_threads, add.digest) == ("compute_80", (8, 0), 256, found.digest)
+    assert (str(add.target), add.ptx_isa, add.max_threads, add.digest) == (
+        "compute_80",
+        (8, 0),
+        256,
+        found.digest,
+    )
     assert more.required_block == (64, 2, 1)
     assert str(found.info.kernels[1].location) == "k.ptx:6"
     assert opened(tmp_path / "k.ptx", PTX).notes == (
@@ -54,16 +61,24 @@ def test_ptx(tmp_path: Path) -> None:
 
 def test_two_texts_are_compared(tmp_path: Path) -> None:
     old = describe(opened(tmp_path / "old.ptx", PTX))
-    new = describe(opened(tmp_path / "new.ptx", PTX.replace(".f32", ".f64").replace("more", "less")))
+    new = describe(
+        opened(tmp_path / "new.ptx", PTX.replace(".f32", ".f64").replace("more", "less"))
+    )
     found = compare(old, new)
-    assert [(change.kernel, change.what) for change in found.breaking] == [("add", "param_2 takes f64; was f32"), ("more", "removed")]
+    assert [(change.kernel, change.what) for change in found.breaking] == [
+        ("add", "param_2 takes f64; was f32"),
+        ("more", "removed"),
+    ]
     assert [image.id for image in found.images] == ["add-compute_80"]
 
 
 def test_a_bundle_against_one_text(tmp_path: Path) -> None:
     """What only packages have is no difference."""
     write_sample(tmp_path / "acme.tilec")
-    found = compare(describe(open_code(tmp_path / "acme.tilec", NOWHERE)), describe(opened(tmp_path / "new.ptx", PTX)))
+    found = compare(
+        describe(open_code(tmp_path / "acme.tilec", NOWHERE)),
+        describe(opened(tmp_path / "new.ptx", PTX)),
+    )
     assert {change.kernel for change in found.changes} == {"add", "rmsnorm", "more"}
 
 
@@ -73,7 +88,10 @@ RELOCATABLE = struct.pack("<H", 1)
 
 def members(monkeypatch: pytest.MonkeyPatch, *parts: tuple[FileKind, bytes]) -> None:
     """What cuobjdump would take out of any file."""
-    files = tuple(Prebuilt(path=f"lib.so (k.{i})", kind=kind, data=data, digest=str(i)) for i, (kind, data) in enumerate(parts))
+    files = tuple(
+        Prebuilt(path=f"lib.so (k.{i})", kind=kind, data=data, digest=str(i))
+        for i, (kind, data) in enumerate(parts)
+    )
     monkeypatch.setattr(Opener, "members", lambda *_: Members(files=files, others=()))
 
 
@@ -82,8 +100,15 @@ def host(machine: int = 62) -> bytes:
 
 
 @pytest.mark.parametrize("data", [host(), host(183), b"!<arch>\n"])
-def test_a_library_of_a_host_is_what_is_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    members(monkeypatch, (FileKind.CUBIN, build_cubin()), (FileKind.PTX, PTX.encode()), (FileKind.PTX, b".version 8.0\n.target sm_80\n"))
+def test_a_library_of_a_host_is_what_is_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    members(
+        monkeypatch,
+        (FileKind.CUBIN, build_cubin()),
+        (FileKind.PTX, PTX.encode()),
+        (FileKind.PTX, b".version 8.0\n.target sm_80\n"),
+    )
     code = opened(tmp_path / "lib.so", data)
     assert code.kind == "host code"
     assert [note.partition(" ")[0] for note in code.notes] == ["occupancy"]
@@ -93,15 +118,28 @@ def test_a_library_of_a_host_is_what_is_inside(tmp_path: Path, monkeypatch: pyte
     assert signature(kernels["more"]) == "more(param_0: struct of 12 bytes)"
 
 
-def test_cubins_for_what_is_not_known_are_left_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)), (FileKind.CUBIN, build_cubin()))
+def test_cubins_for_what_is_not_known_are_left_out_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members(
+        monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)), (FileKind.CUBIN, build_cubin())
+    )
     code = opened(tmp_path / "lib.so", host())
     assert code.notes == ("1 of its images, for sm_70, left out: this tilec knows sm_75 to sm_121",)
     assert len(describe(code).info.kernels[0].variants[0].images) == 1
-    members(monkeypatch, (FileKind.PTX, PTX.replace("sm_80", "sm_52").encode()), (FileKind.CUBIN, build_cubin()))
-    assert opened(tmp_path / "lib.so", host()).notes == ("1 of its images, for compute_52, left out: this tilec knows sm_75 to sm_121",)
+    members(
+        monkeypatch,
+        (FileKind.PTX, PTX.replace("sm_80", "sm_52").encode()),
+        (FileKind.CUBIN, build_cubin()),
+    )
+    assert opened(tmp_path / "lib.so", host()).notes == (
+        "1 of its images, for compute_52, left out: this tilec knows sm_75 to sm_121",
+    )
     members(monkeypatch, (FileKind.CUBIN, build_cubin(flags=SM_70)))
-    with pytest.raises(BundleError, match=r"lib.so: 1 of its images, for sm_70, left out: this tilec knows sm_75 to sm_121") as caught:
+    with pytest.raises(
+        BundleError,
+        match=r"lib.so: 1 of its images, for sm_70, left out: this tilec knows sm_75 to sm_121",
+    ) as caught:
         opened(tmp_path / "lib.so", host())
     assert "newer tilec" in caught.value.fix
 
@@ -109,11 +147,16 @@ def test_cubins_for_what_is_not_known_are_left_out_and_told(tmp_path: Path, monk
 def test_a_lone_cubin_for_what_is_not_known_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BundleError) as caught:
         opened(tmp_path / "k.cubin", build_cubin(flags=SM_70))
-    assert caught.value.what == f"{tmp_path / 'k.cubin'}: this cubin is for sm_70, and this tilec knows sm_75 to sm_121"
+    assert (
+        caught.value.what
+        == f"{tmp_path / 'k.cubin'}: this cubin is for sm_70, and this tilec knows sm_75 to sm_121"
+    )
     assert "newer tilec" in caught.value.fix
 
 
-def test_of_code_that_is_still_to_be_linked_shared_memory_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_code_that_is_still_to_be_linked_shared_memory_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = build_cubin()
     members(monkeypatch, (FileKind.CUBIN, whole[:16] + RELOCATABLE + whole[18:]))
     code = opened(tmp_path / "k.o", host())
@@ -144,7 +187,9 @@ def test_bundles_are_bundles(tmp_path: Path) -> None:
         (b"\xedCN\x7f" + bytes(40), BundleError, "LTO-IR is no code of an architecture yet"),
     ],
 )
-def test_what_cannot_be_read(tmp_path: Path, data: bytes, error: type[Exception], message: str) -> None:
+def test_what_cannot_be_read(
+    tmp_path: Path, data: bytes, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         opened(tmp_path / "k", data)
 

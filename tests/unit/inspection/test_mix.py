@@ -21,14 +21,24 @@ TEXT = """\
 
 
 def code(*lines: str) -> list[Instruction]:
-    return list(instructions("\n".join(f"        /*{16 * number:04x}*/    {line} ;" for number, line in enumerate(lines))))
+    return list(
+        instructions(
+            "\n".join(
+                f"        /*{16 * number:04x}*/    {line} ;" for number, line in enumerate(lines)
+            )
+        )
+    )
 
 
 def test_reading() -> None:
     found = list(instructions(TEXT))
     assert [one.opcode for one in found] == ["LDC", "LDG", "BRA", "HGMMA", "BRA", "NOP"]
     assert found[1] == Instruction(
-        address=16, predicate="!P0", opcode="LDG", modifiers=("E", "128", "CONSTANT"), operands="R4, desc[UR4][R2.64+0x10]"
+        address=16,
+        predicate="!P0",
+        opcode="LDG",
+        modifiers=("E", "128", "CONSTANT"),
+        operands="R4, desc[UR4][R2.64+0x10]",
     )
     assert [one.normal for one in found] == [
         "LDC R, c[0x0][0x28]",
@@ -48,7 +58,12 @@ def test_constant_registers_keep_their_names() -> None:
 def test_counts_leave_padding_out() -> None:
     found = mix(instructions(TEXT), (9, 0))
     assert found.total == 5
-    assert found.classes == (("tensor core, warp group (wgmma)", 1), ("global memory", 1), ("constant memory", 1), ("control flow", 2))
+    assert found.classes == (
+        ("tensor core, warp group (wgmma)", 1),
+        ("global memory", 1),
+        ("constant memory", 1),
+        ("control flow", 2),
+    )
     assert found.opcodes[0] == ("BRA", 2)
     assert (found.loads, found.stores) == (((16, 1),), ())
     assert found.warnings == ()
@@ -92,7 +107,11 @@ def test_local_memory() -> None:
         (("HMMA.16816.F32 R4, R8, R10, R4",), (8, 0), ""),
         (("HMMA.16816.F32 R4, R8, R10, R4",), (12, 0), ""),
         (("HMMA.16816.F32 R4, R8, R10, R4",), (10, 3), "tcgen05"),
-        (("HMMA.16816.F32 R4, R8, R10, R4", "UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8]"), (10, 0), ""),
+        (
+            ("HMMA.16816.F32 R4, R8, R10, R4", "UTCHMMA gdesc[UR4], gdesc[UR6], tmem[UR8]"),
+            (10, 0),
+            "",
+        ),
     ],
 )
 def test_tensor_cores(lines: tuple[str, ...], cc: tuple[int, int], expected: str) -> None:
@@ -104,4 +123,7 @@ def test_tensor_cores(lines: tuple[str, ...], cc: tuple[int, int], expected: str
 def test_double_precision_that_nobody_asked_for() -> None:
     assert warnings("DMUL R2, R2, R4", double=True) == ()
     (text,) = warnings("DMUL R2, R2, R4", double=False)
-    assert text == "double precision (1 of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?"
+    assert (
+        text
+        == "double precision (1 of the instructions), and no f64 in the signature: a literal such as 1.0 for 1.0f?"
+    )

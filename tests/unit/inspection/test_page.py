@@ -28,7 +28,10 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     cubin, ptx = found.images
     assert (found.left_out, found.tool) == ("", "nvdisasm")
     assert [(one.code, one.note) for one in found.images] == [("code0", ""), ("code1", "")]
-    assert [(file.name, file.code) for file in found.files] == [("scale.cu", "file0"), ("lib.cuh", "")]
+    assert [(file.name, file.code) for file in found.files] == [
+        ("scale.cu", "file0"),
+        ("lib.cuh", ""),
+    ]
     assert found.files[1].note.startswith("its text is not at hand")
     assert embedded(found, "file0") == {"lines": SOURCE.splitlines()}
     code = embedded(found, "code0")
@@ -39,7 +42,10 @@ def test_code_and_sources_side_by_side(tmp_path: Path) -> None:
     assert (cubin.held.limiter, round(cubin.held.fraction, 2)) == ("registers", 0.75)
     assert cubin.mix is not None
     assert dict(cubin.mix.classes)["local memory"] == 1
-    assert cubin.warnings[0] == "registers are spilled to local memory, 8 bytes a thread: smaller tiles or more registers help"
+    assert (
+        cubin.warnings[0]
+        == "registers are spilled to local memory, 8 bytes a thread: smaller tiles or more registers help"
+    )
     assert cubin.warnings[1].startswith("1 access of local memory")
     assert (ptx.mix, ptx.held, ptx.warnings) == (None, None, ())
 
@@ -64,14 +70,20 @@ def test_a_source_that_has_changed_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_files_that_only_line_tables_name_are_never_read(tmp_path: Path) -> None:
-    """A cubin of a stranger may name any file of this machine; its text must not get into a report that is passed on."""
+    """A cubin of a stranger may name any file of this machine; its text must not get into a report
+    that is passed on.
+    """
     (tmp_path / "lib.cuh").write_text("a secret\n")
     found = page(sample(tmp_path), nvdisasm(tmp_path), tmp_path)
     assert [(file.name, file.code) for file in found.files][1] == ("lib.cuh", "")
 
 
 def test_without_a_disassembler_there_is_the_rest(tmp_path: Path) -> None:
-    found = page(sample(tmp_path), ToolSearch(cuda_home=str(tmp_path / "none"), path="/nowhere", prefer="system"), tmp_path)
+    found = page(
+        sample(tmp_path),
+        ToolSearch(cuda_home=str(tmp_path / "none"), path="/nowhere", prefer="system"),
+        tmp_path,
+    )
     cubin, ptx = found.images
     assert "machine code is missing: nvdisasm not found" in found.left_out
     assert (cubin.code, cubin.mix, ptx.code) == ("", None, "code1")
@@ -80,7 +92,9 @@ def test_without_a_disassembler_there_is_the_rest(tmp_path: Path) -> None:
 
 
 def test_an_image_that_cannot_be_read_is_told_of_by_its_own_note(tmp_path: Path) -> None:
-    found = page(sample(tmp_path), nvdisasm(tmp_path, "echo 'nvdisasm fatal: no' >&2; exit 1"), tmp_path)
+    found = page(
+        sample(tmp_path), nvdisasm(tmp_path, "echo 'nvdisasm fatal: no' >&2; exit 1"), tmp_path
+    )
     assert "cannot read this image: nvdisasm fatal: no" in found.images[0].note
     assert found.images[1].code
 
@@ -100,9 +114,14 @@ def test_large_bundles_have_limits_that_are_told(tmp_path: Path) -> None:
     bundle, search = sample(tmp_path, kernels=("a", "b", "c")), nvdisasm(tmp_path)
     found = page(bundle, search, tmp_path, images=3)
     assert [bool(one.code) for one in found.images] == [True, True, True, False, False, False]
-    assert found.left_out == "the code of 3 images is left out, beyond the first 3: narrow the report with --select to see it"
+    assert (
+        found.left_out
+        == "the code of 3 images is left out, beyond the first 3: narrow the report with --select to see it"
+    )
     assert found.images[-1].note == "left out: the page has no more room"
-    assert len((tmp_path / "cuda" / "calls").read_text().splitlines()) < 2 * 3  # each is disassembled once, and one not at all
+    assert (
+        len((tmp_path / "cuda" / "calls").read_text().splitlines()) < 2 * 3
+    )  # each is disassembled once, and one not at all
     small = page(bundle, search, tmp_path, bytes=10)
     assert [bool(one.code) for one in small.images] == [True, False, False, False, False, False]
     assert small.files[0].note == "left out: the page has no more room"

@@ -30,8 +30,13 @@ def test_usage_is_the_most_of_what_is_known() -> None:
     assert report.usage([]) == report.Usage()
 
 
-@pytest.mark.parametrize(("stores", "loads", "spills"), [(None, None, None), (4, None, 4), (None, 6, 6), (4, 6, 6), (0, 0, 0)])
-def test_spills_are_what_a_budget_bounds(stores: int | None, loads: int | None, spills: int | None) -> None:
+@pytest.mark.parametrize(
+    ("stores", "loads", "spills"),
+    [(None, None, None), (4, None, 4), (None, 6, 6), (4, 6, 6), (0, 0, 0)],
+)
+def test_spills_are_what_a_budget_bounds(
+    stores: int | None, loads: int | None, spills: int | None
+) -> None:
     assert report.spills(Resources(spill_stores=stores, spill_loads=loads)) == spills
 
 
@@ -52,7 +57,10 @@ def test_equal_images_weigh_once() -> None:
         (Param(name="x", kind=ParamKind.TENSOR), "x: any[0]"),
         (Param(name="n", kind=ParamKind.SCALAR, dtype="i32"), "n: i32"),
         (Param(name="eps", kind=ParamKind.SCALAR, dtype="f32", default=1e-6), "eps: f32 = 1e-06"),
-        (Param(name="flag", kind=ParamKind.SCALAR, dtype="bool", default=False), "flag: bool = False"),
+        (
+            Param(name="flag", kind=ParamKind.SCALAR, dtype="bool", default=False),
+            "flag: bool = False",
+        ),
         (Param(name="p", kind=ParamKind.PTR), "p: pointer"),
         (Param(name="s", kind=ParamKind.STRUCT, size=24), "s: struct of 24 bytes"),
     ],
@@ -64,8 +72,14 @@ def test_parameters_as_text(param: Param, text: str) -> None:
 def test_assumptions_as_text() -> None:
     assert report.assumption_text(()) == ""
     assert report.assumption_text((Assumption(param="a"),)) == ""
-    facts = (Assumption(param="a", shape=(16, 8), stride=(16, 1), align=16), Assumption(param="b", align=4))
-    assert report.assumption_text(facts) == "a: shape divisible by 16,8, stride by 16,1, base by 16; b: base divisible by 4"
+    facts = (
+        Assumption(param="a", shape=(16, 8), stride=(16, 1), align=16),
+        Assumption(param="b", align=4),
+    )
+    assert (
+        report.assumption_text(facts)
+        == "a: shape divisible by 16,8, stride by 16,1, base by 16; b: base divisible by 4"
+    )
     same = tuple(Assumption(param=name, shape=(16,)) for name in "abc")
     assert report.assumption_text(same) == "a, b, c: shape divisible by 16"
 
@@ -78,7 +92,11 @@ def test_json_says_everything_of_an_image(found: report.Report) -> None:
     assert kernel["usage"]["registers"] == 40
     assert kernel["params"][0]["kind"] == "tensor"
     image = kernel["variants"][0]["images"][2]
-    assert (image["id"], image["target"], image["kind"]) == ("add-f16-B64-compute_80", "compute_80", "ptx")
+    assert (image["id"], image["target"], image["kind"]) == (
+        "add-f16-B64-compute_80",
+        "compute_80",
+        "ptx",
+    )
     assert (image["ptx_isa"], image["cuda"], image["driver"]) == ([8, 0], [12, 0], 525)
     assert image["resources"]["spill_stores"] == 0
     assert len(image["sha256"]) == 64
@@ -86,14 +104,22 @@ def test_json_says_everything_of_an_image(found: report.Report) -> None:
 
 @pytest.mark.parametrize(
     ("select", "counts"),
-    [("add", [(4, 12)]), ("*-f16-*", [(2, 6), (2, 6)]), ("*-sm_90", [(4, 4), (4, 4)]), ("rmsnorm-f32-B64-sm_80", [(1, 1)])],
+    [
+        ("add", [(4, 12)]),
+        ("*-f16-*", [(2, 6), (2, 6)]),
+        ("*-sm_90", [(4, 4), (4, 4)]),
+        ("rmsnorm-f32-B64-sm_80", [(1, 1)]),
+    ],
 )
 def test_narrow(found: report.Report, select: str, counts: list[tuple[int, int]]) -> None:
     assert [(row.variants, row.images) for row in report.narrow(found, select).kernels] == counts
 
 
 def test_narrow_to_nothing(found: report.Report) -> None:
-    with pytest.raises(UsageError, match="--select: nothing matches 'rmsnrm'; did you mean 'rmsnorm'\n  fix: kernels are add, rmsnorm"):
+    with pytest.raises(
+        UsageError,
+        match="--select: nothing matches 'rmsnrm'; did you mean 'rmsnorm'\n  fix: kernels are add, rmsnorm",
+    ):
         report.narrow(found, "rmsnrm")
 
 
@@ -106,7 +132,10 @@ def test_hints_as_text() -> None:
     two = (("num_ctas", 2), ("occupancy", 4))
     assert text() == ""
     assert text(("sm_80", two), ("sm_90", two), ("compute_80", two)) == "num_ctas=2, occupancy=4"
-    assert text(("sm_80", two), ("sm_90", two[:1])) == "sm_80: num_ctas=2, occupancy=4; sm_90: num_ctas=2"
+    assert (
+        text(("sm_80", two), ("sm_90", two[:1]))
+        == "sm_80: num_ctas=2, occupancy=4; sm_90: num_ctas=2"
+    )
 
 
 def test_opening_what_is_not_there(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What inspect tells of a kernel's safety: facts of the source, what a launch checks, and what nobody does."""
+"""What inspect tells of a kernel's safety: facts of the source, what a launch checks, and what
+nobody does.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,16 @@ from tilec_runtime.model.signature import Param, ParamKind
 
 AT = Location(file="kernels/add.py", line=9, column=5)
 FACTS = (
-    Fact(guarantee=Guarantee.KERNEL, what="x.load_tile at kernels/add.py:9: each tile begins in x", location=AT),
+    Fact(
+        guarantee=Guarantee.KERNEL,
+        what="x.load_tile at kernels/add.py:9: each tile begins in x",
+        location=AT,
+    ),
     Fact(guarantee=Guarantee.CONSTRUCTION, what="x is only read"),
 )
 SAFE = dataclasses.replace(
-    Sample().kernel("add", tile=True), safety=Safety(facts=FACTS, regions=(Region(param="y", tile=("B", "16")),), checks=Checks.DENY)
+    Sample().kernel("add", tile=True),
+    safety=Safety(facts=FACTS, regions=(Region(param="y", tile=("B", "16")),), checks=Checks.DENY),
 )
 
 
@@ -28,7 +35,9 @@ def told(kernel, guarantee):
 def test_facts_of_the_source_and_of_the_launch() -> None:
     assert safety_report(SAFE).checks is Checks.DENY
     assert told(SAFE, Guarantee.CONSTRUCTION) == ["x is only read"]
-    assert told(SAFE, Guarantee.KERNEL) == ["x.load_tile at kernels/add.py:9: each tile begins in x"]
+    assert told(SAFE, Guarantee.KERNEL) == [
+        "x.load_tile at kernels/add.py:9: each tile begins in x"
+    ]
     assert told(SAFE, Guarantee.NONE) == []
     assert told(SAFE, Guarantee.LAUNCH) == [
         "number, dtypes, ranks, devices and layouts of the arguments",
@@ -45,7 +54,9 @@ def test_facts_of_the_source_and_of_the_launch() -> None:
 
 def test_what_a_language_does_not_say_is_not_guaranteed() -> None:
     plain = Sample().kernel("rmsnorm")
-    with_address = dataclasses.replace(plain, params=(*plain.params, Param(name="p", kind=ParamKind.PTR)))
+    with_address = dataclasses.replace(
+        plain, params=(*plain.params, Param(name="p", kind=ParamKind.PTR))
+    )
     known = safety_report(with_address)
     assert (known.checked, known.checks) == (False, None)
     assert told(with_address, Guarantee.NONE) == [
@@ -56,8 +67,12 @@ def test_what_a_language_does_not_say_is_not_guaranteed() -> None:
 
 
 def test_shares_are_told_by_their_own_grid() -> None:
-    shared = dataclasses.replace(SAFE, safety=Safety(regions=(Region(param="y", tile=("B", "16"), mapped=True),)))
-    assert "y: the blocks that share its tiles are numbered along one dimension" in told(shared, Guarantee.LAUNCH)
+    shared = dataclasses.replace(
+        SAFE, safety=Safety(regions=(Region(param="y", tile=("B", "16"), mapped=True),))
+    )
+    assert "y: the blocks that share its tiles are numbered along one dimension" in told(
+        shared, Guarantee.LAUNCH
+    )
 
 
 def test_as_json() -> None:
@@ -65,7 +80,11 @@ def test_as_json() -> None:
     document = to_json(Report(path="a.tilec", kind="bundle", size=1, digest="0" * 64, info=info))
     (kernel,) = document["kernels"]
     assert (kernel["name"], kernel["checked"], kernel["checks"]) == ("add", True, "deny")
-    assert kernel["facts"][0] == {"guarantee": "by construction", "what": "x is only read", "location": None}
+    assert kernel["facts"][0] == {
+        "guarantee": "by construction",
+        "what": "x is only read",
+        "location": None,
+    }
     assert kernel["facts"][-1] == {
         "guarantee": "checked in the kernel",
         "what": "x.load_tile at kernels/add.py:9: each tile begins in x",

@@ -1,4 +1,6 @@
-"""Loading a whole manifest: values, defaults, files that cannot be read, and the speed of a large matrix in counted steps."""
+"""Loading a whole manifest: values, defaults, files that cannot be read, and the speed of a large
+matrix in counted steps.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,28 @@ from pathlib import Path
 import pytest
 
 from tilec.manifest.load import load, load_text
-from tilec.manifest.types import AssumeSet, Budget, Exclude, Input, Manifest, Output, ParamTable, Profile, Tolerance
+from tilec.manifest.types import (
+    AssumeSet,
+    Budget,
+    Exclude,
+    Input,
+    Manifest,
+    Output,
+    ParamTable,
+    Profile,
+    Tolerance,
+)
 from tilec_runtime.errors import ManifestError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu",), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {
+    "tile": (".py",),
+    "cuda": (".cu",),
+    "triton": (),
+    "simt": (),
+    "prebuilt": (".ptx", ".cubin"),
+}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 ROOT = Path(__file__).parents[3]
 
@@ -28,7 +46,9 @@ default = ["sm_80", "compute_80"]
 
 
 def read(text: str) -> Manifest:
-    return load_text(HEAD + text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml")
+    return load_text(
+        HEAD + text, Path("/project/tilec.toml"), languages=LANGUAGES, shown="tilec.toml"
+    )
 
 
 def refused(text: str) -> str:
@@ -43,7 +63,10 @@ def test_defaults() -> None:
     assert manifest.package.module == "acme_kernels"
     assert manifest.targets.default == (Target.parse("sm_80"), Target.parse("compute_80"))
     assert (manifest.targets.min_driver, manifest.targets.jit_fallback) == (0, None)
-    assert manifest.profiles == (Profile(name="release"), Profile(name="debug", lineinfo=True, debug=True, bounds=True))
+    assert manifest.profiles == (
+        Profile(name="release"),
+        Profile(name="debug", lineinfo=True, debug=True, bounds=True),
+    )
     assert manifest.output == Output()
     (kernel,) = manifest.kernels
     assert (kernel.language, kernel.source, kernel.function) == ("tile", "k.py", "add")
@@ -64,7 +87,11 @@ def test_every_table() -> None:
         "fast": (3, False, False),
         "traced": (3, True, True),
     }
-    assert (manifest.toolchain.cuda, manifest.toolchain.prefer, manifest.toolchain.timeout) == (">=13.2,<13.5", "system", 60.0)
+    assert (manifest.toolchain.cuda, manifest.toolchain.prefer, manifest.toolchain.timeout) == (
+        ">=13.2,<13.5",
+        "system",
+        60.0,
+    )
     assert dict(manifest.frontends)["cuda"] == (
         ("compiler", "nvcc"),
         ("define", (("EMPTY", ""), ("NDEBUG", "1"), ("WIDTH", "4"))),
@@ -76,31 +103,72 @@ def test_every_table() -> None:
     )
     gemm, rms, scan = manifest.kernels
     assert scan.language == "prebuilt"
-    assert scan.options == (("files", (("prebuilt/scan.sm_90.cubin", f"{2:064}"),)), ("sha256", f"{1:064}"))
-    assert gemm.matrix.axes == (("T", ("f16", "bf16")), ("BM", (64, 128)), ("FAST", (True, False)), ("SCALE", (0.5,)), ("MODE", ("a b",)))
-    assert gemm.matrix.exclude == (Exclude(when="BM * 2 > 512"), Exclude(values=(("T", "bf16"), ("BM", 64))))
-    assert gemm.matrix.include == ((("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),)
+    assert scan.options == (
+        ("files", (("prebuilt/scan.sm_90.cubin", f"{2:064}"),)),
+        ("sha256", f"{1:064}"),
+    )
+    assert gemm.matrix.axes == (
+        ("T", ("f16", "bf16")),
+        ("BM", (64, 128)),
+        ("FAST", (True, False)),
+        ("SCALE", (0.5,)),
+        ("MODE", ("a b",)),
+    )
+    assert gemm.matrix.exclude == (
+        Exclude(when="BM * 2 > 512"),
+        Exclude(values=(("T", "bf16"), ("BM", 64))),
+    )
+    assert gemm.matrix.include == (
+        (("T", "f32"), ("BM", 32), ("FAST", True), ("SCALE", 1.0), ("MODE", "c")),
+    )
     assert gemm.matrix.max_variants == 64
-    assert gemm.assume[0] == AssumeSet(name="vec", divisible=(("a", (16, 16)),), stride=(("a", (8, 1)),), aligned=(("a", 16), ("b", 32)))
+    assert gemm.assume[0] == AssumeSet(
+        name="vec",
+        divisible=(("a", (16, 16)),),
+        stride=(("a", (8, 1)),),
+        aligned=(("a", 16), ("b", 32)),
+    )
     assert gemm.assume[1] == AssumeSet(extent=(("a", (None, 4096)),), contiguous=("a",))
     assert gemm.assume[2] == AssumeSet(contiguous=("",))
     assert gemm.assume[3] == AssumeSet(aligned=(("", 16),))
     assert gemm.hints == (("", (("occupancy", 2),)), ("sm_100", (("num_ctas", 2),)))
-    assert gemm.params[0] == ParamTable(name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left")
+    assert gemm.params[0] == ParamTable(
+        name="a", dtype="T", rank=2, stride=(None, 1), divisible=(8, 8), aligned=16, doc="left"
+    )
     assert gemm.default == (("BM", 32), ("FAST", True))
     assert gemm.budget == Budget(registers=255, spills=0, shared=49152, stack=1024, constant=2048)
     case = gemm.cases[0]
-    assert case.inputs[1] == Input(name="b", shape=("a.shape[1]", "BM * 2", "3"), dtype="T", dist="uniform", seed=1, low=-1.0, high=2.0)
+    assert case.inputs[1] == Input(
+        name="b",
+        shape=("a.shape[1]", "BM * 2", "3"),
+        dtype="T",
+        dist="uniform",
+        seed=1,
+        low=-1.0,
+        high=2.0,
+    )
     assert case.inputs[2] == Input(name="alpha", value=1.5)
     assert case.reference == "ref.py:gemm"
     assert case.tolerance == (Tolerance(rtol=0.01), Tolerance(dtype="f16", atol=0.1, ulp=4))
     assert case.axes == (("BM", 64), ("FAST", True))
     assert case.bench is not None
     assert case.bench.against == ("torch:matmul(a, b)",)
-    assert (rms.function, rms.symbol, rms.language) == ("rmsnorm", "acme::rmsnorm<{T}, {VEC}>", "cuda")
+    assert (rms.function, rms.symbol, rms.language) == (
+        "rmsnorm",
+        "acme::rmsnorm<{T}, {VEC}>",
+        "cuda",
+    )
     assert rms.args == ("y.ptr", "x.ptr", "i32(x.shape[1])", "eps")
-    assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (("x.shape[0]", "1"), ("256",), "256 * 4")
-    assert (rms.launch.cooperative, rms.launch.programmatic, rms.launch.cluster) == (True, True, (2, 1, 1))
+    assert (rms.launch.grid, rms.launch.block, rms.launch.shared) == (
+        ("x.shape[0]", "1"),
+        ("256",),
+        "256 * 4",
+    )
+    assert (rms.launch.cooperative, rms.launch.programmatic, rms.launch.cluster) == (
+        True,
+        True,
+        (2, 1, 1),
+    )
     assert rms.options == (("compiler", "nvrtc"), ("include", ("include/rms",)), ("std", "c++17"))
     assert manifest.overrides[0].hints == (("occupancy", 2),)
     assert manifest.overrides[1].targets == (Target.parse("sm_80"),)
@@ -127,7 +195,9 @@ def test_equal_texts_give_equal_manifests() -> None:
 
 def test_a_budget_of_nothing_is_a_size_too_and_a_bundle_weighs_something() -> None:
     kernel = '[kernel.add]\nsource = "k.py"\n'
-    assert read(kernel + 'budget = { spills = "0 B", stack = "0 KiB" }\n').kernels[0].budget == Budget(spills=0, stack=0)
+    assert read(kernel + 'budget = { spills = "0 B", stack = "0 KiB" }\n').kernels[
+        0
+    ].budget == Budget(spills=0, stack=0)
     for text in ("0 MiB", "0.5 B"):
         with pytest.raises(ManifestError, match=f"output.max-size: '{text}' is no sensible size"):
             read(kernel + f'[output]\nmax-size = "{text}"\n')
@@ -144,7 +214,9 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
 
 def test_a_long_axis_is_read_in_one_pass() -> None:
     values = ", ".join(map(str, range(1, 20_001)))
-    manifest = read(f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nmax-variants = 100000\n')
+    manifest = read(
+        f'[kernel.add]\nsource = "k.py"\n[kernel.add.matrix]\nN = [{values}]\nmax-variants = 100000\n'
+    )
     assert len(dict(manifest.kernels[0].matrix.axes)["N"]) == 20_000
 
 
@@ -169,7 +241,10 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_directory(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError, match=r"the manifest is a directory\n  fix: name the file in it: proj/tilec\.toml"):
+    with pytest.raises(
+        ManifestError,
+        match=r"the manifest is a directory\n  fix: name the file in it: proj/tilec\.toml",
+    ):
         load(tmp_path, languages=LANGUAGES, shown="proj")
 
 
@@ -187,7 +262,9 @@ def test_pipe(tmp_path: Path) -> None:
 
 def test_loop_of_links(tmp_path: Path) -> None:
     (tmp_path / "tilec.toml").symlink_to(tmp_path / "tilec.toml")
-    with pytest.raises(ManifestError, match="the manifest cannot be read: Too many levels of symbolic links"):
+    with pytest.raises(
+        ManifestError, match="the manifest cannot be read: Too many levels of symbolic links"
+    ):
         load(tmp_path / "tilec.toml", languages=LANGUAGES)
 
 
@@ -213,16 +290,28 @@ def test_too_large(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "tilec.toml:1:1: error: 'edition' is missing: write edition = 1 in the first line"),
-        ("edition = 1\nx = [1,, 2]", "tilec.toml:2:8: error: the TOML cannot be read: invalid value\n    x = [1,, 2]\n           ^"),
+        (
+            "edition = 1\nx = [1,, 2]",
+            "tilec.toml:2:8: error: the TOML cannot be read: invalid value\n    x = [1,, 2]\n           ^",
+        ),
         ("a =", "tilec.toml:1:4: error: the TOML cannot be read: invalid value"),
-        ("[a\nb = 1", "tilec.toml:1:3: error: the TOML cannot be read: expected ']' at the end of a table declaration"),
-        ("x = 1\ny = 2\nx = 3", "tilec.toml:3:1: error: x: is given twice, first in line 1\n    x = 3\n    ^"),
+        (
+            "[a\nb = 1",
+            "tilec.toml:1:3: error: the TOML cannot be read: expected ']' at the end of a table declaration",
+        ),
+        (
+            "x = 1\ny = 2\nx = 3",
+            "tilec.toml:3:1: error: x: is given twice, first in line 1\n    x = 3\n    ^",
+        ),
         ("[a]\n[b]\n[a]", "tilec.toml:3:2: error: a: is given twice, first in line 1"),
         ("a = { b = 1, b = 2 }", "tilec.toml:1:14: error: a.b: is given twice, first in line 1"),
         ("[a.b]\nc = 1\n[a]\nb.d = 2", "tilec.toml:4:"),
         ("edition = " + "9" * 5000, "a value cannot be read"),
         ("edition = 0x" + "f" * 5000, "edition an integer of 20000 bits is newer than this tilec"),
-        ("edition = 1\npackage = 0x" + "f" * 5000, "package: a table is expected, not an integer of 20000 bits"),
+        (
+            "edition = 1\npackage = 0x" + "f" * 5000,
+            "package: a table is expected, not an integer of 20000 bits",
+        ),
         ("edition = " + "[" * 5000, "values are nested too deeply"),
         (
             "edition = 2\nfuture = 1",
@@ -243,8 +332,15 @@ def test_an_empty_manifest_names_all_that_is_missing() -> None:
 def test_languages_decide() -> None:
     text = HEAD + '[kernel.add]\nsource = "k.py"\n'
     both = {"tile": (".py",), "other": (".py",)}
-    with pytest.raises(ManifestError, match=r"\.py files may be tile or other: say which, for example language = \"tile\""):
+    with pytest.raises(
+        ManifestError,
+        match=r"\.py files may be tile or other: say which, for example language = \"tile\"",
+    ):
         load_text(text, Path("/p/tilec.toml"), languages=both)
-    manifest = load_text(text + 'language = "other"\n[frontend.other]\nlevel = 3\n', Path("/p/tilec.toml"), languages=both)
+    manifest = load_text(
+        text + 'language = "other"\n[frontend.other]\nlevel = 3\n',
+        Path("/p/tilec.toml"),
+        languages=both,
+    )
     assert manifest.kernels[0].language == "other"
     assert manifest.frontends == (("other", (("level", 3),)),)

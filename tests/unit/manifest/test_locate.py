@@ -42,5 +42,8 @@ def test_excerpts_that_would_not_help_are_left_out() -> None:
 
 
 def test_paths_as_users_write_them() -> None:
-    assert render(("kernel", "gemm", "matrix", "exclude", 0, "when")) == "kernel.gemm.matrix.exclude[0].when"
+    assert (
+        render(("kernel", "gemm", "matrix", "exclude", 0, "when"))
+        == "kernel.gemm.matrix.exclude[0].when"
+    )
     assert render(("targets", "groups", 'a "b" \\')) == 'targets.groups."a \\"b\\" \\\\"'

@@ -1,4 +1,6 @@
-"""Names that files are named by: refused where no file could have them, before anything is compiled."""
+"""Names that files are named by: refused where no file could have them, before anything is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +19,38 @@ LONG = "a" * 101
     ("manifest", "message"),
     [
         (HEAD.replace("acme", LONG) + TWICE, "package.name: has 101 characters, the most is 100"),
-        (HEAD.replace("1.0.0", f"1.{'0' * 99}") + TWICE, "package.version: has 101 characters, the most is 100"),
-        (HEAD.replace('"acme"', f'"acme"\nmodule = "{LONG}"') + TWICE, "package.module: has 101 characters, the most is 100"),
-        (HEAD + TWICE.replace("kernel.twice", f"kernel.{LONG}"), "the name has 101 characters, the most is 100: files are named by it"),
+        (
+            HEAD.replace("1.0.0", f"1.{'0' * 99}") + TWICE,
+            "package.version: has 101 characters, the most is 100",
+        ),
+        (
+            HEAD.replace('"acme"', f'"acme"\nmodule = "{LONG}"') + TWICE,
+            "package.module: has 101 characters, the most is 100",
+        ),
+        (
+            HEAD + TWICE.replace("kernel.twice", f"kernel.{LONG}"),
+            "the name has 101 characters, the most is 100: files are named by it",
+        ),
     ],
 )
 def test_names_that_are_too_long_for_a_file(manifest: str, message: str) -> None:
     with pytest.raises(ManifestError) as caught:
         load_text(manifest, Path("tilec.toml"), languages={"cuda": (".cu",)})
     assert message in str(caught.value)
-    load_text(manifest.replace(LONG, LONG[1:]).replace("0" * 99, "0" * 98), Path("tilec.toml"), languages={"cuda": (".cu",)})
+    load_text(
+        manifest.replace(LONG, LONG[1:]).replace("0" * 99, "0" * 98),
+        Path("tilec.toml"),
+        languages={"cuda": (".cu",)},
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("out/" + "a" * 256, "a name in the path has 256 bytes, the most is 255: file systems take no longer one"),
+        (
+            "out/" + "a" * 256,
+            "a name in the path has 256 bytes, the most is 255: file systems take no longer one",
+        ),
         ("é" * 128, "a name in the path has 256 bytes"),
     ],
 )

@@ -1,4 +1,6 @@
-"""The JSON Schema: valid in itself, and of one mind with the loader about every sample and about every key."""
+"""The JSON Schema: valid in itself, and of one mind with the loader about every sample and about
+every key.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,18 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LANGUAGES = {"tile": (".py",), "cuda": (".cu", ".cuh"), "triton": (), "simt": (), "prebuilt": (".ptx", ".cubin")}
+LANGUAGES = {
+    "tile": (".py",),
+    "cuda": (".cu", ".cuh"),
+    "triton": (),
+    "simt": (),
+    "prebuilt": (".ptx", ".cubin"),
+}
 SAMPLES = Path(__file__).parents[2] / "samples" / "manifests"
 GOOD = sorted((SAMPLES / "good").glob("*.toml"))
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
-# What is wrong in these takes more than one value to see (or the text itself is no TOML): no schema can say it.
+# What is wrong in these takes more than one value to see (or the text itself is no TOML): no schema
+# can say it.
 SEMANTIC = {"duplicate", "toml-string", "toml-syntax", "module-hides", "sources", "symbols"}
 SCHEMA = json_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -50,7 +59,9 @@ def test_bad_samples_are_refused(path: Path) -> None:
 
 
 def test_the_examples_are_valid() -> None:
-    VALIDATOR.validate(tomllib.loads((Path(__file__).parents[3] / "tilec.toml").read_text(encoding="utf-8")))
+    VALIDATOR.validate(
+        tomllib.loads((Path(__file__).parents[3] / "tilec.toml").read_text(encoding="utf-8"))
+    )
 
 
 BASE: dict[str, Any] = tomllib.loads((SAMPLES / "good" / "full.toml").read_text(encoding="utf-8"))
@@ -84,13 +95,19 @@ def dumped(value: Any) -> str:
 
 def only(path: tuple[str | int, ...]) -> dict[str, Any]:
     """The full sample without what a path does not concern, so that each trial is small."""
-    data = {"edition": 1, "package": {"name": "a", "version": "1"}, "targets": {"default": ["sm_90"]}}
+    data = {
+        "edition": 1,
+        "package": {"name": "a", "version": "1"},
+        "targets": {"default": ["sm_90"]},
+    }
     data["kernel"] = {"add": {"source": "k.py"}}
     top = str(path[0])
     data[top] = BASE[top]
     if top == "kernel" and len(path) > 1:
         kernel = BASE["kernel"][path[1]]
-        data[top] = {path[1]: {key: kernel[key] for key in ("source", "matrix", *path[2:3]) if key in kernel}}
+        data[top] = {
+            path[1]: {key: kernel[key] for key in ("source", "matrix", *path[2:3]) if key in kernel}
+        }
     return copy.deepcopy(data)
 
 
@@ -119,12 +136,16 @@ def problems_of(data: dict[str, Any]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("top", BASE)
 def test_loader_and_schema_are_of_one_mind(top: str) -> None:
-    """The loader refuses all that the schema refuses, and the schema all that is of a wrong kind or an unknown key to the loader."""
+    """The loader refuses all that the schema refuses, and the schema all that is of a wrong kind or
+    an unknown key to the loader.
+    """
     for path, value, data in trials(top):
         problems, valid = problems_of(data), VALIDATOR.is_valid(data)
         assert valid or problems, f"{path} = {value!r} is refused by the schema only"
         structural = [p for p in problems if " is expected, not " in p or ": unknown key" in p]
-        assert not (valid and structural), f"{path} = {value!r} is refused by the loader only: {structural[0]}"
+        assert not (valid and structural), (
+            f"{path} = {value!r} is refused by the loader only: {structural[0]}"
+        )
 
 
 def tables(shape: Any) -> Iterator[Table]:
@@ -142,8 +163,23 @@ def tables(shape: Any) -> Iterator[Table]:
 
 
 ALL_TABLES = {id(table): table for table in tables(keys.MANIFEST)}
-# Fields that hold a table's name, what was worked out, or what several keys make together; and keys that become other fields.
-NOT_KEYS = {"name", "path", "root", "locate", "function", "options", "value", "dtype", "default", "table", "keep", "rules", "sizes"}
+# Fields that hold a table's name, what was worked out, or what several keys make together; and keys
+# that become other fields.
+NOT_KEYS = {
+    "name",
+    "path",
+    "root",
+    "locate",
+    "function",
+    "options",
+    "value",
+    "dtype",
+    "default",
+    "table",
+    "keep",
+    "rules",
+    "sizes",
+}
 OTHER_FIELD = {
     types.Manifest: {
         "edition": "",
@@ -163,7 +199,9 @@ OTHER_FIELD = {
 }
 
 
-@pytest.mark.parametrize("table", [t for t in ALL_TABLES.values() if t.made], ids=lambda t: t.made.__name__)
+@pytest.mark.parametrize(
+    "table", [t for t in ALL_TABLES.values() if t.made], ids=lambda t: t.made.__name__
+)
 def test_keys_are_the_fields_of_the_dataclasses(table: Table) -> None:
     assert table.made is not None
     fields = {field.name for field in dataclasses.fields(table.made)}
@@ -208,21 +246,41 @@ def test_every_sample_key_of_the_table_is_in_the_full_sample() -> None:
             inner = [d[key.name] for d in data if key.name in d]
             if not inner:
                 found.append(f"{path}.{key.name}")
-            flat = [x for d in inner for x in (d if isinstance(d, list) else [d]) if isinstance(x, dict)]
+            flat = [
+                x for d in inner for x in (d if isinstance(d, list) else [d]) if isinstance(x, dict)
+            ]
             for part in tables(key.shape):
                 if flat and part is next(tables(key.shape)):
                     found += missing(part, flat, f"{path}.{key.name}")
         if table.names and isinstance(table.names.shape, Table):
             fixed = {key.name for key in table.keys}
             found += missing(
-                table.names.shape, [v for d in data for k, v in d.items() if k not in fixed and isinstance(v, dict)], f"{path}.*"
+                table.names.shape,
+                [v for d in data for k, v in d.items() if k not in fixed and isinstance(v, dict)],
+                f"{path}.*",
             )
         return found
 
-    unseen = [name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")]
-    optional = {".kernel.*.define", ".kernel.*.flags", ".kernel.*.group", ".kernel.*.link", ".frontend.cuda.link", ".frontend.simt.link"}
-    optional |= {f".frontend.tile.{name}" for name in ("std", "include", "define", "flags", "unchecked-flags")}
-    optional |= {".kernel.*.unchecked-flags", ".kernel.*.inputs", *(f".frontend.{name}.inputs" for name in ("tile", "simt", "triton"))}
+    unseen = [
+        name for name in missing(keys.MANIFEST, [BASE], "") if not name.startswith(".frontend.*")
+    ]
+    optional = {
+        ".kernel.*.define",
+        ".kernel.*.flags",
+        ".kernel.*.group",
+        ".kernel.*.link",
+        ".frontend.cuda.link",
+        ".frontend.simt.link",
+    }
+    optional |= {
+        f".frontend.tile.{name}"
+        for name in ("std", "include", "define", "flags", "unchecked-flags")
+    }
+    optional |= {
+        ".kernel.*.unchecked-flags",
+        ".kernel.*.inputs",
+        *(f".frontend.{name}.inputs" for name in ("tile", "simt", "triton")),
+    }
     optional.add(".kernel.*.launch.open")
     assert set(unseen) <= optional | {
         ".kernel.*.case.*.tolerance.ulp",

@@ -21,10 +21,30 @@ FORMS = [
 def test_the_table_reaches_from_turing_to_121() -> None:
     numbers = [cc[0] * 10 + cc[1] for cc in ARCHS]
     assert numbers == [75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if not arch.tile] == [75]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_a] == [90, 100, 103, 107, 110, 120, 121]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_f] == [100, 103, 107, 110, 120, 121]
-    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.soc] == [87, 88]
+    assert [
+        number for number, arch in zip(numbers, ARCHS.values(), strict=True) if not arch.tile
+    ] == [75]
+    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_a] == [
+        90,
+        100,
+        103,
+        107,
+        110,
+        120,
+        121,
+    ]
+    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.ptx_f] == [
+        100,
+        103,
+        107,
+        110,
+        120,
+        121,
+    ]
+    assert [number for number, arch in zip(numbers, ARCHS.values(), strict=True) if arch.soc] == [
+        87,
+        88,
+    ]
 
 
 @pytest.mark.parametrize("arch", ARCHS.values(), ids=lambda arch: str(arch.cc))
@@ -74,7 +94,10 @@ def test_parse(name: str, kind: TargetKind, cc: Version, suffix: str) -> None:
         ("sm_90b", "unknown target 'sm_90b'"),
         ("ltoir_90", "unknown target 'ltoir_90'"),
         ("sm_70", "unknown architecture in target 'sm_70': known are sm_75, sm_80"),
-        ("compute_101", "unknown architecture in target 'compute_101': known are compute_75, compute_80"),
+        (
+            "compute_101",
+            "unknown architecture in target 'compute_101': known are compute_75, compute_80",
+        ),
         ("sm_80a", "target 'sm_80a' does not exist: compute capability 8.0 has sm_80"),
         ("sm_90f", "target 'sm_90f' does not exist: compute capability 9.0 has sm_90, sm_90a"),
     ],
@@ -86,7 +109,19 @@ def test_parse_refuses(name: str, says: str) -> None:
 
 
 def test_order() -> None:
-    expected = ["sm_80", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103", "sm_120", "compute_80", "compute_90a", "tileir"]
+    expected = [
+        "sm_80",
+        "sm_90",
+        "sm_90a",
+        "sm_100",
+        "sm_100f",
+        "sm_100a",
+        "sm_103",
+        "sm_120",
+        "compute_80",
+        "compute_90a",
+        "tileir",
+    ]
     targets = [Target.parse(name) for name in expected]
     shuffled = list(targets)
     random.Random(7).shuffle(shuffled)
@@ -116,7 +151,10 @@ def test_runs_on(name: str, runs: str, not_on: str) -> None:
     target = Target.parse(name)
 
     def capabilities(text: str) -> list[Version]:
-        return [(int(major), int(minor)) for major, minor in (dotted.split(".") for dotted in text.split())]
+        return [
+            (int(major), int(minor))
+            for major, minor in (dotted.split(".") for dotted in text.split())
+        ]
 
     assert [cc for cc in capabilities(runs) if not target.runs_on(cc)] == []
     assert [cc for cc in capabilities(not_on) if target.runs_on(cc)] == []

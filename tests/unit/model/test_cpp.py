@@ -9,7 +9,9 @@ from tilec_runtime.model.dtype import DTYPES
 
 
 def test_every_dtype_is_found_by_its_own_name() -> None:
-    assert {row.name: dtype_of(row.c) for row in DTYPES.values() if row.c} == {row.name: row.name for row in DTYPES.values() if row.c}
+    assert {row.name: dtype_of(row.c) for row in DTYPES.values() if row.c} == {
+        row.name: row.name for row in DTYPES.values() if row.c
+    }
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,9 @@ def test_the_two_directions_agree() -> None:
 
 
 def test_both_directions_only_grow() -> None:
-    assert [ptx_isa_of_cuda(cuda) for cuda in BRANCHES] == sorted(ptx_isa_of_cuda(cuda) for cuda in BRANCHES)
+    assert [ptx_isa_of_cuda(cuda) for cuda in BRANCHES] == sorted(
+        ptx_isa_of_cuda(cuda) for cuda in BRANCHES
+    )
     assert list(BRANCHES.values()) == sorted(set(BRANCHES.values()))
     assert list(BRANCHES) == sorted(BRANCHES)
 
@@ -74,7 +76,15 @@ def test_cuda_of_branch(branch: int, cuda: Version | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuda", "branch"), [((10, 0), 450), ((11, 0), 450), ((12, 8), 570), ((13, 0), 580), ((13, 4), 615), ((13, 5), None)]
+    ("cuda", "branch"),
+    [
+        ((10, 0), 450),
+        ((11, 0), 450),
+        ((12, 8), 570),
+        ((13, 0), 580),
+        ((13, 4), 615),
+        ((13, 5), None),
+    ],
 )
 def test_branch_of_cuda(cuda: Version, branch: int | None) -> None:
     assert branch_of_cuda(cuda) == branch

@@ -37,7 +37,14 @@ class ForeignFloat:
         return 0.5
 
 
-ENV: dict[str, Any] = {"x": Tensor(), "y": Tensor((2, 2), (2, 1), 4, 8, "f32", 4), "BM": 3, "T": "f16", "eps": 1.5, "flag": True}
+ENV: dict[str, Any] = {
+    "x": Tensor(),
+    "y": Tensor((2, 2), (2, 1), 4, 8, "f32", 4),
+    "BM": 3,
+    "T": "f16",
+    "eps": 1.5,
+    "flag": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +155,11 @@ def test_equal_by_text_and_travels_between_processes() -> None:
         ("1 + 'a'", 5, "text can only be compared with == or !="),
         ("(1, 2)", 1, "a tuple can only be compared with a shape or a stride"),
         ("x.shape", 1, "a whole shape can only be compared: take one extent, such as x.shape[0]"),
-        ("1 + x.shape", 5, "a whole shape can only be compared: take one extent, such as x.shape[0]"),
+        (
+            "1 + x.shape",
+            5,
+            "a whole shape can only be compared: take one extent, such as x.shape[0]",
+        ),
         ("1 + x.dtype", 5, "a dtype or text can only be compared with == or !="),
         ("x.shape < y.shape", 1, "shapes, dtypes and text can only be compared with == or !="),
         ("T < 'a'", 1, "shapes, dtypes and text can only be compared with == or !="),
@@ -156,7 +167,11 @@ def test_equal_by_text_and_travels_between_processes() -> None:
         ("'a' == x.shape", 8, "a text is compared with a shape"),
         ("x.shap[0]", 1, "unknown attribute 'x.shap'; did you mean 'shape'"),
         ("x.strides[0]", 1, "unknown attribute 'x.strides'; did you mean 'stride'"),
-        ("x.__class__", 1, "unknown attribute 'x.__class__'; known are shape, stride, size, ptr, dtype"),
+        (
+            "x.__class__",
+            1,
+            "unknown attribute 'x.__class__'; known are shape, stride, size, ptr, dtype",
+        ),
         ("x.shape.real", 1, "'.real' follows a parameter's name only, as in x.real"),
         ("x[0]", 1, "only shapes and strides have parts, as in x.shape[0]"),
         ("x.size[0]", 1, "only shapes and strides have parts, as in x.shape[0]"),
@@ -244,18 +259,38 @@ def test_a_parameter_may_carry_a_functions_name() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("x.shape[5]", 1, "x.shape has 2 dimensions and no [5] in 'x.shape[5]' with x.shape = (4, 8)"),
+        (
+            "x.shape[5]",
+            1,
+            "x.shape has 2 dimensions and no [5] in 'x.shape[5]' with x.shape = (4, 8)",
+        ),
         ("1 + BM // (BM - 3)", 12, "division by zero in '1 + BM // (BM - 3)' with BM = 3"),
-        ("cdiv(x.size, BM - 3)", 1, "division by zero in 'cdiv(x.size, BM - 3)' with BM = 3, x.size = 32"),
-        ("BM + x", 6, "'x' is no number: of a tensor use x.shape[0], x.size, x.dtype in 'BM + x' with BM = 3"),
+        (
+            "cdiv(x.size, BM - 3)",
+            1,
+            "division by zero in 'cdiv(x.size, BM - 3)' with BM = 3, x.size = 32",
+        ),
+        (
+            "BM + x",
+            6,
+            "'x' is no number: of a tensor use x.shape[0], x.size, x.dtype in 'BM + x' with BM = 3",
+        ),
         ("T + 1", 1, "'f16' is no number in 'T + 1' with T = 'f16'"),
         ("BM.shape[0]", 1, "'BM' is no tensor: it has no 'shape' in 'BM.shape[0]'"),
         ("nbytes(BM)", 8, "'BM' is no tensor: it has no size in bytes in 'nbytes(BM)'"),
         ("T == BM", 6, "'f16' and 3 cannot be compared in 'T == BM' with BM = 3, T = 'f16'"),
         ("T < T", 5, "'f16' and 'f16' cannot be compared by size in 'T < T' with T = 'f16'"),
         ("gone + 1", 1, "'gone' has no value in 'gone + 1'"),
-        ("9223372036854775807 + BM", 23, "a value is beyond 64 bits in '9223372036854775807 + BM' with BM = 3"),
-        ("next_pow2(9223372036854775807)", 1, "a value is beyond 64 bits in 'next_pow2(9223372036854775807)'"),
+        (
+            "9223372036854775807 + BM",
+            23,
+            "a value is beyond 64 bits in '9223372036854775807 + BM' with BM = 3",
+        ),
+        (
+            "next_pow2(9223372036854775807)",
+            1,
+            "a value is beyond 64 bits in 'next_pow2(9223372036854775807)'",
+        ),
         ("next_pow2(-1)", 1, "next_pow2(): -1 is negative in 'next_pow2(-1)'"),
         ("next_pow2(eps)", 1, "next_pow2(): 1.5 is no integer in 'next_pow2(eps)' with eps = 1.5"),
         ("huge", 1, "the value of 'huge' is beyond 64 bits with huge = 9223372036854775808"),
@@ -291,11 +326,19 @@ def test_arguments_of_the_entry_point(text: str, type_: str, inner: str) -> None
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("x.shape[0]", 1, "the argument's type cannot be told: write a cast, such as i32(x.shape[0])"),
+        (
+            "x.shape[0]",
+            1,
+            "the argument's type cannot be told: write a cast, such as i32(x.shape[0])",
+        ),
         ("i32(1) + i32(2)", 1, "the cast i32() stands only around a whole kernel argument"),
         ("i32(1, 2)", 1, "the cast i32() takes one value"),
         ("int(BM)", 1, "unknown function 'int'; did you mean 'min'"),
-        ("i32(x.shape)", 5, "a whole shape can only be compared: take one extent, such as x.shape[0]"),
+        (
+            "i32(x.shape)",
+            5,
+            "a whole shape can only be compared: take one extent, such as x.shape[0]",
+        ),
         ("i32(q)", 5, "unknown name 'q'; known are BM, T, eps, flag, x, y"),
         ("Y.ptr", 1, "unknown name 'Y'; did you mean 'y'"),
         ("eps2", 1, "unknown name 'eps2'; did you mean 'eps'"),

@@ -56,7 +56,9 @@ def test_links_that_leave(root: Path, link: str, target: str, name: str, kind: s
     with pytest.raises(LinkError) as caught:
         contained(root, name)
     what = f"'{link}' is a link that leaves the project: it leads to {target}"
-    assert str(caught.value) == f"{what}\n  fix: copy the {kind} into the project, or remove the link"
+    assert (
+        str(caught.value) == f"{what}\n  fix: copy the {kind} into the project, or remove the link"
+    )
 
 
 def test_a_path_that_leaves_without_a_link(root: Path) -> None:

@@ -7,7 +7,12 @@ from tilec_runtime.model.kernel import KernelInfo
 from tilec_runtime.model.safety import Region, Safety
 
 WHERE = Location(file="k.py", line=1)
-CUT = Safety(regions=(Region(param="y", tile=("BM", "BN")), Region(param="z", tile=("64", "BN"), mapped=True)))
+CUT = Safety(
+    regions=(
+        Region(param="y", tile=("BM", "BN")),
+        Region(param="z", tile=("64", "BN"), mapped=True),
+    )
+)
 
 
 def test_the_outputs_that_say_an_axis_are_those_with_tiles_of_it() -> None:
@@ -17,4 +22,6 @@ def test_the_outputs_that_say_an_axis_are_those_with_tiles_of_it() -> None:
 
 def test_a_kernel_that_divides_nothing_has_no_such_outputs() -> None:
     assert KernelInfo(name="k", language="cuda", location=WHERE).tiled_by("BM") == ()
-    assert KernelInfo(name="k", language="tile", location=WHERE, safety=Safety()).tiled_by("BM") == ()
+    assert (
+        KernelInfo(name="k", language="tile", location=WHERE, safety=Safety()).tiled_by("BM") == ()
+    )

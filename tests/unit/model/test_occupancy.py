@@ -7,7 +7,13 @@ import pytest
 from tilec.model.occupancy import occupancy
 from tilec_runtime.model.arch import ARCHS
 
-A100, GA10X, H100, TURING, BLACKWELL = ARCHS[8, 0], ARCHS[8, 6], ARCHS[9, 0], ARCHS[7, 5], ARCHS[10, 0]
+A100, GA10X, H100, TURING, BLACKWELL = (
+    ARCHS[8, 0],
+    ARCHS[8, 6],
+    ARCHS[9, 0],
+    ARCHS[7, 5],
+    ARCHS[10, 0],
+)
 
 
 @pytest.mark.parametrize(
@@ -40,15 +46,26 @@ A100, GA10X, H100, TURING, BLACKWELL = ARCHS[8, 0], ARCHS[8, 6], ARCHS[9, 0], AR
         (A100, 33, 16, 0, 0, 32, "threads"),
     ],
 )
-def test_blocks(arch, threads: int, registers: int, static: int, dynamic: int, blocks: int, limiter: str) -> None:
-    result = occupancy(arch, threads_per_block=threads, registers=registers, shared_static=static, shared_dynamic=dynamic)
+def test_blocks(
+    arch, threads: int, registers: int, static: int, dynamic: int, blocks: int, limiter: str
+) -> None:
+    result = occupancy(
+        arch,
+        threads_per_block=threads,
+        registers=registers,
+        shared_static=static,
+        shared_dynamic=dynamic,
+    )
     assert (result.blocks_per_sm, result.limiter) == (blocks, limiter)
     assert result.warps == blocks * -(-threads // 32)
     assert result.fraction == result.warps / arch.warps
     assert 0 <= result.fraction <= 1
 
 
-@pytest.mark.parametrize("change", [{"threads_per_block": 0}, {"registers": -1}, {"shared_static": -1}, {"shared_dynamic": -1}])
+@pytest.mark.parametrize(
+    "change",
+    [{"threads_per_block": 0}, {"registers": -1}, {"shared_static": -1}, {"shared_dynamic": -1}],
+)
 def test_no_such_block(change: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="no such block"):
         occupancy(A100, **{"threads_per_block": 32, "registers": 32, **change})

@@ -8,7 +8,15 @@ from tilec.model.tuning import bucket_of, size_expressions
 from tilec_runtime.errors import Location
 from tilec_runtime.model.kernel import KernelInfo, LaunchInfo
 from tilec_runtime.model.signature import Param, ParamKind
-from tilec_runtime.model.table import Lookup, Point, TableDevice, TableEntry, TuningTable, look_up, same_point
+from tilec_runtime.model.table import (
+    Lookup,
+    Point,
+    TableDevice,
+    TableEntry,
+    TuningTable,
+    look_up,
+    same_point,
+)
 
 
 def entry(low: int, high: int, size: int) -> TableEntry:
@@ -19,9 +27,16 @@ TABLE = TuningTable(
     source="tuning/gemm.json",
     sizes=("a.shape[0]",),
     devices=(
-        TableDevice(name="H100 PCIe", cc=(9, 0), multiprocessors=114, entries=(entry(1, 1023, 16), entry(1024, 2047, 32))),
+        TableDevice(
+            name="H100 PCIe",
+            cc=(9, 0),
+            multiprocessors=114,
+            entries=(entry(1, 1023, 16), entry(1024, 2047, 32)),
+        ),
         TableDevice(name="H200", cc=(9, 0), multiprocessors=132, entries=(entry(1024, 2047, 64),)),
-        TableDevice(name="B200", cc=(10, 0), multiprocessors=148, entries=(entry(1024, 2047, 128),)),
+        TableDevice(
+            name="B200", cc=(10, 0), multiprocessors=148, entries=(entry(1024, 2047, 128),)
+        ),
     ),
 )
 
@@ -36,7 +51,14 @@ def look(device: str, cc: tuple[int, int], count: int, size: int, **axes: str | 
 @pytest.mark.parametrize(
     ("device", "cc", "count", "size", "taken", "reason"),
     [
-        ("H200", (9, 0), 132, 1024, 64, "tuning/gemm.json has it for a.shape[0] 1024 to 2047 on H200"),
+        (
+            "H200",
+            (9, 0),
+            132,
+            1024,
+            64,
+            "tuning/gemm.json has it for a.shape[0] 1024 to 2047 on H200",
+        ),
         ("H200", (9, 0), 132, 2047, 64, "on H200"),
         (
             "H20",
@@ -49,11 +71,27 @@ def look(device: str, cc: tuple[int, int], count: int, size: int, **axes: str | 
         ("H100 SXM", (9, 0), 132, 1500, 64, "on H200, the nearest tuned device"),
         # A device without an entry for the size leaves it to the next of the architecture.
         ("H200", (9, 0), 132, 7, 16, "a.shape[0] 1 to 1023 on H100 PCIe"),
-        ("H200", (9, 0), 132, 4096, None, "tuning/gemm.json has no entry for a.shape[0] = 4096 on H200, H100 PCIe"),
-        ("A100", (8, 0), 108, 1024, None, "speaks of H100 PCIe, H200, B200, none of which is A100 or of its architecture"),
+        (
+            "H200",
+            (9, 0),
+            132,
+            4096,
+            None,
+            "tuning/gemm.json has no entry for a.shape[0] = 4096 on H200, H100 PCIe",
+        ),
+        (
+            "A100",
+            (8, 0),
+            108,
+            1024,
+            None,
+            "speaks of H100 PCIe, H200, B200, none of which is A100 or of its architecture",
+        ),
     ],
 )
-def test_entry_of_a_device_and_size(device: str, cc: tuple[int, int], count: int, size: int, taken: int | None, reason: str) -> None:
+def test_entry_of_a_device_and_size(
+    device: str, cc: tuple[int, int], count: int, size: int, taken: int | None, reason: str
+) -> None:
     found = look(device, cc, count, size, T="f16")
     assert (dict(found.entry.point)["BM"] if found.entry else None) == taken
     assert reason in found.reason
@@ -76,7 +114,15 @@ def test_values_of_points_are_compared_with_their_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "bucket"), [(0, (0, 0)), (1, (1, 1)), (2, (2, 3)), (4096, (4096, 8191)), (8191, (4096, 8191)), (2**40, (2**40, 2**41 - 1))]
+    ("value", "bucket"),
+    [
+        (0, (0, 0)),
+        (1, (1, 1)),
+        (2, (2, 3)),
+        (4096, (4096, 8191)),
+        (8191, (4096, 8191)),
+        (2**40, (2**40, 2**41 - 1)),
+    ],
 )
 def test_buckets(value: int, bucket: tuple[int, int]) -> None:
     assert bucket_of(value) == bucket
@@ -88,10 +134,19 @@ def test_a_negative_size_has_no_bucket() -> None:
 
 
 def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:
-    params = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=rank) for name, rank in ranks.items())
+    params = tuple(
+        Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=rank)
+        for name, rank in ranks.items()
+    )
     scalar = Param(name="eps", kind=ParamKind.SCALAR, dtype="f32")
     launch = LaunchInfo(grid=("1",), requires=requires)
-    return KernelInfo(name="k", language="tile", location=Location(file="k.py"), params=(*params, scalar), launch=launch)
+    return KernelInfo(
+        name="k",
+        language="tile",
+        location=Location(file="k.py"),
+        params=(*params, scalar),
+        launch=launch,
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,12 +158,23 @@ def kernel(ranks: dict[str, int], *requires: str) -> KernelInfo:
         ({"z": 2, "x": 2}, ("x.shape == z.shape",), ("z.shape[0]", "z.shape[1]")),
         (
             {"c": 2, "a": 2, "b": 2},
-            ("a.shape[1] == b.shape[0]", "c.shape[0] == a.shape[0]", "c.shape[1] == b.shape[1]", "a.shape[1] % 16 == 0"),
+            (
+                "a.shape[1] == b.shape[0]",
+                "c.shape[0] == a.shape[0]",
+                "c.shape[1] == b.shape[1]",
+                "a.shape[1] % 16 == 0",
+            ),
             ("c.shape[0]", "c.shape[1]", "a.shape[1]"),
         ),
         ({"x": -1, "y": -1}, ("x.size == y.size",), ("x.size",)),
-        ({"x": 2, "y": 2}, ("x.shape[0] == y.shape[1] + 1",), ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]")),
+        (
+            {"x": 2, "y": 2},
+            ("x.shape[0] == y.shape[1] + 1",),
+            ("x.shape[0]", "x.shape[1]", "y.shape[0]", "y.shape[1]"),
+        ),
     ],
 )
-def test_sizes_that_tell_launches_apart(ranks: dict[str, int], requires: tuple[str, ...], sizes: tuple[str, ...]) -> None:
+def test_sizes_that_tell_launches_apart(
+    ranks: dict[str, int], requires: tuple[str, ...], sizes: tuple[str, ...]
+) -> None:
     assert size_expressions(kernel(ranks, *requires)) == sizes

@@ -1,4 +1,6 @@
-"""A generated package at work: functions whose ops load its bundle where they run, beside methods that launch at once."""
+"""A generated package at work: functions whose ops load its bundle where they run, beside methods
+that launch at once.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def written(folder: Path, name: str, *kernels: KernelInfo) -> None:
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     written(tmp_path, "generated_sample", *KERNELS)
-    written(tmp_path, "generated_names", *(dataclasses.replace(CPU_ADD, name=name) for name in NAMES))
+    written(
+        tmp_path, "generated_names", *(dataclasses.replace(CPU_ADD, name=name) for name in NAMES)
+    )
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("generated_sample")
     for name in ("generated_sample", "generated_names"):
@@ -118,13 +122,18 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
             sample.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(3)).sync()
     assert (first.runs, second.runs) == (2, 1)
     package = sample._tilec_package_
-    assert package.on(first.driver, -1) is package.on(first.driver, -1) is package.load(first.device)
+    assert (
+        package.on(first.driver, -1) is package.on(first.driver, -1) is package.load(first.device)
+    )
     assert package.on(first.driver, -1) is not package.on(second.driver, -1)
     gpus = fake_driver(*KERNELS, devices=(H200, dataclasses.replace(H200, ordinal=1)))
     for ordinal in (0, 1, 1):
         with use_device(Device(ordinal, driver=gpus)):
             driver: Any = gpus
-            tensors = [Tensor.uninitialized((512,), "f32", driver=driver, ordinal=ordinal, stream=0) for _ in range(3)]
+            tensors = [
+                Tensor.uninitialized((512,), "f32", driver=driver, ordinal=ordinal, stream=0)
+                for _ in range(3)
+            ]
             sample.tuned(*tensors).sync()
     assert len(gpus.launches) == 3
     assert len(package._modules) == 4
@@ -188,7 +197,10 @@ def test_choices_and_options(sample: Any) -> None:
     driver: Any = fake_driver(*KERNELS)
 
     def tensors(dtype: str = "f32", *shape: int) -> list[Tensor]:
-        return [Tensor.uninitialized(shape or (512,), dtype, driver=driver, ordinal=0, stream=0) for _ in range(3)]
+        return [
+            Tensor.uninitialized(shape or (512,), dtype, driver=driver, ordinal=0, stream=0)
+            for _ in range(3)
+        ]
 
     with use_device(Device(0, driver=driver)):
         sample.gemm(*tensors("f16", 128, 128), BM=64).sync()
@@ -196,21 +208,43 @@ def test_choices_and_options(sample: Any) -> None:
         sample.gemm(*tensors("f16", 128, 128)).sync()
         sample.tuned(*tensors()).options(occupancy=1).sync()
         sample.tuned(*tensors(), B=128, occupancy=4).sync()
-        sample.tuned(*tensors()).options(occupancy=4).sync()  # the default has no such variant, and B is left open
-        with pytest.raises(VariantError, match="no variant of B=64 was built with the options occupancy=4"):
+        sample.tuned(*tensors()).options(
+            occupancy=4
+        ).sync()  # the default has no such variant, and B is left open
+        with pytest.raises(
+            VariantError, match="no variant of B=64 was built with the options occupancy=4"
+        ):
             sample.tuned(*tensors(), B=64).options(occupancy=4)
     symbols = [launch.symbol for launch in driver.launches]
-    assert symbols == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "tuned_64_1", "tuned_128_4", "tuned_128_4"]
+    assert symbols == [
+        "gemm_f16_64",
+        "gemm_f16_64",
+        "gemm_f16_128",
+        "tuned_64_1",
+        "tuned_128_4",
+        "tuned_128_4",
+    ]
 
 
-def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Axes without a default: those of an output's tiles can be left out, of methods and functions; others have to be chosen."""
+def test_a_partition_says_what_tile_an_open_axis_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Axes without a default: those of an output's tiles can be left out, of methods and functions;
+    others have to be chosen.
+    """
     ways = tuple(
-        VariantInfo(id=f"cut-BM{size}-K{k}", axes=(("BM", size), ("K", k)), abi=(slot("ptr", "z.ptr"),), images=(image(f"cut_{size}_{k}"),))
+        VariantInfo(
+            id=f"cut-BM{size}-K{k}",
+            axes=(("BM", size), ("K", k)),
+            abi=(slot("ptr", "z.ptr"),),
+            images=(image(f"cut_{size}_{k}"),),
+        )
         for size in (32, 64)
         for k in (1, 2)
     )
-    cut = dataclasses.replace(OWNED, name="cut", variants=ways, axes=(("BM", (32, 64)), ("K", (1, 2))), default=())
+    cut = dataclasses.replace(
+        OWNED, name="cut", variants=ways, axes=(("BM", (32, 64)), ("K", (1, 2))), default=()
+    )
     written(tmp_path, "generated_cut", cut)
     monkeypatch.syspath_prepend(tmp_path)
     package: Any = importlib.import_module("generated_cut")
@@ -218,7 +252,9 @@ def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch:
     driver: Any = fake_driver(cut)
 
     def parted(size: int) -> Any:
-        return Tensor.uninitialized((128, 16), "f32", driver=driver, ordinal=0, stream=0).partition(size, 16)
+        return Tensor.uninitialized((128, 16), "f32", driver=driver, ordinal=0, stream=0).partition(
+            size, 16
+        )
 
     kernels = package.load(Device(0, driver=driver))
     with use_device(Device(0, driver=driver)):
@@ -226,12 +262,17 @@ def test_a_partition_says_what_tile_an_open_axis_is(tmp_path: Path, monkeypatch:
         package.cut(parted(32), K=1).sync()
         with pytest.raises(VariantError, match="BM has no default: choose one of 32, 64") as caught:
             package.cut(parted(64).unpartition(), K=1).sync()
-    assert caught.value.fix.startswith("pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case")
+    assert caught.value.fix.startswith(
+        "pass BM=32 to the launcher, or a partition of z into such tiles; in the manifest, axes of a case"
+    )
     for call in (lambda: kernels.cut(parted(64)), lambda: package.cut(parted(64))):
         with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'K'"):
             call()
     assert [launch.symbol for launch in driver.launches] == ["cut_64_2", "cut_32_1"]
-    assert "BM: 32 or 64; by the tiles of z" in (tmp_path / "generated_cut" / "__init__.pyi").read_text()
+    assert (
+        "BM: 32 or 64; by the tiles of z"
+        in (tmp_path / "generated_cut" / "__init__.pyi").read_text()
+    )
 
 
 def test_messages_name_the_callers_line(sample: Any, cpu: Cpu) -> None:
@@ -259,7 +300,11 @@ def test_functions_are_plain_functions_of_the_module(sample: Any, cpu: Cpu) -> N
         here, there = getattr(sample, name), getattr(lazy, name)
         assert inspect.isfunction(here)
         assert inspect.isfunction(there)
-        assert (there.__doc__, there.__module__, there.__qualname__) == (here.__doc__, "generated_sample", name)
+        assert (there.__doc__, there.__module__, there.__qualname__) == (
+            here.__doc__,
+            "generated_sample",
+            name,
+        )
         assert inspect.signature(there) == inspect.signature(here)
 
 
@@ -268,7 +313,9 @@ def test_the_first_call_names_the_callers_line_as_later_ones_do(sample: Any, cpu
         for _ in range(2):
             tensors = [cpu.tensor(number) for number in range(3)]
             op = function(*tensors)
-            with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"):
+            with pytest.raises(
+                UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"
+            ):
                 tensors[0].share()
             op.sync()
 
@@ -318,6 +365,12 @@ cold.load(device).add(ones(8), ones(8), ones(8))
 device.sync()
 print(*sorted(name for name in set(sys.modules) - before if name.startswith("tilec_runtime.ops")))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
-    assert done.stdout.split("\n") == ["tilec_runtime tilec_runtime.forks tilec_runtime.package", "", ""]
+    assert done.stdout.split("\n") == [
+        "tilec_runtime tilec_runtime.forks tilec_runtime.package",
+        "",
+        "",
+    ]

@@ -1,4 +1,6 @@
-"""Generated packages: the whole text against a golden file, hostile names and documentation, formatting, determinism."""
+"""Generated packages: the whole text against a golden file, hostile names and documentation,
+formatting, determinism.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "sample"
 EVERYTHING = kernel(
     "everything",
     (
-        Param(name="x", kind=TENSOR, dtype="T", rank=-1, shape_divisible=(8,), align=16, doc="any shape."),
+        Param(
+            name="x",
+            kind=TENSOR,
+            dtype="T",
+            rank=-1,
+            shape_divisible=(8,),
+            align=16,
+            doc="any shape.",
+        ),
         Param(name="lambda", kind=SCALAR, dtype="i64", default=3),
         Param(name="stream", kind=SCALAR, dtype="bool"),
         Param(name="raw", kind=PTR),
@@ -38,16 +48,31 @@ EVERYTHING = kernel(
             axes=(("T", t), ("ORDER", order), ("FAST", True), ("W", 0.5)),
             abi=(slot("ptr", "x.ptr"),),
             images=(
-                image(f"e_{t}_{order}", resources=Resources(registers=40, spill_stores=0, spill_loads=0, shared=1024)),
-                image(f"e_{t}_{order}", "sm_80", resources=Resources(registers=40, spill_stores=8, spill_loads=12, stack=16)),
+                image(
+                    f"e_{t}_{order}",
+                    resources=Resources(registers=40, spill_stores=0, spill_loads=0, shared=1024),
+                ),
+                image(
+                    f"e_{t}_{order}",
+                    "sm_80",
+                    resources=Resources(registers=40, spill_stores=8, spill_loads=12, stack=16),
+                ),
                 image(f"e_{t}_{order}", "compute_80"),
             ),
-            hints=(("sm_90", (("num_ctas", 2), ("occupancy", occupancy))), ("sm_80", (("occupancy", occupancy),))),
+            hints=(
+                ("sm_90", (("num_ctas", 2), ("occupancy", occupancy))),
+                ("sm_80", (("occupancy", occupancy),)),
+            ),
         )
         for t in ("f32", "f16")
         for order, occupancy in (("row", 4), ("column", 2))
     ),
-    axes=(("T", ("f32", "f16")), ("ORDER", ("row", "column")), ("FAST", (True, False)), ("W", (0.5, 1.5))),
+    axes=(
+        ("T", ("f32", "f16")),
+        ("ORDER", ("row", "column")),
+        ("FAST", (True, False)),
+        ("W", (0.5, 1.5)),
+    ),
     dtype_axes=("T",),
     default=(("FAST", True), ("W", 0.5)),
     doc="""Shows everything that a signature can hold.
@@ -58,13 +83,17 @@ EVERYTHING = kernel(
     """,
     launch=LaunchInfo(grid=("1",), requires=("x.size > 0",)),
 )
-# Two axes of other values that may both be left open: the one follows from a partition, the other has a default.
+# Two axes of other values that may both be left open: the one follows from a partition, the other
+# has a default.
 TILED = kernel(
     "tiled",
     (Param(name="z", kind=TENSOR, dtype="f32", rank=2, out=True),),
     tuple(
         VariantInfo(
-            id=f"tiled-BM{size}-{order}", axes=(("BM", size), ("ORDER", order)), abi=(slot("ptr", "z.ptr"),), images=(image(f"t_{size}"),)
+            id=f"tiled-BM{size}-{order}",
+            axes=(("BM", size), ("ORDER", order)),
+            abi=(slot("ptr", "z.ptr"),),
+            images=(image(f"t_{size}"),),
         )
         for size in (32, 64)
         for order in ("row", "column")
@@ -73,7 +102,9 @@ TILED = kernel(
     default=(("ORDER", "row"),),
     safety=Safety(regions=(Region(param="z", tile=("BM", "16")),)),
 )
-PACKAGE = PackageInfo(name="sample", version="1.0", module="sample", description='Kernels for "tests"')
+PACKAGE = PackageInfo(
+    name="sample", version="1.0", module="sample", description='Kernels for "tests"'
+)
 SAMPLE = BundleInfo(package=PACKAGE, kernels=(ADD, GEMM, EVERYTHING, TILED), builder="tilec 0.1.0")
 
 PIN = "0123456789abcdef" * 4
@@ -88,7 +119,9 @@ def rendered(info=SAMPLE, file="__init__.py"):
 
 def renamed(kernel_name="add", **params):
     names = tuple(dataclasses.replace(p, name=params.get(p.name, p.name)) for p in ADD.params)
-    return dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, name=kernel_name, params=names),))
+    return dataclasses.replace(
+        SAMPLE, kernels=(dataclasses.replace(ADD, name=kernel_name, params=names),)
+    )
 
 
 def test_the_whole_package(golden):
@@ -115,25 +148,49 @@ def test_equal_bundles_give_equal_bytes():
 @pytest.mark.parametrize("file", FILES)
 def test_no_kernels_at_all(file):
     tree = ast.parse(rendered(dataclasses.replace(SAMPLE, kernels=()), file))
-    assert [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)] == ["Functions", "Module", "load"]
+    assert [
+        node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    ] == ["Functions", "Module", "load"]
 
 
 @pytest.mark.parametrize(
-    "name", ["class", "two words", "x\n    import os", "größe", "__init__", "_x", "float", "Literal", "lazy", "load", "OrOp", ""]
+    "name",
+    [
+        "class",
+        "two words",
+        "x\n    import os",
+        "größe",
+        "__init__",
+        "_x",
+        "float",
+        "Literal",
+        "lazy",
+        "load",
+        "OrOp",
+        "",
+    ],
 )
 def test_kernels_that_the_package_can_have_no_function_of(name):
     with pytest.raises(UsageError, match="cannot be a function of the generated package"):
         rendered(renamed(name))
 
 
-@pytest.mark.parametrize("name", ["self", "stream", "launch", "AddLaunch", "loaded", "Package", "kernels", "tilec_runtime"])
+@pytest.mark.parametrize(
+    "name",
+    ["self", "stream", "launch", "AddLaunch", "loaded", "Package", "kernels", "tilec_runtime"],
+)
 def test_kernels_of_any_other_name(name):
     """No name of a file is defined twice."""
     info = dataclasses.replace(renamed(), kernels=(*renamed().kernels, *renamed(name).kernels))
     for file in FILES:
         body = ast.parse(rendered(info, file)).body
         defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-        defined += [alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names]
+        defined += [
+            alias.asname or alias.name
+            for node in body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        ]
         assert len(defined) == len(set(defined))
         assert {"add", name} <= set(defined)
 
@@ -149,8 +206,12 @@ def test_kernels_of_any_other_name(name):
 def test_parameters_whose_names_meet_others(names, expected):
     for file in FILES:
         body = ast.parse(rendered(renamed(**names), file)).body
-        module = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == "Module")
-        method = next(node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "add")
+        module = next(
+            node for node in body if isinstance(node, ast.ClassDef) and node.name == "Module"
+        )
+        method = next(
+            node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "add"
+        )
         assert [argument.arg for argument in method.args.args] == expected
 
 
@@ -161,7 +222,10 @@ def test_a_parameter_that_is_no_name():
 
 def test_many_variants_are_not_all_listed():
     many = tuple(dataclasses.replace(ADD.variants[0], id=f"add-{index}") for index in range(40))
-    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)), "__init__.pyi")
+    text = rendered(
+        dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, variants=many),)),
+        "__init__.pyi",
+    )
     assert "add-11" in text
     assert "add-12" not in text
     assert "and 28 more: tilec inspect lists them" in text
@@ -173,7 +237,9 @@ NASTY = st.text(st.sampled_from(list('"\x27\\\n{}%\x00\u202e\r\t aNxé#')), max_
 @settings(max_examples=80, deadline=None)
 @given(doc=NASTY, description=NASTY, param=NASTY, requires=NASTY, variant=NASTY, bundle=NASTY)
 def test_texts_cannot_become_code(doc, description, param, requires, variant, bundle):
-    """Whatever a bundle says, the package's code is the same: only docstrings and one file name differ."""
+    """Whatever a bundle says, the package's code is the same: only docstrings and one file name
+    differ.
+    """
 
     def code(text):
         tree = ast.parse(text)
@@ -192,7 +258,9 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
         launch=dataclasses.replace(ADD.launch, requires=(requires,)),
         variants=(dataclasses.replace(ADD.variants[0], id=variant),),
     )
-    package = dataclasses.replace(PACKAGE, description=description, name=f"s{description}", version=variant)
+    package = dataclasses.replace(
+        PACKAGE, description=description, name=f"s{description}", version=variant
+    )
     info = dataclasses.replace(SAMPLE, package=package, kernels=(nasty,), builder=doc)
     one = dataclasses.replace(ADD, variants=ADD.variants[:1])
     plain = render_package(dataclasses.replace(SAMPLE, kernels=(one,)), "plain.tilec", PIN)
@@ -205,7 +273,9 @@ def test_texts_cannot_become_code(doc, description, param, requires, variant, bu
 
 
 def test_kernels_that_leave_their_launch_open_take_a_config():
-    opened = dataclasses.replace(ADD, launch=dataclasses.replace(ADD.launch, grid=(), open=("grid", "block")))
+    opened = dataclasses.replace(
+        ADD, launch=dataclasses.replace(ADD.launch, grid=(), open=("grid", "block"))
+    )
     info = dataclasses.replace(SAMPLE, kernels=(opened,))
     code, stub = rendered(info), rendered(info, "__init__.pyi")
     assert 'self._launchers["add"].configured(config).launch(stream, (z, x, y, alpha))' in code
@@ -218,7 +288,10 @@ def test_kernels_that_leave_their_launch_open_take_a_config():
 
 def test_tensors_that_may_be_none_can_be_left_out():
     params = tuple(dataclasses.replace(param, optional=param.name == "y") for param in ADD.params)
-    text = rendered(dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)), "__init__.pyi")
+    text = rendered(
+        dataclasses.replace(SAMPLE, kernels=(dataclasses.replace(ADD, params=params),)),
+        "__init__.pyi",
+    )
     assert "y: TensorLike | None = None,\n" in text
     assert "y: OrOp[TensorLike | None] = None,\n" in text
     assert "class _AddLaunch(LazyLaunch[tuple[_T1, _T2, TensorLike | None, float]]):" in text

@@ -23,11 +23,21 @@ PACKAGE = PackageInfo(
     description="Fast kernels\n\nSecond paragraph.",
     license="Apache-2.0",
 )
-FILES: dict[str, bytes | Path] = {"acme_kernels/py.typed": b"", "acme_kernels/__init__.py": b"X = 1\n", "acme_kernels/größe.py": b"Y = 2\n"}
+FILES: dict[str, bytes | Path] = {
+    "acme_kernels/py.typed": b"",
+    "acme_kernels/__init__.py": b"X = 1\n",
+    "acme_kernels/größe.py": b"Y = 2\n",
+}
 
 
 def build(directory: Path, **changes) -> Path:
-    given = {"package": PACKAGE, "files": FILES, "license_files": {"LICENSE": b"text"}, "requires": ("tilec>=0.1,<0.2",), **changes}
+    given = {
+        "package": PACKAGE,
+        "files": FILES,
+        "license_files": {"LICENSE": b"text"},
+        "requires": ("tilec>=0.1,<0.2",),
+        **changes,
+    }
     return write_wheel(directory, **given)
 
 
@@ -71,12 +81,16 @@ def test_metadata(tmp_path: Path) -> None:
 
 def test_record_covers_every_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(build(tmp_path)) as wheel:
-        *rows, last = csv.reader(io.StringIO(wheel.read("acme_kernels-1.0a1.dist-info/RECORD").decode()))
+        *rows, last = csv.reader(
+            io.StringIO(wheel.read("acme_kernels-1.0a1.dist-info/RECORD").decode())
+        )
         assert last == ["acme_kernels-1.0a1.dist-info/RECORD", "", ""]
         assert [row[0] for row in rows] == wheel.namelist()[:-1]
         for name, digest, size in rows:
             data = wheel.read(name)
-            assert digest == "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+            assert digest == "sha256=" + base64.urlsafe_b64encode(
+                hashlib.sha256(data).digest()
+            ).decode().rstrip("=")
             assert int(size) == len(data)
 
 
@@ -89,13 +103,23 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
     assert first == second
     assert str(tmp_path).encode() not in first
     with zipfile.ZipFile(tmp_path / "a" / "acme_kernels-1.0a1-py3-none-any.whl") as wheel:
-        assert wheel.getinfo("acme_kernels/x.tilec").compress_type == zipfile.ZIP_STORED  # a bundle is packed already
+        assert (
+            wheel.getinfo("acme_kernels/x.tilec").compress_type == zipfile.ZIP_STORED
+        )  # a bundle is packed already
 
 
 def test_sparse_metadata(tmp_path: Path) -> None:
-    path = build(tmp_path, package=PackageInfo(name="k", version="2", module="k"), license_files={}, requires=())
+    path = build(
+        tmp_path,
+        package=PackageInfo(name="k", version="2", module="k"),
+        license_files={},
+        requires=(),
+    )
     with zipfile.ZipFile(path) as wheel:
-        assert wheel.read("k-2.dist-info/METADATA") == b"Metadata-Version: 2.4\nName: k\nVersion: 2\nRequires-Python: >=3.10\n"
+        assert (
+            wheel.read("k-2.dist-info/METADATA")
+            == b"Metadata-Version: 2.4\nName: k\nVersion: 2\nRequires-Python: >=3.10\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +141,13 @@ def test_licences(tmp_path: Path, text: str, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "normal"), [("acme-kernels", "acme_kernels"), ("Acme.Kernels", "acme_kernels"), ("a-_.b", "a_b"), ("x", "x")]
+    ("name", "normal"),
+    [
+        ("acme-kernels", "acme_kernels"),
+        ("Acme.Kernels", "acme_kernels"),
+        ("a-_.b", "a_b"),
+        ("x", "x"),
+    ],
 )
 def test_names(name: str, normal: str) -> None:
     assert normalise_name(name) == normal

@@ -13,7 +13,14 @@ PARAMS = tuple(Param(name=name, kind=ParamKind.TENSOR, dtype="f32", rank=2) for 
 
 def expanded(axes, *sets):
     told = []
-    kernel = Kernel(name="k", source="k.py", function="k", language="tile", matrix=Matrix(axes=axes), assume=sets)
+    kernel = Kernel(
+        name="k",
+        source="k.py",
+        function="k",
+        language="tile",
+        matrix=Matrix(axes=axes),
+        assume=sets,
+    )
     variants = expand(kernel, PARAMS, lambda what, path, column=0: told.append((what, path)))
     return variants, told
 
@@ -31,7 +38,9 @@ def test_a_divisor_has_the_axis_value_of_the_variant():
 
 
 def test_numbers_and_axes_may_be_mixed():
-    variants, told = expanded((("A", (2,)), ("B", (3,))), AssumeSet(divisible=(("y", ("A", 16)), ("x", ("B", "A")))))
+    variants, told = expanded(
+        (("A", (2,)), ("B", (3,))), AssumeSet(divisible=(("y", ("A", 16)), ("x", ("B", "A"))))
+    )
     assert told == []
     assert {a.param: a.shape for a in variants[0].assume} == {"y": (2, 16), "x": (3, 2)}
 
@@ -39,10 +48,22 @@ def test_numbers_and_axes_may_be_mixed():
 @pytest.mark.parametrize(
     ("divisor", "axes", "said"),
     [
-        ("COL", (("COLS", (512, 1024)),), "'COL' is no axis of the matrix: it has COLS; did you mean 'COLS'"),
+        (
+            "COL",
+            (("COLS", (512, 1024)),),
+            "'COL' is no axis of the matrix: it has COLS; did you mean 'COLS'",
+        ),
         ("COLS", (), "'COLS' is no axis of the matrix: it has none"),
-        ("T", (("T", ("f32", "f16")),), "axis T is 'f32' in a variant: divisors are positive integers"),
-        ("FAST", (("FAST", (True,)),), "axis FAST is True in a variant: divisors are positive integers"),
+        (
+            "T",
+            (("T", ("f32", "f16")),),
+            "axis T is 'f32' in a variant: divisors are positive integers",
+        ),
+        (
+            "FAST",
+            (("FAST", (True,)),),
+            "axis FAST is True in a variant: divisors are positive integers",
+        ),
         ("N", (("N", (0, 4)),), "axis N is 0 in a variant: divisors are positive integers"),
     ],
 )

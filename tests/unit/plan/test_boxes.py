@@ -1,4 +1,6 @@
-"""Tensor descriptors in a manifest: what is wrong with a box is told by `check`, before anything is compiled."""
+"""Tensor descriptors in a manifest: what is wrong with a box is told by `check`, before anything is
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def copied(*args: str, **facts: object) -> Kernel:
     params = (ParamTable(name="y", out=True, **tensor), ParamTable(name="x", **{**tensor, **facts}))  # type: ignore[arg-type]
     matrix = Matrix(axes=(("T", ("f16", "f32")), ("BM", (64,)), ("BN", (64, 128))))
     base = norm(name="copy", function="copy", symbol="copy", cases=(), params=params, matrix=matrix)
-    return dataclasses.replace(base, args=args or None, launch=Launch(grid=("cdiv(y.shape[0], BM)",)))
+    return dataclasses.replace(
+        base, args=args or None, launch=Launch(grid=("cdiv(y.shape[0], BM)",))
+    )
 
 
 def test_boxes_of_axes() -> None:
@@ -33,8 +37,16 @@ def test_boxes_of_axes() -> None:
 @pytest.mark.parametrize(
     ("box", "facts", "what"),
     [
-        ("descriptor(x, BM)", {}, "args[1]: descriptor(x, BM) has a box of 1 extents, and x has rank 2"),
-        ("descriptor(x, BM, 48)", {}, "args[1]: descriptor(x, BM, 48): a box has extents that are powers of two, and these are 64, 48"),
+        (
+            "descriptor(x, BM)",
+            {},
+            "args[1]: descriptor(x, BM) has a box of 1 extents, and x has rank 2",
+        ),
+        (
+            "descriptor(x, BM, 48)",
+            {},
+            "args[1]: descriptor(x, BM, 48): a box has extents that are powers of two, and these are 64, 48",
+        ),
         (
             "descriptor(x, BM, BN * 3)",
             {},
@@ -50,13 +62,21 @@ def test_boxes_of_axes() -> None:
             {},
             "the extents of a box are numbers and axes of the matrix",
         ),
-        ("descriptor(BM, BM, BN)", {}, "args[1]: descriptor(BM, BM, BN): 'BM' is no tensor of the launcher"),
+        (
+            "descriptor(BM, BM, BN)",
+            {},
+            "args[1]: descriptor(BM, BM, BN): 'BM' is no tensor of the launcher",
+        ),
         (
             "descriptor(x, BM, BN)",
             {"aligned": 8},
             "args[1]: x is passed as a tensor descriptor, and nothing says that it is aligned: params.x.aligned = 16",
         ),
-        ("x.ptr", {}, "args[1]: 'x.ptr' is an address, and the source takes tiles of x at 2 offsets: args = ["),
+        (
+            "x.ptr",
+            {},
+            "args[1]: 'x.ptr' is an address, and the source takes tiles of x at 2 offsets: args = [",
+        ),
         (
             "descriptor(x, BM, BN, 1)",
             {"rank": 3, "stride": (None, None, 1)},
@@ -78,6 +98,7 @@ def test_a_problem_that_every_point_has_is_told_once() -> None:
 
 def test_without_args_a_kernel_that_reads_tiles_is_told_how() -> None:
     with pytest.raises(
-        ManifestError, match=r"kernel\.copy: the source takes tiles of y at 2 offsets: args = \[\"descriptor\(x, BM, BK\)\""
+        ManifestError,
+        match=r"kernel\.copy: the source takes tiles of y at 2 offsets: args = \[\"descriptor\(x, BM, BK\)\"",
     ):
         planned_of(copied(), DECL)

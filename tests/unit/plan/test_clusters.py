@@ -21,7 +21,9 @@ def test_clusters_are_for_newer_targets() -> None:
     assert {str(job.target) for job in plan(clustered, overrides=(newer,)).jobs} == {"sm_90"}
     fixed = dataclasses.replace(CUDA_DECL, cluster=(2,))
     (said,) = problems(cuda_kernel(), decls={"scale": fixed})
-    assert said.startswith("kernel.scale: clusters of 2 blocks need compute capability 9.0, and sm_80, compute_80 are older")
+    assert said.startswith(
+        "kernel.scale: clusters of 2 blocks need compute capability 9.0, and sm_80, compute_80 are older"
+    )
     assert plan(cuda_kernel(launch=launch(cluster=(1,)))).jobs
 
 
@@ -30,12 +32,19 @@ def test_dimensions_that_are_left_out_are_1() -> None:
     fixed = {"scale": dataclasses.replace(CUDA_DECL, cluster=(2, 1, 1))}
     assert plan(cuda_kernel(launch=launch(cluster=(2,))), decls=fixed, targets=("sm_90",)).jobs
     for other in ((1,), (2, 2), (1, 2, 1)):
-        (said,) = problems(cuda_kernel(launch=launch(cluster=other)), decls=fixed, targets=("sm_90",))
-        assert said == f"kernel.scale.launch.cluster: cluster {list(other)}, but the source fixes [2, 1, 1] (__cluster_dims__)"
+        (said,) = problems(
+            cuda_kernel(launch=launch(cluster=other)), decls=fixed, targets=("sm_90",)
+        )
+        assert (
+            said
+            == f"kernel.scale.launch.cluster: cluster {list(other)}, but the source fixes [2, 1, 1] (__cluster_dims__)"
+        )
 
 
 def test_compilers_of_tiles_choose_clusters() -> None:
-    (said,) = problems(tile_kernel(launch=Launch(grid=("1",), cluster=(2, 1, 1))), targets=("sm_90",))
+    (said,) = problems(
+        tile_kernel(launch=Launch(grid=("1",), cluster=(2, 1, 1))), targets=("sm_90",)
+    )
     assert said == (
         "kernel.gemm.launch.cluster: the cluster of a tile kernel is chosen by its compiler: "
         "leave launch.cluster out; hints = { num_ctas = 2 } lets two blocks work as one"

@@ -1,4 +1,6 @@
-"""Which variants are compiled in one go: by source, options and target, from the whole manifest, in sorted chunks."""
+"""Which variants are compiled in one go: by source, options and target, from the whole manifest, in
+sorted chunks.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,17 @@ import dataclasses
 from typing import Any
 
 from tilec.manifest.locate import Locator
-from tilec.manifest.types import Kernel, Launch, Manifest, Matrix, Override, Package, ParamTable, Profile, Targets
+from tilec.manifest.types import (
+    Kernel,
+    Launch,
+    Manifest,
+    Matrix,
+    Override,
+    Package,
+    ParamTable,
+    Profile,
+    Targets,
+)
 from tilec.model.job import Job, Member, Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location
@@ -25,7 +37,9 @@ SCALE = KernelDecl(
     ),
     together=16,
 )
-PLAIN = dataclasses.replace(SCALE, name="plain", qualified="plain", template=(), params=SCALE.params[1:])
+PLAIN = dataclasses.replace(
+    SCALE, name="plain", qualified="plain", template=(), params=SCALE.params[1:]
+)
 KERNEL = Kernel(
     name="scale",
     source="k.cu",
@@ -49,7 +63,11 @@ PLAIN_KERNEL = dataclasses.replace(
     launch=Launch(grid=("1",), block=("256",)),
     default=(),
 )
-ALL = tuple(Member(symbol="scale<{T}, {VEC}>", axes=(("T", dtype), ("VEC", width))) for dtype in ("f16", "f32") for width in (1, 4))
+ALL = tuple(
+    Member(symbol="scale<{T}, {VEC}>", axes=(("T", dtype), ("VEC", width)))
+    for dtype in ("f16", "f32")
+    for width in (1, 4)
+)
 
 
 def plan(
@@ -75,7 +93,10 @@ def plan(
         manifest,
         {k.name: dataclasses.replace(known[k.name], together=together) for k in kernels},
         {"cuda": CUDA},
-        {k.name: Source(root="project", path=k.source, options=(options or {}).get(k.name, ())) for k in kernels},
+        {
+            k.name: Source(root="project", path=k.source, options=(options or {}).get(k.name, ()))
+            for k in kernels
+        },
         targets=targets,
         select=select,
     )
@@ -93,7 +114,10 @@ def test_instances_of_a_source_are_one_group_for_each_target() -> None:
     made = plan(scale())
     assert len(made.jobs) == 8
     assert {job.group for job in made.jobs} == {ALL}
-    first, second = (next(job for job in made.jobs if str(job.target) == target) for target in ("sm_80", "compute_80"))
+    first, second = (
+        next(job for job in made.jobs if str(job.target) == target)
+        for target in ("sm_80", "compute_80")
+    )
     assert first.group == second.group  # but they are jobs of two targets
 
 
@@ -116,7 +140,12 @@ def test_what_is_selected_changes_no_group() -> None:
 
 def test_a_variant_that_the_manifest_leaves_out_is_in_no_group() -> None:
     """What does not compile for a target must not keep the rest from being compiled together."""
-    made = groups(plan(scale(), overrides=(Override(select="scale-f16-*", targets=(Target.parse("compute_80"),)),)))
+    made = groups(
+        plan(
+            scale(),
+            overrides=(Override(select="scale-f16-*", targets=(Target.parse("compute_80"),)),),
+        )
+    )
     assert made["scale-f32-VEC1-sm_80"] == ALL[2:]
     assert made["scale-f32-VEC1-compute_80"] == ALL
     assert "scale-f16-VEC1-sm_80" not in made
@@ -125,10 +154,20 @@ def test_a_variant_that_the_manifest_leaves_out_is_in_no_group() -> None:
 def test_groups_are_bounded_and_sorted() -> None:
     axes = (("T", ("f32", "f16")), ("VEC", (16, 1, 2, 4, 8)))
     made = groups(plan(scale(matrix=Matrix(axes=axes)), together=4, targets=("sm_80",)))
-    order = [Member(symbol="scale<{T}, {VEC}>", axes=(("T", t), ("VEC", v))) for t in ("f16", "f32") for v in (1, 2, 4, 8, 16)]
-    assert sorted(set(made.values()), key=lambda group: order.index(group[0])) == [tuple(order[0:4]), tuple(order[4:8]), tuple(order[8:])]
+    order = [
+        Member(symbol="scale<{T}, {VEC}>", axes=(("T", t), ("VEC", v)))
+        for t in ("f16", "f32")
+        for v in (1, 2, 4, 8, 16)
+    ]
+    assert sorted(set(made.values()), key=lambda group: order.index(group[0])) == [
+        tuple(order[0:4]),
+        tuple(order[4:8]),
+        tuple(order[8:]),
+    ]
     moved = scale(matrix=Matrix(axes=(("T", ("f16", "f32")), ("VEC", (1, 2, 4, 8, 16)))))
-    assert groups(plan(moved, together=4, targets=("sm_80",))) == made  # the order of the manifest says nothing
+    assert (
+        groups(plan(moved, together=4, targets=("sm_80",))) == made
+    )  # the order of the manifest says nothing
 
 
 def test_one_that_is_left_over_is_compiled_alone() -> None:
@@ -146,9 +185,16 @@ def test_kernels_of_one_source_share_groups_where_their_options_are_equal() -> N
 
 
 def test_axes_that_only_a_launch_reads_make_no_further_members() -> None:
-    kernel = dataclasses.replace(PLAIN_KERNEL, matrix=Matrix(axes=(("B", (64, 128)),)), launch=Launch(grid=("1",), block=("B",)))
+    kernel = dataclasses.replace(
+        PLAIN_KERNEL,
+        matrix=Matrix(axes=(("B", (64, 128)),)),
+        launch=Launch(grid=("1",), block=("B",)),
+    )
     made = plan(kernel, targets=("sm_80",))
-    assert groups(made) == {"plain-B64-sm_80": (Member(symbol="plain"),), "plain-B128-sm_80": (Member(symbol="plain"),)}
+    assert groups(made) == {
+        "plain-B64-sm_80": (Member(symbol="plain"),),
+        "plain-B128-sm_80": (Member(symbol="plain"),),
+    }
 
 
 def test_jobs_share_the_group_itself() -> None:

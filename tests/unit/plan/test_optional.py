@@ -7,7 +7,19 @@ import dataclasses
 import pytest
 
 from tilec.manifest.locate import Locator
-from tilec.manifest.types import Bench, Case, Input, Kernel, Launch, Manifest, Matrix, Package, ParamTable, Profile, Targets
+from tilec.manifest.types import (
+    Bench,
+    Case,
+    Input,
+    Kernel,
+    Launch,
+    Manifest,
+    Matrix,
+    Package,
+    ParamTable,
+    Profile,
+    Targets,
+)
 from tilec.model.job import Source
 from tilec.model.tuning import size_expressions
 from tilec.plan import LanguageFacts, Plan, make_plan
@@ -51,7 +63,9 @@ DECL = KernelDecl(
 
 
 def norm_params() -> tuple[ParamTable, ParamTable]:
-    return ParamTable(name="y", out=True, dtype="f32", rank=1), ParamTable(name="x", dtype="f32", rank=1)
+    return ParamTable(name="y", out=True, dtype="f32", rank=1), ParamTable(
+        name="x", dtype="f32", rank=1
+    )
 
 
 def norm(**changes: object) -> Kernel:
@@ -86,7 +100,13 @@ def planned_of(kernel: Kernel, decl: KernelDecl) -> Plan:
         locate=Locator("", "tilec.toml"),
     )
     languages = {"triton": dataclasses.replace(triton, simt=False), "cuda": triton}
-    return make_plan(manifest, {kernel.name: decl}, languages, {kernel.name: Source(root="project", path="k.py")}, profile="release")
+    return make_plan(
+        manifest,
+        {kernel.name: decl},
+        languages,
+        {kernel.name: Source(root="project", path="k.py")},
+        profile="release",
+    )
 
 
 def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
@@ -114,10 +134,21 @@ def test_a_kernel_is_planned_for_both_kinds_of_calls() -> None:
             "kernel.norm.params.b.dtype: T is said by b alone, which may be None: give it a dtype",
         ),
         (
-            {"cases": (Case(name="c", inputs=tuple(Input(name=n, shape=("8",)) for n in "yx"), bench=Bench(bytes="nbytes(b)")),)},
+            {
+                "cases": (
+                    Case(
+                        name="c",
+                        inputs=tuple(Input(name=n, shape=("8",)) for n in "yx"),
+                        bench=Bench(bytes="nbytes(b)"),
+                    ),
+                )
+            },
             "kernel.norm.case.c.bench.bytes: 'nbytes(b)' reads b, which may be None",
         ),
-        ({"matrix": Matrix(max_variants=1)}, "the matrix gives 2 variants, more than max-variants = 1"),
+        (
+            {"matrix": Matrix(max_variants=1)},
+            "the matrix gives 2 variants, more than max-variants = 1",
+        ),
     ],
 )
 def test_where_they_cannot_stand(changes: dict[str, object], what: str) -> None:
@@ -128,7 +159,10 @@ def test_where_they_cannot_stand(changes: dict[str, object], what: str) -> None:
 
 def test_only_tensors_may_be_none() -> None:
     scalar = ParamTable(name="s", dtype="f32", optional=True)
-    with pytest.raises(ManifestError, match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None"):
+    with pytest.raises(
+        ManifestError,
+        match=r"kernel\.norm\.params\.s\.optional: 's' is a scalar, and only tensors may be None",
+    ):
         planned(norm(params=(*norm().params, scalar), args=("y.ptr", "x.ptr", "b.ptr", "i32(s)")))
 
 

@@ -1,4 +1,6 @@
-"""Plans: matrix, assumption sets, ids, targets, overrides, and the problems that only show with the source at hand."""
+"""Plans: matrix, assumption sets, ids, targets, overrides, and the problems that only show with the
+source at hand.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 HERE = Location(file="k.py", line=3)
 HINTS = ("num_ctas", "occupancy")
 TILE = LanguageFacts(
-    kinds=(TargetKind.CUBIN, TargetKind.TILEIR), refuse=lambda t: "plain names only" if t.suffix else "", simt=False, hints=HINTS
+    kinds=(TargetKind.CUBIN, TargetKind.TILEIR),
+    refuse=lambda t: "plain names only" if t.suffix else "",
+    simt=False,
+    hints=HINTS,
 )
 CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
 
@@ -74,7 +79,10 @@ def tile_kernel(**changes: object) -> Kernel:
         function="gemm",
         language="tile",
         matrix=Matrix(axes=(("T", ("f16", "bf16")), ("BM", (64, 128)), ("BN", (128, 256)))),
-        params=(ParamTable(name="c", dtype="T", rank=2, out=True), ParamTable(name="a", dtype="T", rank=2)),
+        params=(
+            ParamTable(name="c", dtype="T", rank=2, out=True),
+            ParamTable(name="a", dtype="T", rank=2),
+        ),
         launch=Launch(grid=("cdiv(c.shape[0], BM)", "cdiv(c.shape[1], BN)")),
         default=(("BM", 128), ("BN", 128)),
     )
@@ -104,13 +112,20 @@ def launch(**changes: object) -> Launch:
 REQUIRES = "kernel.scale.launch.requires[0]"
 
 
-def plan(*kernels: Kernel, decls: dict[str, KernelDecl] | None = None, overrides: tuple[Override, ...] = (), **request: object) -> Plan:
+def plan(
+    *kernels: Kernel,
+    decls: dict[str, KernelDecl] | None = None,
+    overrides: tuple[Override, ...] = (),
+    **request: object,
+) -> Plan:
     defaults = tuple(map(Target.parse, ("sm_80", "sm_90", "compute_80", "tileir")))
     manifest = Manifest(
         path="tilec.toml",
         root="project",
         package=Package(name="p", version="1", module="p"),
-        targets=Targets(default=defaults, groups=(("ci", (Target.parse("sm_90"),)),), min_driver=580),
+        targets=Targets(
+            default=defaults, groups=(("ci", (Target.parse("sm_90"),)),), min_driver=580
+        ),
         profiles=(Profile(name="release"), Profile(name="debug", lineinfo=True)),
         kernels=kernels,
         overrides=overrides,
@@ -135,7 +150,11 @@ def problems(*kernels: Kernel, **more: object) -> list[str]:
 def test_ids_are_readable_stable_and_unique() -> None:
     jobs = plan(tile_kernel(), cuda_kernel()).jobs
     ids = [job.id for job in jobs]
-    assert ids[:3] == ["gemm-f16-BM64-BN128-sm_80", "gemm-f16-BM64-BN128-sm_90", "gemm-f16-BM64-BN128-tileir"]
+    assert ids[:3] == [
+        "gemm-f16-BM64-BN128-sm_80",
+        "gemm-f16-BM64-BN128-sm_90",
+        "gemm-f16-BM64-BN128-tileir",
+    ]
     assert ids[-1] == "scale-f32-VEC4-compute_80"
     assert len(ids) == len(set(ids)) == 2 * 2 * 2 * 3 + 2 * 2 * 3
 
@@ -157,7 +176,10 @@ def test_ltoir_is_for_languages_that_have_it() -> None:
 
 def test_groups_and_single_targets() -> None:
     assert {str(j.target) for j in plan(tile_kernel(), targets=("ci",)).jobs} == {"sm_90"}
-    assert {str(j.target) for j in plan(tile_kernel(), targets=("ci", "sm_80")).jobs} == {"sm_80", "sm_90"}
+    assert {str(j.target) for j in plan(tile_kernel(), targets=("ci", "sm_80")).jobs} == {
+        "sm_80",
+        "sm_90",
+    }
     with pytest.raises(UsageError, match="unknown target 'cii'") as caught:
         plan(tile_kernel(), targets=("cii",))
     assert "did you mean the group 'ci'?" in str(caught.value)
@@ -168,14 +190,26 @@ def test_refused_target_is_a_located_problem() -> None:
     assert message == "kernel.gemm: target sm_90a: plain names only"
 
 
-def test_an_override_or_a_selection_keeps_a_kernel_from_a_target_that_its_language_refuses() -> None:
-    """So that one bundle can hold sm_90a for CUDA kernels beside tile kernels, which know sm_90 only."""
+def test_an_override_or_a_selection_keeps_a_kernel_from_a_target_that_its_language_refuses() -> (
+    None
+):
+    """So that one bundle can hold sm_90a for CUDA kernels beside tile kernels, which know sm_90
+    only.
+    """
     both = (tile_kernel(), cuda_kernel())
     only = Override(select="gemm-*", targets=(Target.parse("sm_90"),))
     jobs = plan(*both, overrides=(only,), targets=("sm_90", "sm_90a")).jobs
-    assert {(job.spec.name, str(job.target)) for job in jobs} == {("gemm", "sm_90"), ("scale", "sm_90"), ("scale", "sm_90a")}
-    assert {job.spec.name for job in plan(*both, targets=("sm_90a",), select=("scale-*",)).jobs} == {"scale"}
-    assert {job.spec.name for job in plan(*both, targets=("compute_80",), select=("scale",)).jobs} == {"scale"}
+    assert {(job.spec.name, str(job.target)) for job in jobs} == {
+        ("gemm", "sm_90"),
+        ("scale", "sm_90"),
+        ("scale", "sm_90a"),
+    }
+    assert {
+        job.spec.name for job in plan(*both, targets=("sm_90a",), select=("scale-*",)).jobs
+    } == {"scale"}
+    assert {
+        job.spec.name for job in plan(*both, targets=("compute_80",), select=("scale",)).jobs
+    } == {"scale"}
     assert problems(*both, targets=("compute_80",), select=("*-compute_80",)) == [
         "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
     ]
@@ -183,20 +217,32 @@ def test_an_override_or_a_selection_keeps_a_kernel_from_a_target_that_its_langua
 
 def test_no_target_concerns_the_kernel() -> None:
     (message,) = problems(tile_kernel(), targets=("compute_80",))
-    assert message == "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
+    assert (
+        message
+        == "kernel.gemm: none of the targets compute_80 concerns tile kernels, which are made for sm_* or tileir"
+    )
 
 
 def test_exclude_include_and_limits() -> None:
     matrix = tile_kernel().matrix
-    fewer = dataclasses.replace(matrix, exclude=(Exclude(when="BM * BN > 16384"), Exclude(values=(("BM", 64), ("BN", 128)))))
+    fewer = dataclasses.replace(
+        matrix, exclude=(Exclude(when="BM * BN > 16384"), Exclude(values=(("BM", 64), ("BN", 128))))
+    )
     ids = {j.variant.id for j in plan(tile_kernel(matrix=fewer)).jobs}
-    assert ids == {"gemm-f16-BM64-BN256", "gemm-f16-BM128-BN128", "gemm-bf16-BM64-BN256", "gemm-bf16-BM128-BN128"}
+    assert ids == {
+        "gemm-f16-BM64-BN256",
+        "gemm-f16-BM128-BN128",
+        "gemm-bf16-BM64-BN256",
+        "gemm-bf16-BM128-BN128",
+    }
     more = dataclasses.replace(matrix, include=((("T", "f32"), ("BM", 32), ("BN", 32)),))
     planned = plan(tile_kernel(matrix=more)).kernels[0]
     assert "gemm-f32-BM32-BN32-sm_80" in {j.id for j in planned.jobs}
     assert dict(planned.info.axes)["BM"] == (64, 128, 32)
     empty = dataclasses.replace(matrix, exclude=(Exclude(when="BM > 0"),))
-    assert problems(tile_kernel(matrix=empty, default=())) == ["kernel.gemm.matrix: the matrix excludes every point: no variant is left"]
+    assert problems(tile_kernel(matrix=empty, default=())) == [
+        "kernel.gemm.matrix: the matrix excludes every point: no variant is left"
+    ]
     small = dataclasses.replace(matrix, max_variants=3)
     assert problems(tile_kernel(matrix=small)) == [
         "kernel.gemm.matrix.max-variants: the matrix gives 8 variants, more than max-variants = 3"
@@ -206,10 +252,19 @@ def test_exclude_include_and_limits() -> None:
 
 
 def test_assumption_sets_become_variants_with_facts() -> None:
-    sets = (AssumeSet(divisible=(("a", (1, 16)), ("c", (16, 16))), aligned=(("", 16),)), AssumeSet())
+    sets = (
+        AssumeSet(divisible=(("a", (1, 16)), ("c", (16, 16))), aligned=(("", 16),)),
+        AssumeSet(),
+    )
     info = plan(tile_kernel(assume=sets)).kernels[0]
-    first, second = (next(j.variant for j in info.jobs if j.variant.id == f"gemm-f16-BM64-BN128{s}") for s in ("-div16", ""))
-    assert [(f.param, f.shape, f.stride, f.align) for f in first.assume] == [("c", (16, 16), (16, 1), 16), ("a", (1, 16), (16, 1), 16)]
+    first, second = (
+        next(j.variant for j in info.jobs if j.variant.id == f"gemm-f16-BM64-BN128{s}")
+        for s in ("-div16", "")
+    )
+    assert [(f.param, f.shape, f.stride, f.align) for f in first.assume] == [
+        ("c", (16, 16), (16, 1), 16),
+        ("a", (1, 16), (16, 1), 16),
+    ]
     assert second.assume == ()
     bad = (AssumeSet(divisible=(("a", (16,)), ("zz", (1,)))),)
     assert problems(tile_kernel(assume=bad)) == [
@@ -222,7 +277,10 @@ def test_values_of_axes_stand_in_the_order_of_the_manifest() -> None:
     """Whatever is left out, and what is added last."""
     matrix = Matrix(
         axes=(("T", ("f16", "bf16")), ("BM", (32, 64, 128)), ("BN", (128,))),
-        exclude=(Exclude(values=(("T", "f16"), ("BM", 64))), Exclude(values=(("BM", 32), ("T", "bf16")))),
+        exclude=(
+            Exclude(values=(("T", "f16"), ("BM", 64))),
+            Exclude(values=(("BM", 32), ("T", "bf16"))),
+        ),
         include=((("T", "f16"), ("BM", 16), ("BN", 128)),),
     )
     assert dict(plan(tile_kernel(matrix=matrix)).kernels[0].info.axes)["BM"] == (32, 64, 128, 16)
@@ -246,18 +304,27 @@ def test_hints_by_target_and_overrides_last_wins() -> None:
 def test_axes_that_are_hints() -> None:
     """They give each variant its own, whatever else says of them."""
     axes = (("T", ("f16",)), ("BM", (64,)), ("BN", (128,)), ("occupancy", (1, 2)))
-    kernel = tile_kernel(matrix=Matrix(axes=axes), default=(), hints=(("", (("occupancy", 8), ("num_ctas", 2))),))
+    kernel = tile_kernel(
+        matrix=Matrix(axes=axes), default=(), hints=(("", (("occupancy", 8), ("num_ctas", 2))),)
+    )
     rules = (Override(select="gemm-*", hints=(("occupancy", 4),)),)
     jobs = {j.variant.id: dict(j.hints) for j in plan(kernel, overrides=rules).jobs}
-    assert {name: hints["occupancy"] for name, hints in jobs.items()} == {f"gemm-f16-BM64-BN128-occupancy{n}": n for n in (1, 2)}
+    assert {name: hints["occupancy"] for name, hints in jobs.items()} == {
+        f"gemm-f16-BM64-BN128-occupancy{n}": n for n in (1, 2)
+    }
     assert {hints["num_ctas"] for hints in jobs.values()} == {2}
     wrong = tile_kernel(matrix=Matrix(axes=(*axes[:3], ("occupancy", ("high",)))), default=())
-    assert problems(wrong) == ["kernel.gemm.matrix.occupancy: occupancy is a hint of the compiler, and 'high' is no integer"]
+    assert problems(wrong) == [
+        "kernel.gemm.matrix.occupancy: occupancy is a hint of the compiler, and 'high' is no integer"
+    ]
 
 
 def test_unknown_hints_are_reported_where_they_stand() -> None:
     kernel = tile_kernel(hints=(("", (("ocupancy", 1),)), ("sm_90", (("warps", 2),))))
-    rules = (Override(select="scale-*", hints=(("occupancy", 2),)), Override(select="nothing-*", hints=(("x", 2),)))
+    rules = (
+        Override(select="scale-*", hints=(("occupancy", 2),)),
+        Override(select="nothing-*", hints=(("x", 2),)),
+    )
     assert problems(kernel, cuda_kernel(), overrides=rules) == [
         "kernel.gemm.hints.ocupancy: unknown hint 'ocupancy'; did you mean 'occupancy'",
         "kernel.gemm.hints.sm_90.warps: unknown hint 'warps'; it has num_ctas, occupancy",
@@ -267,7 +334,9 @@ def test_unknown_hints_are_reported_where_they_stand() -> None:
 
 def test_select_takes_jobs_variants_and_kernels() -> None:
     assert len(plan(tile_kernel(), cuda_kernel(), select=("scale",)).jobs) == 12
-    assert [j.id for j in plan(tile_kernel(), select=("gemm-f16-BM64-BN128-sm_80",)).jobs] == ["gemm-f16-BM64-BN128-sm_80"]
+    assert [j.id for j in plan(tile_kernel(), select=("gemm-f16-BM64-BN128-sm_80",)).jobs] == [
+        "gemm-f16-BM64-BN128-sm_80"
+    ]
     assert len(plan(tile_kernel(), select=("*-bf16-*-sm_90",)).jobs) == 4
     notes = plan(tile_kernel(), targets=("sm_80",), select=("*-BM64-*",)).notes
     assert notes == ("--select takes 4 of 8 jobs: bundle and package hold these alone",)
@@ -277,9 +346,16 @@ def test_select_takes_jobs_variants_and_kernels() -> None:
 
 
 def test_without_args_every_parameter_is_the_launchers() -> None:
-    kernel = cuda_kernel(args=None, params=(ParamTable(name="x", rank=2),), launch=Launch(grid=("n",), block=("32",)))
+    kernel = cuda_kernel(
+        args=None, params=(ParamTable(name="x", rank=2),), launch=Launch(grid=("n",), block=("32",))
+    )
     planned = plan(kernel).kernels[0]
-    assert [(p.name, p.rank) for p in planned.info.params] == [("y", -1), ("x", 2), ("n", 0), ("s", 0)]
+    assert [(p.name, p.rank) for p in planned.info.params] == [
+        ("y", -1),
+        ("x", 2),
+        ("n", 0),
+        ("s", 0),
+    ]
     assert planned.jobs[0].spec.abi == ()
 
 
@@ -334,7 +410,10 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
             tile_kernel(launch=Launch(grid=("1",), block=("128",))),
             "kernel.gemm.launch.block: the block of a tile kernel is chosen by its compiler: leave launch.block out",
         ),
-        (tile_kernel(default=(("BM", 256),)), "kernel.gemm.dispatch.default.BM: no variant has BM = 256: built are 128, 64"),
+        (
+            tile_kernel(default=(("BM", 256),)),
+            "kernel.gemm.dispatch.default.BM: no variant has BM = 256: built are 128, 64",
+        ),
         (
             tile_kernel(rules=(Rule(when="q.shape[0] < 9", take=(("BM", 64),)),)),
             "kernel.gemm.dispatch.rules[0].when: unknown name 'q'; known are BM, BN, T, a, c",
@@ -364,20 +443,35 @@ def test_without_args_every_parameter_is_the_launchers() -> None:
             UNKNOWN_KIND,
         ),
         (
-            tile_kernel(matrix=Matrix(axes=(("T", ("f16",)), ("BM", (64,)), ("BN", (64,)), ("BK", (8,)))), default=()),
+            tile_kernel(
+                matrix=Matrix(axes=(("T", ("f16",)), ("BM", (64,)), ("BN", (64,)), ("BK", (8,)))),
+                default=(),
+            ),
             "kernel.gemm.matrix.BK: axis 'BK' is neither a constant of the kernel nor used by its symbol, dtypes or launch; it has BM, BN",
         ),
         (
-            tile_kernel(matrix=Matrix(axes=(("T", ("f16", "f17")), ("BM", (64,)), ("BN", (64,)))), default=()),
+            tile_kernel(
+                matrix=Matrix(axes=(("T", ("f16", "f17")), ("BM", (64,)), ("BN", (64,)))),
+                default=(),
+            ),
             "kernel.gemm.matrix.T: axis T is the dtype of c, and 'f17' is no dtype; did you mean 'f16'",
         ),
-        (cuda_kernel(launch=launch(requires=("x.size",))), f"{REQUIRES}: 'x.size' is no condition: compare it, as in x.size == y.size"),
-        (cuda_kernel(launch=launch(requires=("x.shape[1] == 1",))), f"{REQUIRES}: x has rank 1: there is no x.shape[1]"),
+        (
+            cuda_kernel(launch=launch(requires=("x.size",))),
+            f"{REQUIRES}: 'x.size' is no condition: compare it, as in x.size == y.size",
+        ),
+        (
+            cuda_kernel(launch=launch(requires=("x.shape[1] == 1",))),
+            f"{REQUIRES}: x has rank 1: there is no x.shape[1]",
+        ),
         (
             cuda_kernel(launch=launch(grid=("x.size > 1",))),
             "kernel.scale.launch.grid[0]: 'x.size > 1' is a condition, where a number is due",
         ),
-        (cuda_kernel(launch=launch(shared="x.dtype")), "kernel.scale.launch.shared: 'x.dtype' is text, where a number is due"),
+        (
+            cuda_kernel(launch=launch(shared="x.dtype")),
+            "kernel.scale.launch.shared: 'x.dtype' is text, where a number is due",
+        ),
         (
             cuda_kernel(args=("y.ptr", "x.ptr", "i32(x.stride[-2])", "s")),
             "kernel.scale.args[2]: x has rank 1: there is no x.stride[-2]",
@@ -402,7 +496,11 @@ def test_problems_say_what_and_where(kernel: Kernel, expected: str) -> None:
 
 def test_an_axis_may_be_one_of_the_launch_alone() -> None:
     axes = (*cuda_kernel().matrix.axes, ("WAVES", (1, 2)))
-    kernel = cuda_kernel(matrix=Matrix(axes=axes), launch=launch(grid=("cdiv(x.size, 256 * WAVES)",)), default=(("VEC", 4), ("WAVES", 1)))
+    kernel = cuda_kernel(
+        matrix=Matrix(axes=axes),
+        launch=launch(grid=("cdiv(x.size, 256 * WAVES)",)),
+        default=(("VEC", 4), ("WAVES", 1)),
+    )
     assert len(plan(kernel).jobs) == 2 * 2 * 2 * 3
 
 
@@ -421,8 +519,12 @@ def test_parameters_that_were_reported_cause_no_other_problem() -> None:
     assume = (AssumeSet(divisible=(("c", (16, 16)),), aligned=(("c", 16),)), AssumeSet())
     cases = (Case(name="one", inputs=(Input(name="c"), Input(name="a"))),)
     found = problems(tile_kernel(params=(), assume=assume, cases=cases))
-    assert [message.split(": ")[1] for message in found] == [f"the source does not say what parameter {name!r} is" for name in ("c", "a")]
-    forgotten = problems(cuda_kernel(params=tuple(p for p in cuda_kernel().params if p.name != "x")))
+    assert [message.split(": ")[1] for message in found] == [
+        f"the source does not say what parameter {name!r} is" for name in ("c", "a")
+    ]
+    forgotten = problems(
+        cuda_kernel(params=tuple(p for p in cuda_kernel().params if p.name != "x"))
+    )
     what = "'x' is a parameter of the source, not of the launcher: add x = {} to params, in the launcher's order"
     assert {message.partition(": ")[2] for message in forgotten} == {what}
 
@@ -430,21 +532,38 @@ def test_parameters_that_were_reported_cause_no_other_problem() -> None:
 def test_an_override_that_matches_no_job_is_noted() -> None:
     idle = Override(select="gem-*", hints=(("occupancy", 2),))
     used = Override(select="gemm-*-sm_80", hints=(("occupancy", 2),))
-    assert plan(tile_kernel(), overrides=(used, idle)).notes[-1] == "override[1] matches no job: select = 'gem-*'; did you mean 'gemm'"
-    assert not [note for note in plan(tile_kernel(), overrides=(used, idle), targets=("sm_90",)).notes if "override" in note]
+    assert (
+        plan(tile_kernel(), overrides=(used, idle)).notes[-1]
+        == "override[1] matches no job: select = 'gem-*'; did you mean 'gemm'"
+    )
+    assert not [
+        note
+        for note in plan(tile_kernel(), overrides=(used, idle), targets=("sm_90",)).notes
+        if "override" in note
+    ]
 
 
 def test_what_all_variants_have_in_common_is_told_once() -> None:
     args = ("y.ptr", "x.ptr", "i64(x.size)", "s")
-    assert problems(cuda_kernel(args=args)) == ["kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)"]
+    assert problems(cuda_kernel(args=args)) == [
+        "kernel.scale.args[2]: 'i64(x.size)' packs i64, but the source takes int n (i32)"
+    ]
 
 
 def test_cases_choose_built_variants_and_know_the_parameters() -> None:
-    matrix = dataclasses.replace(tile_kernel().matrix, include=((("T", "f16"), ("BM", 32), ("BN", 32)),))
+    matrix = dataclasses.replace(
+        tile_kernel().matrix, include=((("T", "f16"), ("BM", 32), ("BN", 32)),)
+    )
     inputs = (Input(name="c"), Input(name="a"))
     good = Case(name="small", inputs=inputs, axes=(("BM", 32), ("BN", 32)))
     assert plan(tile_kernel(matrix=matrix, cases=(good,))).jobs
-    bad = (Case(name="s", inputs=(Input(name="c"), Input(name="A", dtype="f17")), axes=(("BM", 32), ("BN", 64))),)
+    bad = (
+        Case(
+            name="s",
+            inputs=(Input(name="c"), Input(name="A", dtype="f17")),
+            axes=(("BM", 32), ("BN", 64)),
+        ),
+    )
     assert problems(tile_kernel(matrix=matrix, cases=bad)) == [
         "kernel.gemm.case.s.inputs.A: 'A' is no parameter of the launcher; did you mean 'a'",
         "kernel.gemm.case.s.inputs: no input for a",
@@ -475,7 +594,9 @@ def test_min_driver_caps_the_isa_and_profile_reaches_the_jobs() -> None:
 
 def test_ten_thousand_jobs_stay_light() -> None:
     axes = (("BM", tuple(range(1, 51))), ("BN", tuple(range(1, 51))))
-    kernel = tile_kernel(matrix=Matrix(axes=(("T", ("f16",)), *axes), max_variants=10000), default=())
+    kernel = tile_kernel(
+        matrix=Matrix(axes=(("T", ("f16",)), *axes), max_variants=10000), default=()
+    )
     tracemalloc.start()
     jobs = plan(kernel, targets=("sm_80", "sm_86", "sm_89", "sm_90")).jobs
     _, peak = tracemalloc.get_traced_memory()

@@ -1,4 +1,6 @@
-"""Plans of kernels that come compiled: parameters without names, blocks that the code fixes, and kinds of targets of one kernel."""
+"""Plans of kernels that come compiled: parameters without names, blocks that the code fixes, and
+kinds of targets of one kernel.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,12 @@ LAUNCH = 'launch = { grid = ["cdiv(y.size, 256)"], block = [256] }\n'
 
 
 def jobs(text: str, decl: KernelDecl = DECL) -> tuple[Job, ...]:
-    manifest = load_text(HEAD + text, Path("/project/tilec.toml"), languages={"prebuilt": (".cubin",)}, shown="tilec.toml")
+    manifest = load_text(
+        HEAD + text,
+        Path("/project/tilec.toml"),
+        languages={"prebuilt": (".cubin",)},
+        shown="tilec.toml",
+    )
     source = Source(root="/project", path="k.cubin")
     return make_plan(manifest, {"k": decl}, {"prebuilt": FACTS}, {"k": source}).jobs
 
@@ -58,14 +65,21 @@ def test_params_name_what_has_no_name_in_order() -> None:
     (job,) = jobs(PARAMS + LAUNCH)
     assert [p.name for p in job.spec.decl.params] == ["y", "x", "n"]
     assert [(p.name, p.kind.value, p.dtype, p.out) for p in job.spec.params] == [
-        ("y", "tensor", "f32", True),  # unless the manifest says otherwise, an address is written to
+        (
+            "y",
+            "tensor",
+            "f32",
+            True,
+        ),  # unless the manifest says otherwise, an address is written to
         ("x", "tensor", "f16", False),
         ("n", "scalar", "i32", False),
     ]
 
 
 def test_names_that_the_frontend_gives_may_be_used_too() -> None:
-    (job,) = jobs('params = { param_0 = { dtype = "f32", rank = 1 }, param_1 = { kind = "ptr" } }\nlaunch = { grid = [1], block = [1] }\n')
+    (job,) = jobs(
+        'params = { param_0 = { dtype = "f32", rank = 1 }, param_1 = { kind = "ptr" } }\nlaunch = { grid = [1], block = [1] }\n'
+    )
     assert [(p.name, p.kind.value, p.dtype) for p in job.spec.params] == [
         ("param_0", "tensor", "f32"),
         ("param_1", "ptr", ""),
@@ -76,7 +90,11 @@ def test_names_that_the_frontend_gives_may_be_used_too() -> None:
 def test_args_take_any_sign_of_an_integer() -> None:
     text = 'params = { y = { dtype = "f32", rank = 1 }, x = { dtype = "f16", rank = 1 } }\nargs = ["y.ptr", "x.ptr", "i32(y.size)"]\n'
     (job,) = jobs(text + LAUNCH)
-    assert [(slot.type, slot.expr) for slot in job.spec.abi] == [("ptr", "y.ptr"), ("ptr", "x.ptr"), ("i32", "y.size")]
+    assert [(slot.type, slot.expr) for slot in job.spec.abi] == [
+        ("ptr", "y.ptr"),
+        ("ptr", "x.ptr"),
+        ("i32", "y.size"),
+    ]
 
 
 def test_too_few_names() -> None:
@@ -87,26 +105,50 @@ def test_too_few_names() -> None:
 
 def test_what_is_not_known_has_to_be_said() -> None:
     (first, *_) = problems(LAUNCH.replace("cdiv(y.size, 256)", "1"))
-    assert first.startswith("kernel.k: the source does not say what parameter 'param_0' is: params.param_0 = ")
+    assert first.startswith(
+        "kernel.k: the source does not say what parameter 'param_0' is: params.param_0 = "
+    )
 
 
 def test_only_targets_that_can_be_made_of_the_files_concern_the_kernel() -> None:
     assert [str(job.target) for job in jobs(PARAMS + LAUNCH)] == ["sm_90"]
-    ptx = KernelDecl(name="k", location=PLACE, params=DECL.params, named=False, kinds=("cubin", "ptx"))
+    ptx = KernelDecl(
+        name="k", location=PLACE, params=DECL.params, named=False, kinds=("cubin", "ptx")
+    )
     assert [str(job.target) for job in jobs(PARAMS + LAUNCH, ptx)] == ["sm_90", "compute_80"]
-    tile = KernelDecl(name="k", location=PLACE, params=DECL.params, named=False, simt=False, kinds=("tileir",))
-    assert [str(job.target) for job in jobs(PARAMS + 'launch = { grid = ["y.size"] }\n', tile)] == ["tileir"]
+    tile = KernelDecl(
+        name="k", location=PLACE, params=DECL.params, named=False, simt=False, kinds=("tileir",)
+    )
+    assert [str(job.target) for job in jobs(PARAMS + 'launch = { grid = ["y.size"] }\n', tile)] == [
+        "tileir"
+    ]
 
 
 def test_a_tile_kernel_has_no_block_and_others_need_one() -> None:
     grid = 'launch = { grid = ["y.size"] }\n'
     assert "no block: say how many threads a block has" in problems(PARAMS + grid)[0]
-    tile = KernelDecl(name="k", location=PLACE, params=DECL.params, named=False, simt=False, kinds=("cubin",))
-    assert "the block of a prebuilt kernel is chosen by its compiler" in problems(PARAMS + LAUNCH, tile)[0]
+    tile = KernelDecl(
+        name="k", location=PLACE, params=DECL.params, named=False, simt=False, kinds=("cubin",)
+    )
+    assert (
+        "the block of a prebuilt kernel is chosen by its compiler"
+        in problems(PARAMS + LAUNCH, tile)[0]
+    )
 
 
 def test_the_block_that_code_was_compiled_for_is_the_blocks() -> None:
-    fixed = KernelDecl(name="k", location=PLACE, params=DECL.params, named=False, simt=True, block=(128, 1, 1), kinds=("cubin",))
+    fixed = KernelDecl(
+        name="k",
+        location=PLACE,
+        params=DECL.params,
+        named=False,
+        simt=True,
+        block=(128, 1, 1),
+        kinds=("cubin",),
+    )
     assert jobs(PARAMS + 'launch = { grid = ["y.size"] }\n', fixed)
     (found,) = problems(PARAMS + LAUNCH, fixed)
-    assert found == "kernel.k.launch.block: a block of [256, 1, 1], but k was compiled for exactly [128, 1, 1]"
+    assert (
+        found
+        == "kernel.k.launch.block: a block of [256, 1, 1], but k was compiled for exactly [128, 1, 1]"
+    )

@@ -71,4 +71,6 @@ def test_a_length_has_to_follow(params: tuple[ParamDecl, ...], found: str) -> No
     decl = dataclasses.replace(VECADD, params=params)
     kernel = dataclasses.replace(KERNEL, params=(ParamTable(name="a", kind="slice"),))
     (told,) = problems(kernel, decls={"vecadd": decl})
-    assert told.endswith(f"a slice is an address and an integer behind it, and what follows float* a in the source {found}")
+    assert told.endswith(
+        f"a slice is an address and an integer behind it, and what follows float* a in the source {found}"
+    )

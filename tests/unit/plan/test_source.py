@@ -35,12 +35,20 @@ DECL = KernelDecl(
         ),
         regions=(Region(param="z", tile=("BM",)),),
     ),
-    unproven=(Diagnostic(message="x.load_tile is checked inside of the kernel: why", location=HERE),),
+    unproven=(
+        Diagnostic(message="x.load_tile is checked inside of the kernel: why", location=HERE),
+    ),
 )
 
 
 def kernel(**changes: Any) -> Kernel:
-    base = Kernel(name="k", source="k.py", function="k", language="tile", matrix=Matrix(axes=(("T", ("f32",)), ("BM", (64,)))))
+    base = Kernel(
+        name="k",
+        source="k.py",
+        function="k",
+        language="tile",
+        matrix=Matrix(axes=(("T", ("f32",)), ("BM", (64,)))),
+    )
     return dataclasses.replace(base, **changes)
 
 
@@ -53,9 +61,13 @@ def test_the_grid_and_the_requirements_of_the_source() -> None:
     reports = Reports()
     found = with_source(kernel(launch=Launch(requires=("z.size > 0",))), DECL, reports)
     assert (found.launch.grid, reports) == (DECL.grid, [])
-    assert found.launch.requires == ("z.size > 0", "z.shape[0] % 16 == 0", "BKX > BM"), "a default stands for a constant that is no axis"
+    assert found.launch.requires == ("z.size > 0", "z.shape[0] % 16 == 0", "BKX > BM"), (
+        "a default stands for a constant that is no axis"
+    )
     axes = Matrix(axes=(("T", ("f32",)), ("BM", (64,)), ("BK", (32,))))
-    assert with_source(kernel(matrix=axes), DECL, reports).launch.requires[0] == "z.shape[0] % BK == 0"
+    assert (
+        with_source(kernel(matrix=axes), DECL, reports).launch.requires[0] == "z.shape[0] % BK == 0"
+    )
 
 
 def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
@@ -74,12 +86,30 @@ def test_a_grid_of_the_manifest_stands_where_it_is_free() -> None:
 @pytest.mark.parametrize(
     ("axes", "what"),
     [
-        ((("BM", (64,)),), 'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): T = ["f32"]'),
-        ((("T", ("f32",)),), "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): BM = [64]"),
-        ((("T", ("f32",)), ("BM", (48,))), "48 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM,)])"),
-        ((("T", ("f33",)), ("BM", (64,))), "'f33' is no dtype, and T is one in the source (z: tl.Mut[T, (BM,)])"),
-        ((("T", ("f32",)), ("BM", (0,))), "0 is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
-        ((("T", ("f32",)), ("BM", (True,))), "True is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])"),
+        (
+            (("BM", (64,)),),
+            'axis T of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): T = ["f32"]',
+        ),
+        (
+            (("T", ("f32",)),),
+            "axis BM of the source has no values (z: tl.Mut[T, (BM,)], k.py:7:5): BM = [64]",
+        ),
+        (
+            (("T", ("f32",)), ("BM", (48,))),
+            "48 is no power of two, as extents of tiles are (z: tl.Mut[T, (BM,)])",
+        ),
+        (
+            (("T", ("f33",)), ("BM", (64,))),
+            "'f33' is no dtype, and T is one in the source (z: tl.Mut[T, (BM,)])",
+        ),
+        (
+            (("T", ("f32",)), ("BM", (0,))),
+            "0 is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])",
+        ),
+        (
+            (("T", ("f32",)), ("BM", (True,))),
+            "True is no size, and BM is one in the source (z: tl.Mut[T, (BM,)])",
+        ),
     ],
 )
 def test_axes_that_the_source_names_have_values_that_fit(axes: Any, what: str) -> None:
@@ -93,7 +123,10 @@ def test_checks_that_are_denied_are_told_at_their_place() -> None:
     reports = Reports()
     assert check_checks(kernel(checks="on"), DECL, reports) == ()
     (found,) = check_checks(kernel(checks="deny"), DECL, reports)
-    assert found.message == "kernel 'k' has checks = \"deny\": x.load_tile is checked inside of the kernel: why"
+    assert (
+        found.message
+        == "kernel 'k' has checks = \"deny\": x.load_tile is checked inside of the kernel: why"
+    )
     assert found.location == HERE
     assert reports == []
     check_checks(kernel(checks="off"), dataclasses.replace(DECL, safety=None), reports)

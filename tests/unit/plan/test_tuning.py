@@ -1,4 +1,6 @@
-"""Tuning records in the plan: what is refused, with its place in the file; what is shipped; and what a digest covers."""
+"""Tuning records in the plan: what is refused, with its place in the file; what is shipped; and
+what a digest covers.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,35 @@ def tuned_entry(low: int, high: int, dtype: str, bm: int, bn: int) -> TunedEntry
     )
 
 
-def tuned(*entries: TunedEntry, of: Kernel | None = None, target: str = "sm_90", now: str = "a" * 64, **changes: Any) -> Files:
+def tuned(
+    *entries: TunedEntry,
+    of: Kernel | None = None,
+    target: str = "sm_90",
+    now: str = "a" * 64,
+    **changes: Any,
+) -> Files:
     space = plan(of or tile_kernel()).kernels[0].space
-    device = TunedDevice(name="H200", cc=(9, 0), multiprocessors=132, target=Target.parse(target), entries=entries)
+    device = TunedDevice(
+        name="H200", cc=(9, 0), multiprocessors=132, target=Target.parse(target), entries=entries
+    )
     record = TuningRecord(
-        kernel="gemm", kernel_digest="a" * 64, space_digest=space, toolchain=(TOOL,), sizes=("c.shape[0]",), devices=(device,)
+        kernel="gemm",
+        kernel_digest="a" * 64,
+        space_digest=space,
+        toolchain=(TOOL,),
+        sizes=("c.shape[0]",),
+        devices=(device,),
     )
     record = dataclasses.replace(record, **changes)
-    return {"gemm": Tuned(path="tuning/gemm.json", text=record_text(record), record=record, kernel_digest=now, tools=(TOOL,))}
+    return {
+        "gemm": Tuned(
+            path="tuning/gemm.json",
+            text=record_text(record),
+            record=record,
+            kernel_digest=now,
+            tools=(TOOL,),
+        )
+    }
 
 
 GOOD = tuned_entry(1024, 2047, "f16", 64, 256)
@@ -72,13 +95,28 @@ def test_devices_whose_target_is_not_built_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("files", "what"),
     [
-        (tuned(GOOD, now="b" * 64), "kernel_digest: the kernel has changed since it was tuned: its source, a file"),
-        (tuned(GOOD, kernel="scale"), "kernel: the file was written for kernel 'scale', and kernel.gemm names it"),
-        (tuned(GOOD, space_digest="b" * 64), "space_digest: what there is to choose from has changed since it was tuned: the matrix"),
-        (tuned(GOOD, target="sm_100"), "devices[0].target: H200 was tuned with sm_100, which is no target of this project"),
+        (
+            tuned(GOOD, now="b" * 64),
+            "kernel_digest: the kernel has changed since it was tuned: its source, a file",
+        ),
+        (
+            tuned(GOOD, kernel="scale"),
+            "kernel: the file was written for kernel 'scale', and kernel.gemm names it",
+        ),
+        (
+            tuned(GOOD, space_digest="b" * 64),
+            "space_digest: what there is to choose from has changed since it was tuned: the matrix",
+        ),
+        (
+            tuned(GOOD, target="sm_100"),
+            "devices[0].target: H200 was tuned with sm_100, which is no target of this project",
+        ),
         (tuned(GOOD, sizes=("q.shape[0]",)), "sizes[0]: "),
         (tuned(GOOD, sizes=("c.shape[2]",)), "sizes[0]: c has rank 2: there is no c.shape[2]"),
-        (tuned(tuned_entry(1, 2, "f16", 32, 128)), "entries[0].point: T = 'f16', BM = 32, BN = 128 is no point of the kernel's matrix"),
+        (
+            tuned(tuned_entry(1, 2, "f16", 32, 128)),
+            "entries[0].point: T = 'f16', BM = 32, BN = 128 is no point of the kernel's matrix",
+        ),
         (
             tuned(GOOD, tuned_entry(2000, 3000, "f16", 64, 128)),
             "[1].ranges: speaks of sizes of which devices[0].entries[0] speaks too",
@@ -92,7 +130,10 @@ def test_what_does_not_hold_is_refused_in_the_file(files: dict[str, Tuned], what
     if "changed" in what or "target" in what:
         assert message.endswith("run `tilec tune gemm`, or take dispatch.table out of kernel.gemm")
     if "the kernel has changed" in what:
-        assert "table in the manifest: run `tilec tune --confirm gemm` if its code should be the same; else run `tilec tune" in message
+        assert (
+            "table in the manifest: run `tilec tune --confirm gemm` if its code should be the same; else run `tilec tune"
+            in message
+        )
 
 
 def test_the_manifest_may_say_what_tells_launches_apart() -> None:
@@ -117,7 +158,12 @@ def test_sizes_that_no_launch_has_are_refused(text: str, what: str) -> None:
 
 
 def test_entries_of_other_dtypes_may_speak_of_the_same_sizes() -> None:
-    assert plan(tile_kernel(), tuned=tuned(GOOD, tuned_entry(1024, 2047, "bf16", 64, 256))).kernels[0].info.table is not None
+    assert (
+        plan(tile_kernel(), tuned=tuned(GOOD, tuned_entry(1024, 2047, "bf16", 64, 256)))
+        .kernels[0]
+        .info.table
+        is not None
+    )
 
 
 def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
@@ -131,9 +177,14 @@ def test_what_is_not_shipped_passes_over_a_file_that_does_not_hold() -> None:
     assert other.info.table == TuningTable(source="tuning/gemm.json", sizes=(), devices=())
     assert len(held.jobs) == len(other.jobs) == len(plan(tile_kernel()).kernels[0].jobs)
     (lost,) = (note for note in plan(kernel, shipped=False).notes if "tuning" in note)
-    assert lost == "tuning/gemm.json is passed over, a build would refuse it: it is not there, or cannot be read; `tilec check` says more"
+    assert (
+        lost
+        == "tuning/gemm.json is passed over, a build would refuse it: it is not there, or cannot be read; `tilec check` says more"
+    )
     (note,) = (note for note in stale.notes if "tuning" in note)
-    assert note.startswith("tuning/gemm.json is passed over, a build would refuse it: kernel_digest: the kernel has changed")
+    assert note.startswith(
+        "tuning/gemm.json is passed over, a build would refuse it: kernel_digest: the kernel has changed"
+    )
 
 
 def test_other_versions_are_a_note() -> None:
@@ -146,7 +197,9 @@ def test_other_versions_are_a_note() -> None:
 
 
 def built(kernel: Kernel, files: dict[str, Tuned]) -> list[str]:
-    return list(dict.fromkeys(job.variant.id for job in plan(kernel, tuned=files, targets=["sm_90"]).jobs))
+    return list(
+        dict.fromkeys(job.variant.id for job in plan(kernel, tuned=files, targets=["sm_90"]).jobs)
+    )
 
 
 def test_winners_and_the_default_are_kept() -> None:
@@ -159,25 +212,38 @@ def test_winners_and_the_default_are_kept() -> None:
         "gemm-bf16-BM128-BN128-al16",
         "gemm-bf16-BM128-BN128",
     ]
-    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (("BM", (64, 128)), ("BN", (128, 256)))
+    assert plan(kernel, tuned=tuned(GOOD, of=kernel)).kernels[0].info.axes[1:] == (
+        ("BM", (64, 128)),
+        ("BN", (128, 256)),
+    )
 
 
 def test_winners_of_targets_that_are_not_built_are_kept_too() -> None:
-    """A build for some targets alone ships the same points: launches have the sizes that were tuned for."""
+    """A build for some targets alone ships the same points: launches have the sizes that were tuned
+    for.
+    """
     kernel = tile_kernel(keep="winners")
     made = plan(kernel, tuned=tuned(GOOD, of=kernel), targets=["tileir"]).kernels[0]
     assert made.info.table is not None
     assert made.info.table.devices == ()
-    assert [variant.id for variant in dict.fromkeys(job.variant for job in made.jobs)] == built(kernel, tuned(GOOD, of=kernel))
+    assert [variant.id for variant in dict.fromkeys(job.variant for job in made.jobs)] == built(
+        kernel, tuned(GOOD, of=kernel)
+    )
 
 
 def test_without_a_default_the_first_point_is_kept() -> None:
     kernel = tile_kernel(keep="winners", default=())
-    assert built(kernel, tuned(GOOD, of=kernel)) == ["gemm-f16-BM64-BN128", "gemm-f16-BM64-BN256", "gemm-bf16-BM64-BN128"]
+    assert built(kernel, tuned(GOOD, of=kernel)) == [
+        "gemm-f16-BM64-BN128",
+        "gemm-f16-BM64-BN256",
+        "gemm-bf16-BM64-BN128",
+    ]
 
 
 def test_points_of_rules_are_kept() -> None:
-    kernel = tile_kernel(keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),))
+    kernel = tile_kernel(
+        keep="winners", rules=(Rule(when="a.shape[0] < 64", take=(("BM", 64), ("BN", 128))),)
+    )
     kept = built(kernel, tuned(GOOD, of=kernel))
     assert {"gemm-f16-BM64-BN128", "gemm-bf16-BM64-BN128"} <= set(kept)
     assert len(kept) == len(built(tile_kernel(keep="winners"), tuned(GOOD, of=kernel))) + 2
@@ -192,14 +258,27 @@ def test_the_space_is_what_there_is_to_choose_from() -> None:
         return plan(kernel, **more).kernels[0].space
 
     base = space(tile_kernel())
-    assert space(tile_kernel(default=(("BM", 64), ("BN", 128)), keep="winners", table="x.json")) == base
+    assert (
+        space(tile_kernel(default=(("BM", 64), ("BN", 128)), keep="winners", table="x.json"))
+        == base
+    )
     assert space(tile_kernel(), targets=["sm_80"]) == base
-    assert space(tile_kernel(), overrides=(Override(select="other-*", hints=(("occupancy", 2),)),)) == base
+    assert (
+        space(tile_kernel(), overrides=(Override(select="other-*", hints=(("occupancy", 2),)),))
+        == base
+    )
     changed = [
-        space(tile_kernel(matrix=Matrix(axes=(("T", ("f16",)), ("BM", (64, 128)), ("BN", (128, 256)))))),
+        space(
+            tile_kernel(
+                matrix=Matrix(axes=(("T", ("f16",)), ("BM", (64, 128)), ("BN", (128, 256))))
+            )
+        ),
         space(tile_kernel(assume=(AssumeSet(aligned=(("", 16),)), AssumeSet()))),
         space(tile_kernel(hints=(("", (("occupancy", 2),)),))),
-        space(tile_kernel(), overrides=(Override(select="gemm-f16-*-sm_90", hints=(("occupancy", 2),)),)),
+        space(
+            tile_kernel(),
+            overrides=(Override(select="gemm-f16-*-sm_90", hints=(("occupancy", 2),)),),
+        ),
     ]
     assert len({base, *changed}) == 5
 
@@ -212,7 +291,9 @@ def test_the_kernel_is_what_it_is_compiled_from() -> None:
         return kernel_digest(kernel, source, files)
 
     base = digest(tile_kernel())
-    assert digest(tile_kernel(), [files[0], InputFile(name="<cuda>/a.h", digest="3")]) == base  # the toolchain's
+    assert (
+        digest(tile_kernel(), [files[0], InputFile(name="<cuda>/a.h", digest="3")]) == base
+    )  # the toolchain's
     assert digest(tile_kernel(), files[::-1]) == base
     assert digest(tile_kernel(default=())) == base
     changed = [
@@ -232,17 +313,26 @@ SETS = "kernel.gemm.assume.sets[0]"
 @pytest.mark.parametrize(
     ("assume", "what"),
     [
-        (AssumeSet(extent=(("a", (None,)),)), f"{SETS}.extent.a: 1 extents for a, which has rank 2"),
+        (
+            AssumeSet(extent=(("a", (None,)),)),
+            f"{SETS}.extent.a: 1 extents for a, which has rank 2",
+        ),
         (
             AssumeSet(extent=(("q", (None, 1)),)),
             f"{SETS}.extent.q: 'q' is no tensor parameter of the kernel: it has c, a",
         ),
-        (AssumeSet(contiguous=("q",)), f"{SETS}.contiguous[0]: 'q' is no tensor parameter of the kernel: it has c, a"),
+        (
+            AssumeSet(contiguous=("q",)),
+            f"{SETS}.contiguous[0]: 'q' is no tensor parameter of the kernel: it has c, a",
+        ),
         (
             AssumeSet(extent=(("a", (None, 40)),), divisible=(("a", (1, 16)),)),
             f"{SETS}: a: extent 1 is 40, which is not divisible by 16",
         ),
-        (AssumeSet(stride=(("a", (1, 4)),)), f"{SETS}: a: the parameter takes stride 1 in dimension 1, which is not divisible by 4"),
+        (
+            AssumeSet(stride=(("a", (1, 4)),)),
+            f"{SETS}: a: the parameter takes stride 1 in dimension 1, which is not divisible by 4",
+        ),
         (
             AssumeSet(extent=(("a", (None, 40)),), stride=(("a", (16, 1)),)),
             f"{SETS}: a: the parameter takes stride 40 in dimension 0, which is not divisible by 16",
@@ -255,20 +345,37 @@ def test_facts_that_no_tensor_has_are_refused(assume: AssumeSet, what: str) -> N
 
 def test_strides_that_a_parameter_fixes_may_be_assumed_to_be_what_they_are() -> None:
     pitched = dataclasses.replace(tile_kernel().params[1], stride=(24, None))
-    kernel = tile_kernel(params=(tile_kernel().params[0], pitched), assume=(AssumeSet(stride=(("a", (8, 4)),)), AssumeSet()))
+    kernel = tile_kernel(
+        params=(tile_kernel().params[0], pitched),
+        assume=(AssumeSet(stride=(("a", (8, 4)),)), AssumeSet()),
+    )
     assert plan(kernel, targets=["sm_90"]).jobs
     kernel = dataclasses.replace(kernel, assume=(AssumeSet(stride=(("a", (16, 1)),)), AssumeSet()))
-    assert problems(kernel) == [f"{SETS}: a: the parameter takes stride 24 in dimension 0, which is not divisible by 16"]
+    assert problems(kernel) == [
+        f"{SETS}: a: the parameter takes stride 24 in dimension 0, which is not divisible by 16"
+    ]
 
 
 def test_facts_are_told_and_named() -> None:
     sets = (AssumeSet(extent=(("a", (None, 4096)),)), AssumeSet(contiguous=("",)), AssumeSet())
-    kernel = tile_kernel(assume=sets, matrix=Matrix(axes=(("T", ("f16",)), ("BM", (128,)), ("BN", (128,)))))
-    kernel = dataclasses.replace(kernel, params=(dataclasses.replace(kernel.params[0], stride=(None, 1)), kernel.params[1]))
+    kernel = tile_kernel(
+        assume=sets, matrix=Matrix(axes=(("T", ("f16",)), ("BM", (128,)), ("BN", (128,))))
+    )
+    kernel = dataclasses.replace(
+        kernel, params=(dataclasses.replace(kernel.params[0], stride=(None, 1)), kernel.params[1])
+    )
     variants = {job.variant.id: job.variant.assume for job in plan(kernel, targets=["sm_90"]).jobs}
-    assert list(variants) == ["gemm-f16-BM128-BN128-facts", "gemm-f16-BM128-BN128-contiguous", "gemm-f16-BM128-BN128"]
+    assert list(variants) == [
+        "gemm-f16-BM128-BN128-facts",
+        "gemm-f16-BM128-BN128-contiguous",
+        "gemm-f16-BM128-BN128",
+    ]
     (extent,), (dense,), _ = variants.values()
-    assert (extent.param, extent.extent, extent.strides((None, 1))) == ("a", (None, 4096), (None, 1))
+    assert (extent.param, extent.extent, extent.strides((None, 1))) == (
+        "a",
+        (None, 4096),
+        (None, 1),
+    )
     assert (dense.param, dense.contiguous) == ("c", True)  # `a` is contiguous in any case
 
 
@@ -290,10 +397,18 @@ def test_a_field_more_in_a_later_tilec_changes_no_digest() -> None:
 
 def test_a_log_knows_its_cases_by_what_they_measure_and_are_held_against() -> None:
     item = Input(name="x", shape=("64",), dtype="f32")
-    kernel = Kernel(name="k", source="k.py", function="k", language="tile", cases=(Case(name="big", inputs=(item,), reference="r.py:x"),))
+    kernel = Kernel(
+        name="k",
+        source="k.py",
+        function="k",
+        language="tile",
+        cases=(Case(name="big", inputs=(item,), reference="r.py:x"),),
+    )
 
     def of(**changes: object) -> str:
-        return cases_digest(dataclasses.replace(kernel, cases=(dataclasses.replace(kernel.cases[0], **changes),)))  # type: ignore[arg-type]
+        return cases_digest(
+            dataclasses.replace(kernel, cases=(dataclasses.replace(kernel.cases[0], **changes),))
+        )  # type: ignore[arg-type]
 
     known = cases_digest(kernel)
     assert of(bench=Bench(flops="1")) == known

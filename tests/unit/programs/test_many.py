@@ -1,4 +1,6 @@
-"""Thousands of random programs: the same ones for a seed, with a line now and then, and a failure as short as it can be made."""
+"""Thousands of random programs: the same ones for a seed, with a line now and then, and a failure
+as short as it can be made.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ def test_a_program_that_fails_is_told_and_made_short() -> None:
         if "make" in steps and "read" in steps[steps.index("make") :]:
             raise OSError("read what was made")
 
-    with pytest.raises(AssertionError, match=r"^program 0 of seed 7 fails at pace \d+, and so does \[.*\]: OSError") as caught:
+    with pytest.raises(
+        AssertionError, match=r"^program 0 of seed 7 fails at pace \d+, and so does \[.*\]: OSError"
+    ) as caught:
         carry_out_many(attempt, NAMES, 5, 7, lambda _: None)
     found = str(caught.value).partition("and so does ")[2]
     assert (found.count("make"), found.count("read'"), found.count("drop")) == (1, 1, 0)
 
 
 def test_nothing_is_taken_out_that_is_needed() -> None:
-    assert shorter([("a", n) for n in range(50)], lambda part: ("a", 3) in part and ("a", 40) in part) == [("a", 3), ("a", 40)]
+    assert shorter(
+        [("a", n) for n in range(50)], lambda part: ("a", 3) in part and ("a", 40) in part
+    ) == [("a", 3), ("a", 40)]

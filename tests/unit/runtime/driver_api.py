@@ -16,18 +16,24 @@ PARTS = LaunchParts(kernel="k", sizes=(), addresses=(), tensors=())
 
 
 # cuPointerGetAttribute in the driver: of (pointer to the value, attribute, address).
-_Attribute = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_uint64)
+_Attribute = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_uint64
+)
 
 
 class Api:
-    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success; types and enums are the real ones.
+    """cuda.bindings.driver with its calls replaced: each gives what `results` says, or success;
+    types and enums are the real ones.
 
     Attributes:
-        ordinals: of the devices that addresses belong to, as the driver says; the bindings say 0 of all of them.
+        ordinals: of the devices that addresses belong to, as the driver says; the bindings say 0 of
+            all of them.
     """
 
     def __init__(self, devices: int = 1, **results: str) -> None:
-        self.results = {name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name, result in results.items()}
+        self.results = {
+            name: getattr(real.CUresult, f"CUDA_ERROR_{result}") for name, result in results.items()
+        }
         self.values = {
             "cuDeviceGetCount": devices,
             "cuDriverGetVersion": 13000,
@@ -74,9 +80,10 @@ class Api:
             case "cuGetErrorString":
                 return b"words of the driver"
             case "cuDeviceGetAttribute":
-                return {"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9, "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0}.get(
-                    arguments[0].name, 7
-                )
+                return {
+                    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": 9,
+                    "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": 0,
+                }.get(arguments[0].name, 7)
         return self.values.get(name, 0)
 
     def _ordinal(self, value, attribute: int, address: int) -> int:

@@ -48,11 +48,15 @@ class Tensor:
 
     def __getitem__(self, index: tuple[slice, slice]) -> Tensor:
         extent, (row, column) = self.shape, self.stride()
-        return dataclasses.replace(self, shape=(extent[0], extent[1] // index[1].step), step=(row, column * index[1].step))
+        return dataclasses.replace(
+            self, shape=(extent[0], extent[1] // index[1].step), step=(row, column * index[1].step)
+        )
 
     @property
     def imag(self) -> Tensor:
-        return dataclasses.replace(self, dtype="torch.float32", step=tuple(2 * step for step in self.stride()))
+        return dataclasses.replace(
+            self, dtype="torch.float32", step=tuple(2 * step for step in self.stride())
+        )
 
     def conj(self) -> Tensor:
         return dataclasses.replace(self, negative=not self.negative)

@@ -7,12 +7,30 @@ from typing import Any
 
 import pytest
 
-from tests.runtime_samples import ADD, SCALAR, TENSOR, bundle_of, fake_driver, image, kernel, loaded, slot
+from tests.runtime_samples import (
+    ADD,
+    SCALAR,
+    TENSOR,
+    bundle_of,
+    fake_driver,
+    image,
+    kernel,
+    loaded,
+    slot,
+)
 from tests.unit.runtime import fake_torch
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
-from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, DriverError, PlacementError, RequirementError, UseAfterMoveError
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    BorrowError,
+    DriverError,
+    PlacementError,
+    RequirementError,
+    UseAfterMoveError,
+)
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
 
@@ -33,7 +51,9 @@ def known() -> tuple[Module, FakeDriver, list[Tensor]]:
 
 
 def new(driver: FakeDriver, count: int, shape: tuple[int, ...] = (1024,)) -> list[Tensor]:
-    return [Tensor.uninitialized(shape, "f32", driver=driver, ordinal=0, stream=5) for _ in range(count)]
+    return [
+        Tensor.uninitialized(shape, "f32", driver=driver, ordinal=0, stream=5) for _ in range(count)
+    ]
 
 
 def arguments(driver: FakeDriver) -> list[tuple[Any, ...]]:
@@ -50,7 +70,9 @@ def test_a_tensor_that_moved_is_refused(known: tuple[Module, FakeDriver, list[Te
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_claims_of_others_are_minded(known: tuple[Module, FakeDriver, list[Tensor]], place: int) -> None:
+def test_claims_of_others_are_minded(
+    known: tuple[Module, FakeDriver, list[Tensor]], place: int
+) -> None:
     module, driver, tensors = known
     with tensors[place].borrow_mut(), pytest.raises(BorrowError, match="the mutable borrow"):
         module.add(*tensors, stream=5)
@@ -87,7 +109,9 @@ def test_numbers_come_anew(known: tuple[Module, FakeDriver, list[Tensor]]) -> No
         module.add(*tensors, "2", stream=5)
 
 
-def test_numbers_that_can_change_are_read_each_time(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
+def test_numbers_that_can_change_are_read_each_time(
+    known: tuple[Module, FakeDriver, list[Tensor]],
+) -> None:
     import numpy as np
 
     module, driver, tensors = known
@@ -101,7 +125,16 @@ def test_other_tensors_of_the_same_facts(known: tuple[Module, FakeDriver, list[T
     module, driver, (z, x, y) = known
     others = new(driver, 3)
     expected = []
-    for tensors in ((z, x, y), others, others, (z, x, y), (z, y, x), (z, y, x), (z, y, x), (others[0], x, y)):
+    for tensors in (
+        (z, x, y),
+        others,
+        others,
+        (z, x, y),
+        (z, y, x),
+        (z, y, x),
+        (z, y, x),
+        (others[0], x, y),
+    ):
         module.add(*tensors, stream=5)
         expected.append(tuple(tensor.ptr for tensor in tensors))
     assert [found[:3] for found in arguments(driver)] == expected
@@ -109,7 +142,9 @@ def test_other_tensors_of_the_same_facts(known: tuple[Module, FakeDriver, list[T
         module.add(z, z, y, stream=5)
 
 
-def test_a_launch_that_the_driver_refuses_is_told_and_the_next_one_works(known: tuple[Module, FakeDriver, list[Tensor]]) -> None:
+def test_a_launch_that_the_driver_refuses_is_told_and_the_next_one_works(
+    known: tuple[Module, FakeDriver, list[Tensor]],
+) -> None:
     module, driver, tensors = known
     for _ in range(2):
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
@@ -126,7 +161,10 @@ def test_threads_do_not_share_argument_memory_that_changes() -> None:
     wrong: list[Any] = []
 
     def work(stream: int) -> None:
-        z, x, y = (Tensor.uninitialized((1024,), "f32", driver=driver, ordinal=0, stream=stream) for _ in range(3))
+        z, x, y = (
+            Tensor.uninitialized((1024,), "f32", driver=driver, ordinal=0, stream=stream)
+            for _ in range(3)
+        )
         for turn in range(200):
             alpha = float(turn // 4)
             module.add(z, x, y, alpha, stream=stream)
@@ -162,7 +200,9 @@ def torch_tensors(shape: tuple[int, ...] = (1024,)) -> list[fake_torch.Tensor]:
         ({"ptr": 0x10000}, AliasError),
     ],
 )
-def test_what_changes_of_a_torch_tensor_is_seen(change: dict[str, Any], error: type[Exception]) -> None:
+def test_what_changes_of_a_torch_tensor_is_seen(
+    change: dict[str, Any], error: type[Exception]
+) -> None:
     module, driver = loaded(ADD)
     tensors = torch_tensors()
     for _ in range(TIMES):
@@ -195,14 +235,22 @@ def test_torch_and_other_tensors_in_one_launch() -> None:
     for _ in range(TIMES):
         module.add(z, own, y, stream=5)
         module.add(own, x, y, stream=5)
-    assert arguments(driver)[-2:] == [(z.ptr, own.ptr, y.ptr, 1024, 1.0), (own.ptr, x.ptr, y.ptr, 1024, 1.0)]
+    assert arguments(driver)[-2:] == [
+        (z.ptr, own.ptr, y.ptr, 1024, 1.0),
+        (own.ptr, x.ptr, y.ptr, 1024, 1.0),
+    ]
 
 
 def test_numbers_that_decide_are_part_of_the_key() -> None:
     abi = (slot("ptr", "z.ptr"), slot("i32", "n"))
-    params = (Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True), Param(name="n", kind=SCALAR, dtype="i32"))
+    params = (
+        Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="n", kind=SCALAR, dtype="i32"),
+    )
     variant = VariantInfo(id="fill", abi=abi, images=(image("fill"),))
-    module, driver = loaded(kernel("fill", params, (variant,), launch=LaunchInfo(grid=("n",), block=("32",))))
+    module, driver = loaded(
+        kernel("fill", params, (variant,), launch=LaunchInfo(grid=("n",), block=("32",)))
+    )
     (z, *_) = torch_tensors()
     for count in (7, 7, 7, 8, 7, True, 1, 7):
         module.fill(z, count, stream=5)
@@ -211,14 +259,20 @@ def test_numbers_that_decide_are_part_of_the_key() -> None:
 
 
 def test_the_sign_of_zero_and_the_range_of_every_number_are_seen() -> None:
-    """A number that decides is a constant of its plan; one without an argument of its dtype is packed by another, or not at all."""
+    """A number that decides is a constant of its plan; one without an argument of its dtype is
+    packed by another, or not at all.
+    """
     params = (
         Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
         Param(name="a", kind=SCALAR, dtype="f32"),
         Param(name="n", kind=SCALAR, dtype="i32"),
         Param(name="unused", kind=SCALAR, dtype="i32"),
     )
-    variant = VariantInfo(id="fill", abi=(slot("ptr", "z.ptr"), slot("f32", "a"), slot("i64", "n")), images=(image("fill"),))
+    variant = VariantInfo(
+        id="fill",
+        abi=(slot("ptr", "z.ptr"), slot("f32", "a"), slot("i64", "n")),
+        images=(image("fill"),),
+    )
     launch = LaunchInfo(grid=("1",), block=("32",), requires=("a <= 8",))
     module, driver = loaded(kernel("fill", params, (variant,), launch=launch))
     (z, *_) = torch_tensors()

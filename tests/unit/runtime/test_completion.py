@@ -11,8 +11,8 @@ import pytest
 from tests.waiting import PATIENCE, Gate, becomes, joined
 from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
+from tilec_runtime.device.device import completion as module
 from tilec_runtime.device.marks import Mark
 
 CPU = -1
@@ -92,7 +92,9 @@ def test_a_thread_ends_without_work_and_another_one_comes(monkeypatch: pytest.Mo
     driver, completions = CpuDriver(), Completions()
     threads: list[threading.Thread] = []
     for _ in range(2):
-        completions.watch(Mark(driver, CPU, 0), 0, lambda _: threads.append(threading.current_thread()))
+        completions.watch(
+            Mark(driver, CPU, 0), 0, lambda _: threads.append(threading.current_thread())
+        )
         assert completions.drain(PATIENCE)
         joined(threads[-1])
     assert all(thread.daemon for thread in threads)
@@ -119,7 +121,8 @@ def test_an_idle_thread_waits_and_does_not_ask() -> None:
     assert driver.asked == 0
 
 
-# --- what an op came to reaches whoever waits, whatever is wrong with it ------------------------------------------------------------
+# --- what an op came to reaches whoever waits, whatever is wrong with it
+# ------------------------------------------------------------
 
 
 class Unnoted(Exception):  # noqa: N818 - a class of somebody else

@@ -1,4 +1,6 @@
-"""Devices as programs name them, streams of other libraries, and failures that a mark on the cpu device tells."""
+"""Devices as programs name them, streams of other libraries, and failures that a mark on the cpu
+device tells.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ CPU = -1
 def test_a_device_says_what_it_is() -> None:
     driver = FakeDriver()
     gpu, cpu = Device(0, driver=driver), Device("cpu")
-    assert (gpu.ordinal, gpu.type, gpu.name, repr(gpu)) == (0, "cuda", "Fake H200", "<Device cuda:0 (Fake H200)>")
+    assert (gpu.ordinal, gpu.type, gpu.name, repr(gpu)) == (
+        0,
+        "cuda",
+        "Fake H200",
+        "<Device cuda:0 (Fake H200)>",
+    )
     assert (cpu.ordinal, cpu.type, cpu.index, repr(cpu)) == (CPU, "cpu", CPU, "<Device cpu>")
     assert gpu.info is H200
     assert Device.count(driver) == 1
@@ -75,7 +82,11 @@ def test_a_borrowed_stream_is_not_given_back() -> None:
     driver = FakeDriver()
     owner = types.SimpleNamespace()
     stream = Stream.borrow_raw(0x77, 0, owner=owner, driver=driver)
-    assert (stream.handle, stream.__cuda_stream__(), repr(stream)) == (0x77, (0, 0x77), "<Stream 0x77 on cuda:0, borrowed>")
+    assert (stream.handle, stream.__cuda_stream__(), repr(stream)) == (
+        0x77,
+        (0, 0x77),
+        "<Stream 0x77 on cuda:0, borrowed>",
+    )
     stream.close()
     assert driver.calls == []
     with pytest.raises(SchedulingError, match="the stream is closed"):

@@ -1,4 +1,6 @@
-"""What the runtime raises on purpose is a `DeviceError`: one `except` catches it, wherever it comes from."""
+"""What the runtime raises on purpose is a `DeviceError`: one `except` catches it, wherever it comes
+from.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from typing import Any
 import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver, image, kernel, loaded, slot
-from tilec_runtime import AsyncKernelLaunch, Device, Stream, api, load, load_module_from_bytes, use_device, use_policy, value, zip_ops
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    Stream,
+    api,
+    load,
+    load_module_from_bytes,
+    use_device,
+    use_policy,
+    value,
+    zip_ops,
+)
 from tilec_runtime.errors import (
     BundleError,
     CallError,
@@ -28,7 +41,11 @@ ANY: Any = "no such thing"
 
 
 def no_image() -> None:
-    other = kernel("other", (), (VariantInfo(id="other", abi=(slot("i32", "1"),), images=(image("other", "sm_120"),)),))
+    other = kernel(
+        "other",
+        (),
+        (VariantInfo(id="other", abi=(slot("i32", "1"),), images=(image("other", "sm_120"),)),),
+    )
     loaded(other)[0].other(stream=0)
 
 
@@ -70,7 +87,9 @@ RAISED: list[tuple[Callable[[], object], type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("call", "kind"), RAISED)
-def test_what_is_raised_on_purpose_is_a_device_error(call: Callable[[], object], kind: type[Exception]) -> None:
+def test_what_is_raised_on_purpose_is_a_device_error(
+    call: Callable[[], object], kind: type[Exception]
+) -> None:
     with use_device("cpu"), pytest.raises(DeviceError) as caught:
         call()
     assert isinstance(caught.value, kind)

@@ -1,4 +1,6 @@
-"""Which variant a launch takes: the tuning table, rules, the default, what fits, forced axes, partitions; and what is said of it."""
+"""Which variant a launch takes: the tuning table, rules, the default, what fits, forced axes,
+partitions; and what is said of it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from tilec_runtime.model.safety import Region, Safety
 from tilec_runtime.model.signature import Assumption, Param
 from tilec_runtime.model.table import DispatchRule, Point, TableDevice, TableEntry, TuningTable
 
-ABI = (slot("ptr", "z.ptr"), slot("ptr", "x.ptr"), slot("i32", "x.shape[0]"), slot("i32", "x.shape[1]"), slot("i32", "x.stride[0]"))
+ABI = (
+    slot("ptr", "z.ptr"),
+    slot("ptr", "x.ptr"),
+    slot("i32", "x.shape[0]"),
+    slot("i32", "x.shape[1]"),
+    slot("i32", "x.stride[0]"),
+)
 DIV16 = tuple(Assumption(param=name, shape=(1, 16), stride=(16, 1), align=16) for name in "zx")
 
 
@@ -54,9 +62,15 @@ TABLE = TuningTable(
             name="Fake H200",
             cc=(9, 0),
             multiprocessors=132,
-            entries=(entry(1024, "f32", 64, 128), entry(4096, "f32", 128, 128), entry(1024, "f16", 64, 64)),
+            entries=(
+                entry(1024, "f32", 64, 128),
+                entry(4096, "f32", 128, 128),
+                entry(1024, "f16", 64, 64),
+            ),
         ),
-        TableDevice(name="Fake H100", cc=(9, 0), multiprocessors=114, entries=(entry(256, "f32", 64, 64),)),
+        TableDevice(
+            name="Fake H100", cc=(9, 0), multiprocessors=114, entries=(entry(256, "f32", 64, 64),)
+        ),
     ),
 )
 TILED = kernel(
@@ -69,14 +83,20 @@ TILED = kernel(
     axes=(("T", ("f32", "f16")), ("BM", (64, 128)), ("BN", (64, 128))),
     dtype_axes=("T",),
     default=(("BM", 128), ("BN", 128)),
-    launch=LaunchInfo(grid=("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], BN)"), block=("128",), requires=("x.shape == z.shape",)),
+    launch=LaunchInfo(
+        grid=("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], BN)"),
+        block=("128",),
+        requires=("x.shape == z.shape",),
+    ),
     safety=Safety(regions=(Region(param="z", tile=("BM", "BN")),)),
     table=TABLE,
 )
 
 
 def arrays(rows: int, columns: int = 64, dtype: str = "f32", **facts: Any) -> tuple[Array, Array]:
-    return Array(rows, columns, dtype=dtype, ptr=0x1000_0000, **facts), Array(rows, columns, dtype=dtype, ptr=0x8000_0000, **facts)
+    return Array(rows, columns, dtype=dtype, ptr=0x1000_0000, **facts), Array(
+        rows, columns, dtype=dtype, ptr=0x8000_0000, **facts
+    )
 
 
 def taken(info: KernelInfo, *arguments: Any, **axes: Any) -> str:
@@ -98,19 +118,41 @@ def taken(info: KernelInfo, *arguments: Any, **axes: Any) -> str:
         (2047, 64, "f32", {}, "tiled-f32-BM64-BN128-div16"),
         (1024, 63, "f32", {}, "tiled-f32-BM64-BN128"),  # the table's point, without the assumption
         (1024, 64, "f16", {}, "tiled-f16-BM64-BN64-div16"),
-        (300, 64, "f32", {}, "tiled-f32-BM64-BN64-div16"),  # by the other device of the architecture
+        (
+            300,
+            64,
+            "f32",
+            {},
+            "tiled-f32-BM64-BN64-div16",
+        ),  # by the other device of the architecture
         (8192, 64, "f32", {}, "tiled-f32-BM128-BN128-div16"),  # the default
-        (1024, 64, "f32", {"BM": 128}, "tiled-f32-BM128-BN128-div16"),  # the caller's, then the default
-        (1024, 64, "f32", {"BN": 64}, "tiled-f32-BM64-BN64-div16"),  # neither table nor default has it
+        (
+            1024,
+            64,
+            "f32",
+            {"BM": 128},
+            "tiled-f32-BM128-BN128-div16",
+        ),  # the caller's, then the default
+        (
+            1024,
+            64,
+            "f32",
+            {"BN": 64},
+            "tiled-f32-BM64-BN64-div16",
+        ),  # neither table nor default has it
         (1024, 64, "f32", {"BM": None, "BN": None}, "tiled-f32-BM64-BN128-div16"),
     ],
 )
-def test_order_of_choice(rows: int, columns: int, dtype: str, axes: dict[str, Any], variant: str) -> None:
+def test_order_of_choice(
+    rows: int, columns: int, dtype: str, axes: dict[str, Any], variant: str
+) -> None:
     assert taken(TILED, *arrays(rows, columns, dtype), **axes) == variant
 
 
 def test_without_an_entry_or_a_default_the_first_that_fits_is_taken() -> None:
-    assert taken(dataclasses.replace(TILED, default=()), *arrays(8192)) == "tiled-f32-BM64-BN64-div16"
+    assert (
+        taken(dataclasses.replace(TILED, default=()), *arrays(8192)) == "tiled-f32-BM64-BN64-div16"
+    )
     assert taken(dataclasses.replace(TILED, default=()), *arrays(8192, 63)) == "tiled-f32-BM64-BN64"
 
 
@@ -123,7 +165,9 @@ def test_a_point_whose_facts_do_not_hold_is_passed_over() -> None:
 
 
 def test_a_point_whose_requirements_do_not_hold_is_passed_over() -> None:
-    launch = dataclasses.replace(TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BN == 64"))
+    launch = dataclasses.replace(
+        TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BN == 64")
+    )
     info = dataclasses.replace(TILED, launch=launch)
     assert taken(info, *arrays(1024, 128)) == "tiled-f32-BM64-BN128-div16"
     assert taken(info, *arrays(1024, 64)) == "tiled-f32-BM64-BN64-div16"
@@ -132,7 +176,9 @@ def test_a_point_whose_requirements_do_not_hold_is_passed_over() -> None:
 def test_what_no_variant_takes_is_refused_as_without_a_table() -> None:
     left = tuple(variant for variant in TILED.variants if variant.assume)
     module, driver = loaded(dataclasses.replace(TILED, variants=left))
-    with pytest.raises(VariantError, match="tiled: the arguments satisfy the assumptions of no variant"):
+    with pytest.raises(
+        VariantError, match="tiled: the arguments satisfy the assumptions of no variant"
+    ):
         module.tiled(*arrays(1024, 63))
     with pytest.raises(RequirementError, match=r"tiled: requires x\.shape == z\.shape"):
         module.tiled(arrays(1024)[0], arrays(512)[1])
@@ -149,14 +195,21 @@ def test_generated_code_leaves_axes_open() -> None:
 
 
 def test_scalars_in_sizes_decide_a_launch() -> None:
-    """A number that a size expression reads is a fact of the call, not only an argument of the kernel."""
+    """A number that a size expression reads is a fact of the call, not only an argument of the
+    kernel.
+    """
     params = (*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32"))
     info = dataclasses.replace(
         ADD,
         params=params,
         axes=(("B", (1, 2)),),
         variants=tuple(
-            VariantInfo(id=f"add-B{b}", axes=(("B", b),), abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image(f"add_{b}"),))
+            VariantInfo(
+                id=f"add-B{b}",
+                axes=(("B", b),),
+                abi=(slot("ptr", "z.ptr"), slot("i32", "n")),
+                images=(image(f"add_{b}"),),
+            )
             for b in (1, 2)
         ),
         table=TuningTable(
@@ -179,20 +232,44 @@ def test_scalars_in_sizes_decide_a_launch() -> None:
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
     for n in (5, 50, 5, 50, -3, 0):
         module.add(z, x, y, n)
-    assert [launch.symbol for launch in driver.launches] == ["add_1", "add_2", "add_1", "add_2", "add_1", "add_1"]
+    assert [launch.symbol for launch in driver.launches] == [
+        "add_1",
+        "add_2",
+        "add_1",
+        "add_2",
+        "add_1",
+        "add_1",
+    ]
 
 
 @pytest.mark.parametrize(
     ("size", "alpha", "shown"),
-    [("alpha", math.inf, "inf"), ("alpha * 0.5", -math.inf, "-inf"), ("alpha", math.nan, "nan"), ("x.dtype", 1.0, "'f32'")],
+    [
+        ("alpha", math.inf, "inf"),
+        ("alpha * 0.5", -math.inf, "-inf"),
+        ("alpha", math.nan, "nan"),
+        ("x.dtype", 1.0, "'f32'"),
+    ],
 )
-def test_sizes_that_are_no_numbers_leave_it_to_the_default(size: str, alpha: float, shown: str) -> None:
-    device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=(TableEntry(ranges=((0, 9),), point=()),))
-    info = dataclasses.replace(ADD, table=TuningTable(source="t.json", sizes=(size,), devices=(device,)))
+def test_sizes_that_are_no_numbers_leave_it_to_the_default(
+    size: str, alpha: float, shown: str
+) -> None:
+    device = TableDevice(
+        name="Fake H200",
+        cc=(9, 0),
+        multiprocessors=132,
+        entries=(TableEntry(ranges=((0, 9),), point=()),),
+    )
+    info = dataclasses.replace(
+        ADD, table=TuningTable(source="t.json", sizes=(size,), devices=(device,))
+    )
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
     assert taken(info, z, x, y, alpha) == "add-a16"
     why = loaded(info)[0].add.explain(z, x, y, alpha)
-    assert why.reasons == (f"t.json cannot say: {size} is {shown}, and no number of anything", "so the default is tried: the only point")
+    assert why.reasons == (
+        f"t.json cannot say: {size} is {shown}, and no number of anything",
+        "so the default is tried: the only point",
+    )
 
 
 RULED = dataclasses.replace(
@@ -212,36 +289,60 @@ RULED = dataclasses.replace(
     [
         (64, 64, {}, "tiled-f32-BM64-BN64-div16"),  # what the rule leaves open is the default's
         (101, 64, {}, "tiled-f32-BM64-BN128-div16"),
-        (100, 64, {}, "tiled-f32-BM128-BN128-div16"),  # the second condition divides by zero; the third rule's point, without the default
+        (
+            100,
+            64,
+            {},
+            "tiled-f32-BM128-BN128-div16",
+        ),  # the second condition divides by zero; the third rule's point, without the default
         (8192, 63, {}, "tiled-f32-BM128-BN128"),
         (8192, 64, {"BM": 64}, "tiled-f32-BM64-BN64-div16"),  # the caller's comes before every rule
         (64, 64, {"BN": 128}, "tiled-f32-BM64-BN128-div16"),
         (64, 64, {"BM": 128}, "tiled-f32-BM128-BN128-div16"),
     ],
 )
-def test_rules_choose_by_the_arguments(rows: int, columns: int, axes: dict[str, Any], variant: str) -> None:
+def test_rules_choose_by_the_arguments(
+    rows: int, columns: int, axes: dict[str, Any], variant: str
+) -> None:
     assert taken(RULED, *arrays(rows, columns), **axes) == variant
 
 
 def test_a_rule_that_reads_a_tensor_which_is_none_says_that() -> None:
     b = Param(name="b", kind=TENSOR, dtype="f32", rank=1, optional=True)
-    variants = tuple(dataclasses.replace(v, assume=(*v.assume, Assumption(param="b", absent=True))) for v in RULED.variants)
-    rules = (DispatchRule(when="x.shape[0] > 64 and b.size > 9", take=(("BM", 64),)), *RULED.rules[2:])
+    variants = tuple(
+        dataclasses.replace(v, assume=(*v.assume, Assumption(param="b", absent=True)))
+        for v in RULED.variants
+    )
+    rules = (
+        DispatchRule(when="x.shape[0] > 64 and b.size > 9", take=(("BM", 64),)),
+        *RULED.rules[2:],
+    )
     optional = dataclasses.replace(RULED, params=(*RULED.params, b), variants=variants, rules=rules)
     tiled = loaded(optional)[0].tiled
-    assert tiled.explain(*arrays(100)).reasons[0] == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, cannot say: b is None"
-    assert tiled.explain(*arrays(64)).reasons[0] == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, does not hold"
+    assert (
+        tiled.explain(*arrays(100)).reasons[0]
+        == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, cannot say: b is None"
+    )
+    assert (
+        tiled.explain(*arrays(64)).reasons[0]
+        == "dispatch rule 1, x.shape[0] > 64 and b.size > 9, does not hold"
+    )
 
 
 def test_a_table_comes_before_rules_and_rules_before_the_default() -> None:
     info = dataclasses.replace(RULED, table=TABLE)
     assert taken(info, *arrays(1024)) == "tiled-f32-BM64-BN128-div16"
     assert taken(info, *arrays(8192)) == "tiled-f32-BM128-BN128-div16"
-    assert taken(dataclasses.replace(RULED, default=(("BM", 64), ("BN", 64))), *arrays(8192)) == "tiled-f32-BM128-BN128-div16"
+    assert (
+        taken(dataclasses.replace(RULED, default=(("BM", 64), ("BN", 64))), *arrays(8192))
+        == "tiled-f32-BM128-BN128-div16"
+    )
 
 
 def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
-    launch = dataclasses.replace(TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BM == 64"))
+    launch = dataclasses.replace(
+        TILED.launch, requires=(*TILED.launch.requires, "x.shape[1] % BN == 0 or BM == 64")
+    )
     why = loaded(dataclasses.replace(RULED, launch=launch))[0].tiled.explain(*arrays(8192))
     assert why.variant.id == "tiled-f32-BM64-BN64-div16"
     assert why.reasons == (
@@ -254,10 +355,13 @@ def test_a_rule_whose_variants_do_not_fit_is_passed_over() -> None:
     )
     cannot = loaded(RULED)[0].tiled.explain(*arrays(100), BM=64)
     assert "division by zero" in cannot.reasons[1]
-    assert cannot.reasons[2] == "dispatch rule 3 holds, and says BM=128, which was not built with what is settled already"
-    assert dict(loaded(RULED)[0].tiled.explain(*arrays(64)).origins) == dict.fromkeys(("BM", "BN"), "dispatch rule 1's") | {
-        "T": "the dtype of the arguments"
-    }
+    assert (
+        cannot.reasons[2]
+        == "dispatch rule 3 holds, and says BM=128, which was not built with what is settled already"
+    )
+    assert dict(loaded(RULED)[0].tiled.explain(*arrays(64)).origins) == dict.fromkeys(
+        ("BM", "BN"), "dispatch rule 1's"
+    ) | {"T": "the dtype of the arguments"}
 
 
 def test_scalars_in_conditions_decide_a_launch() -> None:
@@ -267,10 +371,18 @@ def test_scalars_in_conditions_decide_a_launch() -> None:
         params=(*ADD.params[:3], Param(name="n", kind=SCALAR, dtype="i32")),
         axes=(("B", (1, 2)),),
         variants=tuple(
-            VariantInfo(id=f"add-B{b}", axes=(("B", b),), abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image(f"add_{b}"),))
+            VariantInfo(
+                id=f"add-B{b}",
+                axes=(("B", b),),
+                abi=(slot("ptr", "z.ptr"), slot("i32", "n")),
+                images=(image(f"add_{b}"),),
+            )
             for b in (1, 2)
         ),
-        rules=(DispatchRule(when="n < 10", take=(("B", 1),)), DispatchRule(when="", take=(("B", 2),))),
+        rules=(
+            DispatchRule(when="n < 10", take=(("B", 1),)),
+            DispatchRule(when="", take=(("B", 2),)),
+        ),
     )
     module, driver = loaded(info)
     z, x, y = (Array(64, ptr=0x10000 * place) for place in (1, 2, 3))
@@ -304,17 +416,29 @@ def test_explanations_name_what_decided() -> None:
         "tuning/tiled.json has no entry for x.shape[0] = 8192, x.shape[1] = 64 on Fake H200, Fake H100",
         "so the default is tried: T=f32, BM=128, BN=128",
     )
-    assert dict(default.origins) == {"T": "the dtype of the arguments", "BM": "the default", "BN": "the default"}
-    assert {each.reason for each in default.others} >= {"tiled-f32-BM128-BN128-div16 comes before it"}
+    assert dict(default.origins) == {
+        "T": "the dtype of the arguments",
+        "BM": "the default",
+        "BN": "the default",
+    }
+    assert {each.reason for each in default.others} >= {
+        "tiled-f32-BM128-BN128-div16 comes before it"
+    }
 
 
 def test_devices_of_other_architectures_take_the_default() -> None:
     other = dataclasses.replace(H200, name="Fake A100", cc=(8, 0), multiprocessors=108)
-    images = tuple(dataclasses.replace(variant, images=(image(f"{variant.id}_80", "sm_80"),)) for variant in TILED.variants)
+    images = tuple(
+        dataclasses.replace(variant, images=(image(f"{variant.id}_80", "sm_80"),))
+        for variant in TILED.variants
+    )
     module, _ = loaded(dataclasses.replace(TILED, variants=images), devices=(other,))
     why = module.tiled.explain(*arrays(1024))
     assert why.variant.id == "tiled-f32-BM128-BN128-div16"
-    assert why.reasons[0] == "tuning/tiled.json speaks of Fake H200, Fake H100, none of which is Fake A100 or of its architecture"
+    assert (
+        why.reasons[0]
+        == "tuning/tiled.json speaks of Fake H200, Fake H100, none of which is Fake A100 or of its architecture"
+    )
 
 
 def test_points_that_are_not_in_the_bundle_are_passed_over() -> None:
@@ -338,7 +462,9 @@ TWICE = dataclasses.replace(
     table=None,
     variants=variants("twice"),
     params=tuple(dataclasses.replace(param, out=True) for param in TILED.params),
-    safety=Safety(regions=(Region(param="z", tile=("BM", "BN")), Region(param="x", tile=("BM", "BN")))),
+    safety=Safety(
+        regions=(Region(param="z", tile=("BM", "BN")), Region(param="x", tile=("BM", "BN")))
+    ),
 )
 
 
@@ -359,20 +485,34 @@ def test_tiles_of_a_partition_choose_the_variant(gpu: tuple[Module, FakeDriver])
         "tiled_f32_64_128_2",
         "tiled_f32_64_64_2",
     ]
-    assert [launch.shape.grid for launch in driver.launches] == [(16, 2, 1), (8, 2, 1), (16, 4, 1), (16, 2, 1), (16, 4, 1)]
+    assert [launch.shape.grid for launch in driver.launches] == [
+        (16, 2, 1),
+        (8, 2, 1),
+        (16, 4, 1),
+        (16, 2, 1),
+        (16, 4, 1),
+    ]
 
 
 def test_tiles_that_contradict_are_refused_before_a_launch(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     tiled, twice = module.lazy.tiled, module.lazy.twice
     twice(made(driver).partition(64, 64), made(driver).partition(64, 64)).sync()
-    with pytest.raises(LayoutError, match=r"tiled: output 'z' is cut into tiles of \(64, 32\), and no variant with BN = 32 was built"):
+    with pytest.raises(
+        LayoutError,
+        match=r"tiled: output 'z' is cut into tiles of \(64, 32\), and no variant with BN = 32 was built",
+    ):
         tiled(made(driver).partition(64, 32), made(driver)).sync()
-    with pytest.raises(LayoutError, match=r"is cut into tiles of \(64, 64\), and the kernel's blocks write tiles of \(128, 128\)"):
+    with pytest.raises(
+        LayoutError,
+        match=r"is cut into tiles of \(64, 64\), and the kernel's blocks write tiles of \(128, 128\)",
+    ):
         tiled(made(driver).partition(64, 64), made(driver)).variant(BM=128).sync()
     with pytest.raises(VariantError, match="no variant with T=f32, BM=128, BN=64 was built"):
         tiled(made(driver).partition(128, 64), made(driver)).sync()
-    what = r"'x' is cut into tiles of \(128, 128\), which makes BM 128, and the tiles of z make it 64"
+    what = (
+        r"'x' is cut into tiles of \(128, 128\), which makes BM 128, and the tiles of z make it 64"
+    )
     with pytest.raises(LayoutError, match=what):
         twice(made(driver).partition(64, 128), made(driver).partition(128, 128)).sync()
     assert len(driver.launches) == 1
@@ -383,7 +523,11 @@ def test_variants_can_be_forced() -> None:
     module.tiled.variant(BM=128)(*arrays(1024))
     module.tiled(*arrays(1024), BM=128)
     module.tiled(*arrays(1024))
-    assert [launch.symbol for launch in driver.launches] == ["tiled_f32_128_128_2", "tiled_f32_128_128_2", "tiled_f32_64_128_2"]
+    assert [launch.symbol for launch in driver.launches] == [
+        "tiled_f32_128_128_2",
+        "tiled_f32_128_128_2",
+        "tiled_f32_64_128_2",
+    ]
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
         module.tiled.variant(BM=32)
 
@@ -401,7 +545,12 @@ FACTS = kernel(
             abi=ABI,
             images=(image("facts_256"),),
         ),
-        VariantInfo(id="facts-contiguous", assume=(Assumption(param="x", contiguous=True),), abi=ABI, images=(image("facts_dense"),)),
+        VariantInfo(
+            id="facts-contiguous",
+            assume=(Assumption(param="x", contiguous=True),),
+            abi=ABI,
+            images=(image("facts_dense"),),
+        ),
         VariantInfo(id="facts", abi=ABI, images=(image("facts_any"),)),
     ),
     launch=LaunchInfo(grid=("z.shape[0]",), block=("32",)),
@@ -413,14 +562,26 @@ FACTS = kernel(
     [
         ((4, 256), None, "facts-256", ""),
         ((4, 128), None, "facts-contiguous", "x.shape[1] is 128, not 256"),
-        ((4, 256), (512, 1), "facts", "x has strides (512, 1), not those of a contiguous tensor, (256, 1)"),
-        ((4, 256), (1, 4), "facts", "x has strides (1, 4), not those of a contiguous tensor, (256, 1)"),
+        (
+            (4, 256),
+            (512, 1),
+            "facts",
+            "x has strides (512, 1), not those of a contiguous tensor, (256, 1)",
+        ),
+        (
+            (4, 256),
+            (1, 4),
+            "facts",
+            "x has strides (1, 4), not those of a contiguous tensor, (256, 1)",
+        ),
         ((1, 256), (999, 1), "facts-256", ""),  # no access uses the stride of one row
         ((0, 256), (7, 3), "facts-256", ""),
         ((4, 0), None, "facts-contiguous", "x.shape[1] is 0, not 256"),
     ],
 )
-def test_extents_and_contiguity_are_verified(shape: tuple[int, int], stride: tuple[int, int] | None, variant: str, why: str) -> None:
+def test_extents_and_contiguity_are_verified(
+    shape: tuple[int, int], stride: tuple[int, int] | None, variant: str, why: str
+) -> None:
     module, _ = loaded(FACTS)
     found = module.facts.explain(Array(*shape, ptr=0x9000_0000), Array(*shape, stride=stride))
     assert found.variant.id == variant

@@ -1,4 +1,6 @@
-"""The seam to the CUDA driver, on a double of cuda.bindings.driver: results become errors, contexts are set, launches are configured."""
+"""The seam to the CUDA driver, on a double of cuda.bindings.driver: results become errors, contexts
+are set, launches are configured.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,23 @@ from tilec_runtime.model.tensormap import TensorMap
 def test_facts_of_a_device():
     api = Api()
     device = Driver(api).device(0)
-    assert api.made("cuDevicePrimaryCtxRetain") == [], "asking makes no context, which costs hundreds of megabytes"
-    assert (device.name, device.cc, device.driver, device.max_grid, device.cluster) == ("GPU", (9, 0), (13, 0), (7, 7, 7), True)
+    assert api.made("cuDevicePrimaryCtxRetain") == [], (
+        "asking makes no context, which costs hundreds of megabytes"
+    )
+    assert (device.name, device.cc, device.driver, device.max_grid, device.cluster) == (
+        "GPU",
+        (9, 0),
+        (13, 0),
+        (7, 7, 7),
+        True,
+    )
 
 
 @pytest.mark.parametrize("result", ["NO_DEVICE", "STUB_LIBRARY", "SYSTEM_DRIVER_MISMATCH"])
 def test_nothing_to_run_on(result):
-    with pytest.raises(NoDeviceError, match=rf"^no NVIDIA GPU can be used: cuInit gave CUDA_ERROR_{result}") as caught:
+    with pytest.raises(
+        NoDeviceError, match=rf"^no NVIDIA GPU can be used: cuInit gave CUDA_ERROR_{result}"
+    ) as caught:
         Driver(Api(cuInit=result))
     assert caught.value.fix
     assert caught.value.exit_code == 3
@@ -42,7 +54,10 @@ def test_no_driver_library():
         def cuInit(self, flags):  # noqa: N802
             raise RuntimeError("cannot open libcuda.so.1")
 
-    with pytest.raises(NoDeviceError, match=r"^the CUDA driver \(libcuda\) cannot be loaded: cannot open libcuda.so.1") as caught:
+    with pytest.raises(
+        NoDeviceError,
+        match=r"^the CUDA driver \(libcuda\) cannot be loaded: cannot open libcuda.so.1",
+    ) as caught:
         Driver(Missing())
     assert "building and inspecting need no driver" in caught.value.fix
     assert 'load("cpu"), which runs tile kernels without a GPU' in caught.value.fix
@@ -54,11 +69,16 @@ def test_a_driver_that_is_broken_otherwise():
 
 
 def test_devices_are_counted_from_0():
-    with pytest.raises(NoDeviceError, match=r"^there is no device 2: this process sees 2, numbered from 0"):
+    with pytest.raises(
+        NoDeviceError, match=r"^there is no device 2: this process sees 2, numbered from 0"
+    ):
         Driver(Api(devices=2)).device(2)
 
 
-@pytest.mark.parametrize("result", sorted(result.name.removeprefix("CUDA_ERROR_") for result in real.CUresult if result != OK))
+@pytest.mark.parametrize(
+    "result",
+    sorted(result.name.removeprefix("CUDA_ERROR_") for result in real.CUresult if result != OK),
+)
 def test_every_result_that_the_bindings_know_is_told(result):
     name = f"CUDA_ERROR_{result}"
     api = Api(cuModuleLoadData=result)
@@ -68,7 +88,9 @@ def test_every_result_that_the_bindings_know_is_told(result):
     assert (error.result, error.code, error.device) == (name, int(getattr(real.CUresult, name)), 0)
     lost = ": the context of device 0 is lost" if name in STICKY else ""
     assert error.what == f"cuModuleLoadData failed: {name} (words of the driver){lost}"
-    cause, fix = ADVICE.get(name, ("", f"look {name} up in the documentation of the CUDA driver API"))
+    cause, fix = ADVICE.get(
+        name, ("", f"look {name} up in the documentation of the CUDA driver API")
+    )
     assert error.cause.startswith(cause)
     assert error.fix.startswith(fix)
     assert ("restarted" in str(error)) == isinstance(error, ContextLostError) == (name in STICKY)
@@ -81,7 +103,9 @@ def test_advice_is_for_results_that_exist():
 
 
 def test_what_a_user_can_meet_has_advice_of_its_own():
-    """All but results of graphics, textures, profilers and contexts of one's own, which nothing here can give."""
+    """All but results of graphics, textures, profilers and contexts of one's own, which nothing
+    here can give.
+    """
     plain = {result.name for result in real.CUresult} - set(ADVICE) - {"CUDA_SUCCESS"}
     foreign = "PROFILER|MAP|ACQUIRED|GRAPHICS|TEXTURING|ALREADY_CURRENT|ALREADY_IN_USE|LOSSY|RESOURCE|KEY_ROTATION"
     assert [name for name in sorted(plain) if not re.search(foreign, name)] == []
@@ -94,7 +118,10 @@ def test_a_result_that_the_bindings_do_not_know():
         def cuModuleLoadData(self, data):  # noqa: N802
             raise ValueError("12345 is not a valid CUresult")
 
-    with pytest.raises(DriverError, match=r"^cuModuleLoadData failed: CUDA result 12345\n  fix: look CUDA result 12345 up") as caught:
+    with pytest.raises(
+        DriverError,
+        match=r"^cuModuleLoadData failed: CUDA result 12345\n  fix: look CUDA result 12345 up",
+    ) as caught:
         Driver(Newer()).load_module(0, b"image")
     assert caught.value.code == 12345
 
@@ -134,8 +161,12 @@ def test_clusters_and_cooperative_launches():
     assert cooperative.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
     assert cooperative.value.cooperative == 1
     assert config.numAttrs == 2
-    Driver(api).bind_launch(0, "function", dataclasses.replace(shape, cluster=(1, 1, 1), cooperative=False), 0, PARTS)(0x1234, 0)
-    assert api.made("cuLaunchKernelEx")[-1][0].numAttrs == 0  # one block is no cluster: devices without clusters take the launch
+    Driver(api).bind_launch(
+        0, "function", dataclasses.replace(shape, cluster=(1, 1, 1), cooperative=False), 0, PARTS
+    )(0x1234, 0)
+    assert (
+        api.made("cuLaunchKernelEx")[-1][0].numAttrs == 0
+    )  # one block is no cluster: devices without clusters take the launch
 
 
 def test_launches_that_may_begin_early():
@@ -144,7 +175,9 @@ def test_launches_that_may_begin_early():
     Driver(api).bind_launch(0, "function", shape, 0, PARTS)(0x1234, 0)
     ((config, *_),) = api.made("cuLaunchKernelEx")
     _, early = config.attrs
-    assert early.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    assert (
+        early.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    )
     assert early.value.programmaticStreamSerializationAllowed == 1
     assert config.numAttrs == 2
 
@@ -162,15 +195,21 @@ def test_a_tensor_map_is_made_in_a_context_of_the_device():
 
     api.value = noticing
     driver = Driver(api)
-    assert driver.tensor_map(0, TensorMap(element=6, swizzle=0, box=(8, 8)), 4096, (64, 64), (128, 2)) == bytes(128)
+    assert driver.tensor_map(
+        0, TensorMap(element=6, swizzle=0, box=(8, 8)), 4096, (64, 64), (128, 2)
+    ) == bytes(128)
     assert current == [CONTEXTS[0]]
     assert api.thread.stack == [0]
 
 
 def test_a_launch_that_fails_under_the_right_context_too():
     api = Api()
-    with pytest.raises(DriverError, match=r"^add: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES") as caught:
-        Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 0, lambda: OK, "add")
+    with pytest.raises(
+        DriverError, match=r"^add: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+    ) as caught:
+        Driver(api).launch_failed(
+            0, real.CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 0, lambda: OK, "add"
+        )
     assert caught.value.kernel == "add"
     assert "smaller block" in caught.value.fix
 
@@ -180,7 +219,9 @@ def test_a_stream_of_another_device():
     driver = Driver(api)
     api.values["cuStreamGetCtx"] = real.CUcontext(CONTEXTS[1])
     failed = real.CUresult.CUDA_ERROR_INVALID_HANDLE
-    with pytest.raises(DriverError, match=r"^add: the kernel is loaded on device 0, the stream is on device 1"):
+    with pytest.raises(
+        DriverError, match=r"^add: the kernel is loaded on device 0, the stream is on device 1"
+    ):
         driver.launch_failed(0, failed, 5, lambda: failed, "add")
     assert len(api.thread.stack) == 1, "what was made current to ask is not left so"
 
@@ -205,7 +246,14 @@ def test_facts_of_a_function_have_its_cluster():
                 return super().value(name, arguments)
             asked.append(arguments[0].name)
             sizes = {"WIDTH": 4, "HEIGHT": 2, "DEPTH": 1}
-            return next((size for word, size in sizes.items() if f"REQUIRED_CLUSTER_{word}" in arguments[0].name), 128)
+            return next(
+                (
+                    size
+                    for word, size in sizes.items()
+                    if f"REQUIRED_CLUSTER_{word}" in arguments[0].name
+                ),
+                128,
+            )
 
     facts = Driver(Clustered()).function_facts("f")
     assert (facts.cluster, facts.max_threads) == ((4, 2, 1), 128)
@@ -215,12 +263,24 @@ def test_facts_of_a_function_have_its_cluster():
 def test_the_widest_cluster_is_asked_of_a_launch_without_one():
     api = Api()
     api.values["cuOccupancyMaxPotentialClusterSize"] = 8
-    shape = LaunchShape(grid=(16, 1, 1), block=(32, 1, 1), shared=64, cluster=(16,), cooperative=True)
+    shape = LaunchShape(
+        grid=(16, 1, 1), block=(32, 1, 1), shared=64, cluster=(16,), cooperative=True
+    )
     assert Driver(api).widest_cluster(0, "f", shape) == 8
     ((function, config),) = api.made("cuOccupancyMaxPotentialClusterSize")
-    assert (function, config.gridDimX, config.blockDimX, config.sharedMemBytes, config.numAttrs) == ("f", 16, 32, 64, 0)
-    with pytest.raises(DriverError, match="cuOccupancyMaxActiveClusters failed: CUDA_ERROR_INVALID_CLUSTER_SIZE"):
-        Driver(Api(cuOccupancyMaxActiveClusters="INVALID_CLUSTER_SIZE")).active_clusters(0, "f", shape)
+    assert (
+        function,
+        config.gridDimX,
+        config.blockDimX,
+        config.sharedMemBytes,
+        config.numAttrs,
+    ) == ("f", 16, 32, 64, 0)
+    with pytest.raises(
+        DriverError, match="cuOccupancyMaxActiveClusters failed: CUDA_ERROR_INVALID_CLUSTER_SIZE"
+    ):
+        Driver(Api(cuOccupancyMaxActiveClusters="INVALID_CLUSTER_SIZE")).active_clusters(
+            0, "f", shape
+        )
 
 
 def test_events() -> None:

@@ -1,4 +1,6 @@
-"""Which context a thread has when the CUDA driver is called, and afterwards, on a double of cuda.bindings.driver."""
+"""Which context a thread has when the CUDA driver is called, and afterwards, on a double of
+cuda.bindings.driver.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_a_thread_without_context_gets_the_devices_before_a_launch():
 
 
 def test_no_thread_is_left_on_another_device_than_the_first():
-    """Where torch and CuPy look which device is the current one, they would take their next arrays there."""
+    """Where torch and CuPy look which device is the current one, they would take their next arrays
+    there.
+    """
     api = Api(devices=2)
     driver = Driver(api)
     driver.adopt(1)
@@ -68,7 +72,13 @@ def test_under_a_foreign_context_every_launch_is_made_in_the_devices():
 def test_a_new_thread_gets_the_context_at_its_first_launch():
     api = Api()
     tries = []
-    Driver(api).launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, lambda: tries.append(api.current) or OK, "add")
+    Driver(api).launch_failed(
+        0,
+        real.CUresult.CUDA_ERROR_INVALID_CONTEXT,
+        0,
+        lambda: tries.append(api.current) or OK,
+        "add",
+    )
     assert tries == [CONTEXTS[0]]
     assert api.current == CONTEXTS[0]
 
@@ -78,7 +88,13 @@ def test_a_foreign_context_is_restored():
     driver = Driver(api)
     api.thread.stack = [0x999]
     tries = []
-    driver.launch_failed(0, real.CUresult.CUDA_ERROR_INVALID_HANDLE, 0, lambda: tries.append(api.current) or OK, "add")
+    driver.launch_failed(
+        0,
+        real.CUresult.CUDA_ERROR_INVALID_HANDLE,
+        0,
+        lambda: tries.append(api.current) or OK,
+        "add",
+    )
     assert tries == [CONTEXTS[0]]
     assert api.current == 0x999
 
@@ -101,7 +117,9 @@ def test_an_error_inside_a_context_leaves_the_threads_own():
 
 
 def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
-    """Handles say whose they are; only what goes wrong is done again in the right context, and told."""
+    """Handles say whose they are; only what goes wrong is done again in the right context, and
+    told.
+    """
     api = Api()
     api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
     driver = Driver(api)
@@ -111,7 +129,12 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
     driver.wait_event(0, 0x77, 0x98)
     driver.synchronize_event(0, 0x99)
     assert driver.event_reached(0, 0x99)
-    assert [call[0] for call in api.calls] == ["cuEventRecord", "cuStreamWaitEvent", "cuEventSynchronize", "cuEventQuery"]
+    assert [call[0] for call in api.calls] == [
+        "cuEventRecord",
+        "cuStreamWaitEvent",
+        "cuEventSynchronize",
+        "cuEventQuery",
+    ]
     assert [int(argument) for argument in api.calls[0][1:]] == [0x99, 0x77]
     api.calls.clear()
     driver.record_event(0, 0x99, 0)  # the legacy default stream is that of the current context
@@ -121,7 +144,9 @@ def test_what_was_made_here_needs_no_context_to_be_asked() -> None:
     assert not driver.event_reached(0, 0x99)
 
 
-@pytest.mark.parametrize("result", ["INVALID_CONTEXT", "INVALID_HANDLE", "LAUNCH_FAILED", "STREAM_CAPTURE_ISOLATION"])
+@pytest.mark.parametrize(
+    "result", ["INVALID_CONTEXT", "INVALID_HANDLE", "LAUNCH_FAILED", "STREAM_CAPTURE_ISOLATION"]
+)
 def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str) -> None:
     api = Api()
     api.values |= {"cuEventCreate": real.CUevent(0x99), "cuStreamCreate": real.CUstream(0x77)}
@@ -140,14 +165,22 @@ def test_what_goes_wrong_without_a_context_is_done_in_the_right_one(result: str)
             ask()
         names = [made[0] for made in api.calls]
         if result == "STREAM_CAPTURE_ISOLATION":
-            assert names.count(call) == 1, "the capture is broken by it, and a second call would tell of that alone"
+            assert names.count(call) == 1, (
+                "the capture is broken by it, and a second call would tell of that alone"
+            )
         if result in ("INVALID_CONTEXT", "INVALID_HANDLE"):
             assert names.count(call) == 2
             assert api.calls[names.index("cuCtxPushCurrent")][1] is not None
-            assert names.index(call) < names.index("cuCtxPushCurrent") < len(names) - 1 - names[::-1].index(call)
+            assert (
+                names.index(call)
+                < names.index("cuCtxPushCurrent")
+                < len(names) - 1 - names[::-1].index(call)
+            )
 
 
-def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     api = Api(devices=2)
     driver = Driver(api)
     assert driver.pointer_device(0x1000) == 0, "no question more where the first is answered"
@@ -169,7 +202,9 @@ def test_what_asks_of_streams_and_addresses_needs_no_context_of_the_thread(monke
         monkeypatch.setattr(api, name, made(name), raising=False)
     assert driver.pointer_device(0x1000) is None, "where no device has a context, nothing is known"
     assert not api.made("cuDevicePrimaryCtxRetain")
-    monkeypatch.setattr(api, "cuDevicePrimaryCtxGetState", lambda device: (OK, 0, int(device == 1)), raising=False)  # of another library
+    monkeypatch.setattr(
+        api, "cuDevicePrimaryCtxGetState", lambda device: (OK, 0, int(device == 1)), raising=False
+    )  # of another library
     assert driver.pointer_device(0x1000) == 1
     assert api.made("cuDevicePrimaryCtxRetain") == [(1,)]
     assert driver.capturing(1, 0x77)
@@ -193,11 +228,18 @@ def test_a_forked_child_is_refused_and_told_to_spawn():
     child = os.fork()
     if not child:
         refused = 0
-        for call in (lambda: driver.allocate(0, 64, None), lambda: driver.create_stream(1), lambda: driver.load_module(1, b"")):
+        for call in (
+            lambda: driver.allocate(0, 64, None),
+            lambda: driver.create_stream(1),
+            lambda: driver.load_module(1, b""),
+        ):
             try:
                 call()
             except ContextLostError as error:
-                refused += "lost since the fork gave CUDA_ERROR_NOT_INITIALIZED" in str(error) and "with the spawn method" in error.fix
+                refused += (
+                    "lost since the fork gave CUDA_ERROR_NOT_INITIALIZED" in str(error)
+                    and "with the spawn method" in error.fix
+                )
         driver.free_pinned(0, 64)  # what destructors do is silent
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

@@ -1,4 +1,6 @@
-"""Captures and graphs through cuda.bindings, on its double: modes, contexts, and results that are no errors."""
+"""Captures and graphs through cuda.bindings, on its double: modes, contexts, and results that are
+no errors.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def test_captures_are_relaxed() -> None:
     assert (call[1], getattr(call[2], "name", "")) == (0x10, RELAXED)
 
 
-@pytest.mark.parametrize(("status", "captured"), [("NONE", False), ("ACTIVE", True), ("INVALIDATED", True)])
+@pytest.mark.parametrize(
+    ("status", "captured"), [("NONE", False), ("ACTIVE", True), ("INVALIDATED", True)]
+)
 def test_whether_a_stream_is_captured(status: str, captured: bool) -> None:
     api = GraphApi()
     api.status = status
@@ -70,13 +74,17 @@ def test_calls_outside_of_captures_leave_the_mode_as_it_was() -> None:
 
 def test_an_update_that_does_not_fit_is_no_error() -> None:
     assert Driver(GraphApi()).update_graph(0, "executable", "graph")
-    assert not Driver(GraphApi(cuGraphExecUpdate="GRAPH_EXEC_UPDATE_FAILURE")).update_graph(0, "executable", "graph")
+    assert not Driver(GraphApi(cuGraphExecUpdate="GRAPH_EXEC_UPDATE_FAILURE")).update_graph(
+        0, "executable", "graph"
+    )
     with pytest.raises(DriverError, match="cuGraphExecUpdate failed: CUDA_ERROR_INVALID_VALUE"):
         Driver(GraphApi(cuGraphExecUpdate="INVALID_VALUE")).update_graph(0, "executable", "graph")
 
 
 def test_a_launch_that_fails_raises() -> None:
-    with pytest.raises(DriverError, match="cuGraphLaunch failed: CUDA_ERROR_INVALID_VALUE") as caught:
+    with pytest.raises(
+        DriverError, match="cuGraphLaunch failed: CUDA_ERROR_INVALID_VALUE"
+    ) as caught:
         Driver(GraphApi(cuGraphLaunch="INVALID_VALUE")).launch_graph(0, "executable", 0x10)
     assert caught.value.device == 0
 

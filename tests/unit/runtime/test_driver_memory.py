@@ -12,9 +12,15 @@ from tilec_runtime.errors import DriverError
 
 @pytest.mark.parametrize(
     ("kind", "call"),
-    [(CopyKind.TO_DEVICE, "cuMemcpyHtoDAsync"), (CopyKind.TO_HOST, "cuMemcpyDtoHAsync"), (CopyKind.ON_DEVICE, "cuMemcpyAsync")],
+    [
+        (CopyKind.TO_DEVICE, "cuMemcpyHtoDAsync"),
+        (CopyKind.TO_HOST, "cuMemcpyDtoHAsync"),
+        (CopyKind.ON_DEVICE, "cuMemcpyAsync"),
+    ],
 )
-def test_a_copy_is_enqueued_in_the_devices_context_and_not_waited_for(kind: CopyKind, call: str) -> None:
+def test_a_copy_is_enqueued_in_the_devices_context_and_not_waited_for(
+    kind: CopyKind, call: str
+) -> None:
     api = Api()
     Driver(api).copy_async(0, 0x10, 0x20, 64, 0x77, kind)
     assert api.made(call) == [(0x10, 0x20, 64, 0x77)]
@@ -43,7 +49,11 @@ def test_events_that_only_order_cost_no_times() -> None:
 
 def test_a_pool_of_ones_own() -> None:
     api = Api()
-    api.values |= {"cuMemPoolCreate": 0x6000, "cuMemAllocFromPoolAsync": 0x7000, "cuMemPoolGetAttribute": 12}
+    api.values |= {
+        "cuMemPoolCreate": 0x6000,
+        "cuMemAllocFromPoolAsync": 0x7000,
+        "cuMemPoolGetAttribute": 12,
+    }
     driver = Driver(api)
     pool = driver.create_pool(0, 1 << 20, 1 << 30)
     (props,) = api.made("cuMemPoolCreate")[0]
@@ -52,7 +62,9 @@ def test_a_pool_of_ones_own() -> None:
     assert (attribute.name, int(value)) == ("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 1 << 20)
     assert driver.allocate(0, 64, 0x77, pool) == 0x7000
     assert api.made("cuMemAllocFromPoolAsync") == [(64, 0x6000, 0x77)]
-    assert driver.pool_stats(0, pool) == PoolStats(used=12, reserved=12, used_high=12, reserved_high=12, release_threshold=12)
+    assert driver.pool_stats(0, pool) == PoolStats(
+        used=12, reserved=12, used_high=12, reserved_high=12, release_threshold=12
+    )
     driver.trim_pool(0, pool, 5)
     assert api.made("cuMemPoolTrimTo") == [(0x6000, 5)]
     api.values["cuMemPoolGetAttribute"] = 0
@@ -63,12 +75,18 @@ def test_a_pool_of_ones_own() -> None:
 def test_memory_comes_from_a_pool_of_tilecs_own_that_keeps_what_is_freed() -> None:
     api = Api(devices=2)
     pools = iter((0x6000, 0x6100))
-    api.value = lambda name, arguments, value=api.value: next(pools) if name == "cuMemPoolCreate" else value(name, arguments)  # type: ignore[method-assign]
+    api.value = lambda name, arguments, value=api.value: (
+        next(pools) if name == "cuMemPoolCreate" else value(name, arguments)
+    )  # type: ignore[method-assign]
     driver = Driver(api)
     for ordinal in (0, 0, 1):
         driver.allocate(ordinal, 64, 0x77)
     driver.allocate(0, 64, None)
-    assert api.made("cuMemAllocFromPoolAsync") == [(64, 0x6000, 0x77), (64, 0x6000, 0x77), (64, 0x6100, 0x77)]
+    assert api.made("cuMemAllocFromPoolAsync") == [
+        (64, 0x6000, 0x77),
+        (64, 0x6000, 0x77),
+        (64, 0x6100, 0x77),
+    ]
     assert [props.location.id for (props,) in api.made("cuMemPoolCreate")] == [0, 1]
     assert [int(value) for _, _, value in api.made("cuMemPoolSetAttribute")] == [KEEP_ALL, KEEP_ALL]
     assert (driver.default_pool(0), driver.default_pool(1)) == (0x6000, 0x6100)
@@ -82,7 +100,9 @@ def test_a_pool_goes_when_nothing_of_it_is_allocated_any_more() -> None:
     pool = driver.create_pool(0, 1 << 20)
     driver.destroy_pool(0, pool)
     assert api.made("cuMemPoolDestroy") == []
-    assert [int(value) for _, _, value in api.made("cuMemPoolSetAttribute")] == [1 << 20, 0], "what is freed is not kept"
+    assert [int(value) for _, _, value in api.made("cuMemPoolSetAttribute")] == [1 << 20, 0], (
+        "what is freed is not kept"
+    )
     assert api.made("cuMemPoolTrimTo") == [(0x6000, 0)]
     driver.trim_pool(0, 0x1, 5)
     assert api.made("cuMemPoolDestroy") == []
@@ -93,8 +113,12 @@ def test_a_pool_goes_when_nothing_of_it_is_allocated_any_more() -> None:
     assert api.made("cuMemPoolDestroy") == [(0x6000,)], "once"
 
 
-@pytest.mark.parametrize(("used", "meanwhile"), [(0, "cuMemPoolSetAttribute"), (64, "cuMemPoolTrimTo")])
-def test_nobody_destroys_a_pool_that_a_call_of_the_driver_is_still_about(used: int, meanwhile: str) -> None:
+@pytest.mark.parametrize(
+    ("used", "meanwhile"), [(0, "cuMemPoolSetAttribute"), (64, "cuMemPoolTrimTo")]
+)
+def test_nobody_destroys_a_pool_that_a_call_of_the_driver_is_still_about(
+    used: int, meanwhile: str
+) -> None:
     api = Api()
     api.values |= {"cuMemPoolCreate": 0x6000, "cuMemPoolGetAttribute": used}
     driver = Driver(api)
@@ -151,15 +175,21 @@ def test_where_an_allocation_ends() -> None:
 
 
 def test_of_several_devices_the_driver_itself_says_whose_an_address_is() -> None:
-    """cuda.bindings 13 gives 0 for every address: what it reads is not where it let the driver write."""
+    """cuda.bindings 13 gives 0 for every address: what it reads is not where it let the driver
+    write.
+    """
     api = Api(devices=2)
     api.ordinals |= {0x1000: 0, 0x2000: 1, 0x3000: -2}
     driver = Driver(api)
     assert [driver.pointer_device(address) for address in api.ordinals] == [0, 1, None]
     assert api.made("cuGetProcAddress") == [(b"cuPointerGetAttribute", 4000, 0)], "asked for once"
     api.values["cuPointerGetAttribute"] = 1
-    assert driver.pointer_device(0x1000) == 1, "bindings that say another device read what the driver wrote"
-    assert Driver(Api(cuPointerGetAttribute="INVALID_VALUE", devices=2)).pointer_device(0x2000) is None
+    assert driver.pointer_device(0x1000) == 1, (
+        "bindings that say another device read what the driver wrote"
+    )
+    assert (
+        Driver(Api(cuPointerGetAttribute="INVALID_VALUE", devices=2)).pointer_device(0x2000) is None
+    )
     one = Api()
     assert Driver(one).pointer_device(0x1000) == 0
     assert not one.made("cuGetProcAddress")

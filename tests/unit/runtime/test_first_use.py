@@ -80,10 +80,16 @@ print(len(tries) - 1)
 """
 
 
-@pytest.mark.parametrize(("code", "failures"), [(CPU, []), (CUDA, []), (FAILS, ["OSError: not yet"])], ids=["cpu", "cuda", "fails once"])
+@pytest.mark.parametrize(
+    ("code", "failures"),
+    [(CPU, []), (CUDA, []), (FAILS, ["OSError: not yet"])],
+    ids=["cpu", "cuda", "fails once"],
+)
 def test_threads_that_come_first_share_one_driver(code: str, failures: list[str]) -> None:
     command = [sys.executable, "-c", TOGETHER + code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{failures}\n1\n", "")
 
 
@@ -99,7 +105,9 @@ def test_an_image_that_is_loaded_at_a_fork_can_be_loaded_in_the_child() -> None:
     thread.start()
     assert started.wait(60)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # newer Pythons warn of forks beside threads
         child = os.fork()
     if child == 0:
         signal.alarm(20)

@@ -1,4 +1,6 @@
-"""Facts of tensors of other libraries: __cuda_array_interface__, DLPack of both generations, torch by its attributes."""
+"""Facts of tensors of other libraries: __cuda_array_interface__, DLPack of both generations, torch
+by its attributes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,22 @@ def nowhere(_address: int) -> int | None:
 
 
 class Exporter:
-    """A tensor with DLPack alone, on a device of any type; capsules keep their memory through the exporter."""
+    """A tensor with DLPack alone, on a device of any type; capsules keep their memory through the
+    exporter.
+    """
 
-    def __init__(self, shape=(2, 3), strides=None, dtype=(2, 32, 1), device=(2, 0), *, versioned=True, flags=0, major=1, offset=0):
+    def __init__(
+        self,
+        shape=(2, 3),
+        strides=None,
+        dtype=(2, 32, 1),
+        device=(2, 0),
+        *,
+        versioned=True,
+        flags=0,
+        major=1,
+        offset=0,
+    ):
         self.shape = shape
         self.device = device
         self.versioned = versioned
@@ -43,7 +58,11 @@ class Exporter:
         if steps is not None:
             tensor.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))
         self.keep = (extents, steps)
-        self.managed = RawVersioned(major=major, flags=flags, tensor=tensor) if versioned else RawManaged(tensor=tensor)
+        self.managed = (
+            RawVersioned(major=major, flags=flags, tensor=tensor)
+            if versioned
+            else RawManaged(tensor=tensor)
+        )
 
     def __dlpack_device__(self):
         return self.device
@@ -89,8 +108,14 @@ def test_dlpack_facts(options, fact, value):
 @pytest.mark.parametrize(
     ("exporter", "why"),
     [
-        (Exporter(major=2), "its __dlpack__ cannot be read: its DLPack version is 2.0, and 1.x is known"),
-        (Exporter(dtype=(2, 32, 4)), "its elements are vectors of 4, and kernels take plain elements"),
+        (
+            Exporter(major=2),
+            "its __dlpack__ cannot be read: its DLPack version is 2.0, and 1.x is known",
+        ),
+        (
+            Exporter(dtype=(2, 32, 4)),
+            "its elements are vectors of 4, and kernels take plain elements",
+        ),
     ],
 )
 def test_dlpack_that_cannot_be_read(exporter, why):
@@ -108,7 +133,10 @@ def test_exporters_that_fail():
         def __dlpack__(self, **options):
             return object()
 
-    for exporter, why in ((Refuses(), "the tensor requires a gradient"), (Wrong(), "gave no DLPack capsule")):
+    for exporter, why in (
+        (Refuses(), "the tensor requires a gradient"),
+        (Wrong(), "gave no DLPack capsule"),
+    ):
         with pytest.raises(UnreadableError, match=why):
             tensor_facts(exporter, nowhere)
 
@@ -136,11 +164,26 @@ def test_numpy_is_on_the_cpu():
 @pytest.mark.parametrize(
     ("array", "facts"),
     [
-        (Array(2, 3, dtype="f16"), TensorFacts(ptr=0x10000, shape=(2, 3), stride=(3, 1), dtype="f16", device=0)),
-        (Array(2, 3, stride=(-3, 1), device=2), TensorFacts(ptr=0x10000, shape=(2, 3), stride=(-3, 1), dtype="f32", device=2)),
-        (Array(4, dtype="bf16"), TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="bf16", device=0)),
-        (Array(0, ptr=0, device=None), TensorFacts(ptr=0, shape=(0,), stride=(1,), dtype="f32", device=ON_ANY)),
-        (Array(4, readonly=True), TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="f32", device=0, readonly=True)),
+        (
+            Array(2, 3, dtype="f16"),
+            TensorFacts(ptr=0x10000, shape=(2, 3), stride=(3, 1), dtype="f16", device=0),
+        ),
+        (
+            Array(2, 3, stride=(-3, 1), device=2),
+            TensorFacts(ptr=0x10000, shape=(2, 3), stride=(-3, 1), dtype="f32", device=2),
+        ),
+        (
+            Array(4, dtype="bf16"),
+            TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="bf16", device=0),
+        ),
+        (
+            Array(0, ptr=0, device=None),
+            TensorFacts(ptr=0, shape=(0,), stride=(1,), dtype="f32", device=ON_ANY),
+        ),
+        (
+            Array(4, readonly=True),
+            TensorFacts(ptr=0x10000, shape=(4,), stride=(1,), dtype="f32", device=0, readonly=True),
+        ),
     ],
 )
 def test_array_interface(array, facts):
@@ -150,7 +193,10 @@ def test_array_interface(array, facts):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"strides": (6,)}, r"its strides \(6,\) \(bytes\) are no multiples of its element's 4 bytes"),
+        (
+            {"strides": (6,)},
+            r"its strides \(6,\) \(bytes\) are no multiples of its element's 4 bytes",
+        ),
         ({"strides": (4, 4)}, "has 2 strides for 1 extents"),
         ({"data": 0x10000}, "is malformed: TypeError"),
         ({"mask": object()}, "it is a masked array"),
@@ -168,7 +214,9 @@ def test_array_interfaces_that_cannot_be_read(change, why):
 
 
 class JaxDevice:
-    """A device of JAX: `id` counts the devices of all processes, `local_hardware_id` those of this one."""
+    """A device of JAX: `id` counts the devices of all processes, `local_hardware_id` those of this
+    one.
+    """
 
     def __init__(self, number, local, platform="gpu"):
         self.id, self.local_hardware_id, self.platform = number, local, platform
@@ -179,7 +227,9 @@ def test_a_device_is_a_number_of_this_process():
     array.device = JaxDevice(9, 1)
     assert tensor_facts(array, nowhere).device == 1
     array.device = JaxDevice(9, None)
-    assert tensor_facts(array, lambda address: {0x10000: 3}[address]).device == 3, "the driver is asked"
+    assert tensor_facts(array, lambda address: {0x10000: 3}[address]).device == 3, (
+        "the driver is asked"
+    )
     array.device.local_hardware_id = True
     assert tensor_facts(array, lambda _: 2).device == 2, "True is no number of a device"
 
@@ -190,7 +240,8 @@ def test_an_unknown_dtype_keeps_its_name():
     assert tensor_facts(array, nowhere).dtype == "complex64"
 
 
-# torch is not installed where these tests run: a type of its name with its attributes stands in for it.
+# torch is not installed where these tests run: a type of its name with its attributes stands in for
+# it.
 
 
 class Tensor:
@@ -198,7 +249,17 @@ class Tensor:
 
     __module__ = "torch"
 
-    def __init__(self, shape, stride=None, *, dtype="torch.float32", device=0, layout="torch.strided", negative=False, ptr=0x40000):
+    def __init__(
+        self,
+        shape,
+        stride=None,
+        *,
+        dtype="torch.float32",
+        device=0,
+        layout="torch.strided",
+        negative=False,
+        ptr=0x40000,
+    ):
         self.shape, self.dtype, self.layout = shape, dtype, layout
         self.is_cuda = device >= 0
         self.device = types.SimpleNamespace(type="cuda" if device >= 0 else "cpu")
@@ -231,7 +292,9 @@ class Parameter(Tensor):
 def test_torch_tensors_are_read_without_torch(cls):
     assert "torch" not in sys.modules
     tensor = cls((8, 4), (6, 1), dtype="torch.bfloat16", device=1)
-    assert tensor_facts(tensor, nowhere) == TensorFacts(ptr=0x40000, shape=(8, 4), stride=(6, 1), dtype="bf16", device=1)
+    assert tensor_facts(tensor, nowhere) == TensorFacts(
+        ptr=0x40000, shape=(8, 4), stride=(6, 1), dtype="bf16", device=1
+    )
     dense = cls((8, 4))
     assert tensor_facts(dense, nowhere).stride == (4, 1)
     assert tensor_facts(cls((8,), device=-1), nowhere).device == ON_CPU
@@ -240,7 +303,10 @@ def test_torch_tensors_are_read_without_torch(cls):
 @pytest.mark.parametrize(
     ("tensor", "why"),
     [
-        (Tensor((4,), layout="torch.sparse_coo"), "layout torch.sparse_coo, and only strided ones have one address"),
+        (
+            Tensor((4,), layout="torch.sparse_coo"),
+            "layout torch.sparse_coo, and only strided ones have one address",
+        ),
         (Tensor((4,), (2,), negative=True), "lazily negated or conjugated"),
         (Tensor((4,), negative=True), "lazily negated or conjugated"),
     ],
@@ -257,7 +323,10 @@ def test_a_torch_tensor_that_fails():
         def data_ptr(self):
             raise RuntimeError("Cannot access data pointer of a fake tensor")
 
-    with pytest.raises(UnreadableError, match="Fake that cannot be read: Cannot access data pointer of a fake tensor"):
+    with pytest.raises(
+        UnreadableError,
+        match="Fake that cannot be read: Cannot access data pointer of a fake tensor",
+    ):
         tensor_facts(Fake((4,)), nowhere)
 
 
@@ -267,14 +336,26 @@ def test_what_is_no_tensor():
             tensor_facts(value, nowhere)
 
 
-@pytest.mark.parametrize("protocol", ["__cuda_array_interface__", "__dlpack__", "__array_interface__"])
+@pytest.mark.parametrize(
+    "protocol", ["__cuda_array_interface__", "__dlpack__", "__array_interface__"]
+)
 def test_arrays_of_jax_are_not_written(protocol):
     """They never change, and no protocol has a word for that."""
     array = np.zeros(8, np.float32)
-    interface = {"shape": (8,), "typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None}
+    interface = {
+        "shape": (8,),
+        "typestr": "<f4",
+        "data": (0x1000, False),
+        "version": 3,
+        "strides": None,
+    }
     given = {
         "__cuda_array_interface__": {"__cuda_array_interface__": interface},
-        "__dlpack__": {"__dlpack__": lambda _, **how: array.__dlpack__(), "__dlpack_device__": lambda _: (1, 0), "dtype": "float32"},
+        "__dlpack__": {
+            "__dlpack__": lambda _, **how: array.__dlpack__(),
+            "__dlpack_device__": lambda _: (1, 0),
+            "dtype": "float32",
+        },
         "__array_interface__": {
             "__array_interface__": array.__array_interface__,
             "__dlpack__": array.__dlpack__,

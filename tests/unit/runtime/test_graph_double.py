@@ -1,4 +1,6 @@
-"""Captures and graphs of the drivers that need no GPU: both keep the contract, and refuse what tilec never asks of CUDA."""
+"""Captures and graphs of the drivers that need no GPU: both keep the contract, and refuse what
+tilec never asks of CUDA.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_memory_in_the_order_of_a_captured_stream_is_refused(made: str) -> None:
 
 @pytest.mark.parametrize("made", ["cpu", "fake"])
 def test_forks_are_refused(made: str) -> None:
-    """CUDA would draw the other stream into the capture; tilec captures one stream, and records no event there."""
+    """CUDA would draw the other stream into the capture; tilec captures one stream, and records no
+    event there.
+    """
     rig = RIGS[made]()
     driver, ordinal = rig.driver, rig.ordinal
     event = rig.event()

@@ -1,4 +1,6 @@
-"""Launches on the cpu device that take arrays of NumPy return when they are done; those of tilec's own tensors do not wait."""
+"""Launches on the cpu device that take arrays of NumPy return when they are done; those of tilec's
+own tensors do not wait.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,12 @@ def test_launches_of_tensors_and_ops_do_not_wait(own: str) -> None:
         z, x = np.zeros(4, np.float32), ones(4)
         if own == "tensors":
             tensor = Tensor.from_foreign(z, driver=driver)
-            module.add(tensor, Tensor.from_foreign(x, driver=driver), Tensor.from_foreign(x, driver=driver), stream=stream)
+            module.add(
+                tensor,
+                Tensor.from_foreign(x, driver=driver),
+                Tensor.from_foreign(x, driver=driver),
+                stream=stream,
+            )
         elif own == "buffers":
             buffer = DeviceBuffer.from_host(z, "cpu", driver=driver)
             given = DeviceBuffer.from_host(x, "cpu", driver=driver)

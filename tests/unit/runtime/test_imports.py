@@ -1,4 +1,6 @@
-"""What the shipped half imports: a generated package is imported, loaded and launched in a process of its own."""
+"""What the shipped half imports: a generated package is imported, loaded and launched in a process
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_a_generated_package_imports_none_of_the_build_half(tmp_path):
         (package / name).write_bytes(data)
     write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{CODE}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
     assert done.stdout.strip() == "[]"
 
@@ -63,21 +67,29 @@ def test_a_package_in_a_zip_file_is_loaded_too(tmp_path):
         "seam.driver = lambda: driver\n"
         "print(sample.load()['add'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
     assert done.stdout.strip() == "<Launcher add on device 0 (Fake H200)>"
 
 
 def test_names_are_imported_when_they_are_asked_for():
-    """Importing the package itself must cost next to nothing: it stands in front of every first launch."""
+    """Importing the package itself must cost next to nothing: it stands in front of every first
+    launch.
+    """
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime; print(*sorted(n for n in sys.modules if 'tilec' in n))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stdout.split() == ["tilec_runtime"]
 
 
 def test_functions_that_make_tensors_are_found_without_an_import_of_their_own():
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import tilec_runtime as rt; print(rt.api.zeros(3).name, 'api' in dir(rt))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout, done.stderr) == ("zeros True\n", "")
 
 
@@ -88,8 +100,16 @@ def test_the_table_of_names_agrees_with_what_type_checkers_read():
 
     tree = ast.parse(Path(runtime.__file__).read_text())
     checked = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported == {"api": "tilec_runtime", **{name: f"tilec_runtime.{home}" for name, home in runtime._HOMES.items()}}
+    imported = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert imported == {
+        "api": "tilec_runtime",
+        **{name: f"tilec_runtime.{home}" for name, home in runtime._HOMES.items()},
+    }
     assert sorted(imported) == sorted(runtime.__all__)
     assert all(getattr(runtime, name) is vars(runtime)[name] for name in runtime.__all__)
 
@@ -130,7 +150,8 @@ print(*sorted(path))
 print(*sorted(late))
 print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 """
-# What a first launch of arrays of other libraries imports. Each module more is a third of a millisecond in front of every first launch.
+# What a first launch of arrays of other libraries imports. Each module more is a third of a
+# millisecond in front of every first launch.
 ON_THE_PATH = {
     "bundle": "archive choose codec format limits read rules schema",
     "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature table tensormap",
@@ -150,10 +171,20 @@ def test_a_first_launch_imports_and_defines_no_more_than_it_needs(tmp_path: Path
         (package / name).write_bytes(data)
     write_bundle(package / "sample-1.0.tilec", info, IMAGES.__getitem__)
     code = f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]\n{LEAN}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == ""
     path, late, defined = (line.split() for line in done.stdout.split("\n")[:3])
-    expected = {".".join(filter(None, ("tilec_runtime", room, name))) for room, names in ON_THE_PATH.items() for name in names.split()}
+    expected = {
+        ".".join(filter(None, ("tilec_runtime", room, name)))
+        for room, names in ON_THE_PATH.items()
+        for name in names.split()
+    }
     assert {*path, "tilec_runtime._core"} == {"tilec_runtime", *expected}
-    assert set(late) <= {"atexit"}, "a launch itself imports nothing"  # that is part of the interpreter
-    assert defined == [], "these classes are on the path: value_class defines them without compiling anything"
+    assert set(late) <= {"atexit"}, (
+        "a launch itself imports nothing"
+    )  # that is part of the interpreter
+    assert defined == [], (
+        "these classes are on the path: value_class defines them without compiling anything"
+    )

@@ -1,4 +1,6 @@
-"""Compiling at load: what each policy allows, what comes of it, and what the cache gives back and what it never does."""
+"""Compiling at load: what each policy allows, what comes of it, and what the cache gives back and
+what it never does.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, load
 from tilec_runtime.bundle import store
 from tilec_runtime.device.nvjitlink import Form, LinkError, NvJitLink
-from tilec_runtime.errors import CallError, KernelCacheError, LinkerError, MissingError, NoImageError
+from tilec_runtime.errors import (
+    CallError,
+    KernelCacheError,
+    LinkerError,
+    MissingError,
+    NoImageError,
+)
 from tilec_runtime.launch.images import store_of
 from tilec_runtime.launch.jit import Jit
 from tilec_runtime.launch.jit_cache import JitCache
@@ -36,12 +44,16 @@ FIX = 'let it be compiled at load: jit-fallback = "allow" in [targets], or TILEC
 def ptx(isa: Version, jit: JitFallback | None = None, *more: str) -> KernelInfo:
     """The kernel `add` with PTX for 8.0 of an ISA, and images for more targets."""
     images = (image("k", "compute_80", ptx_isa=isa), *(image("k", target) for target in more))
-    return dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),), jit=jit)
+    return dataclasses.replace(
+        ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=images),), jit=jit
+    )
 
 
 def lto(made_by: Version = (13, 4), *linking: str) -> KernelInfo:
     """The kernel `add` as LTO-IR for 8.0 that a CUDA release made."""
-    row = dataclasses.replace(image("k", "lto_80", ptx_isa=made_by, cuda=(made_by[0], 0)), linking=linking)
+    row = dataclasses.replace(
+        image("k", "lto_80", ptx_isa=made_by, cuda=(made_by[0], 0)), linking=linking
+    )
     return dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(row,)),))
 
 
@@ -57,7 +69,9 @@ class FakeLinker:
         self.asked: list[tuple[bytes, str, str]] = []
         self.told: list[tuple[Form, tuple[str, ...]]] = []
 
-    def compile(self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()) -> bytes:
+    def compile(
+        self, data: bytes, name: str, arch: str, form: Form = Form.PTX, options: Sequence[str] = ()
+    ) -> bytes:
         self.asked.append((data, name, arch))
         self.told.append((form, tuple(options)))
         if self.log:
@@ -66,11 +80,21 @@ class FakeLinker:
 
 
 def placed(
-    kernel: KernelInfo, linker: FakeLinker, root: Path | None = None, asked: JitFallback = JitFallback.ALLOW
+    kernel: KernelInfo,
+    linker: FakeLinker,
+    root: Path | None = None,
+    asked: JitFallback = JitFallback.ALLOW,
 ) -> tuple[Module, FakeDriver]:
     driver, jit = fake_driver(kernel), Jit(cache=JitCache(root), linker=lambda: linker)
     bundle = bundle_of(kernel)
-    site = Site(bundle=bundle, device=driver.device(0), driver=driver, store=store_of(driver), asked=asked, jit=lambda: jit)
+    site = Site(
+        bundle=bundle,
+        device=driver.device(0),
+        driver=driver,
+        store=store_of(driver),
+        asked=asked,
+        jit=lambda: jit,
+    )
     return Module(site), driver
 
 
@@ -96,7 +120,12 @@ def test_the_driver_compiles_what_it_reads_where_that_is_allowed() -> None:
     module.add(Z, X, Y, stream=5)
     assert driver.loads == [(0, b"image of k for compute_80")]
     (made,) = module.compiled
-    assert (made.variant, made.target, made.by, made.kept) == ("add", "compute_80", JitBy.DRIVER, False)
+    assert (made.variant, made.target, made.by, made.kept) == (
+        "add",
+        "compute_80",
+        JitBy.DRIVER,
+        False,
+    )
     assert str(made) == "add: compute_80 was compiled at load by the driver"
 
 
@@ -119,9 +148,16 @@ def test_nothing_is_compiled_where_that_is_denied() -> None:
 
 def test_tile_ir_is_denied_too() -> None:
     tile = dataclasses.replace(
-        ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "tileir", ptx_isa=(13, 0)),)),), jit=JitFallback.DENY
+        ADD,
+        variants=(
+            VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "tileir", ptx_isa=(13, 0)),)),
+        ),
+        jit=JitFallback.DENY,
     )
-    assert "tileir: Tile IR that the driver would compile, and jit-fallback is deny" in refused(tile).what
+    assert (
+        "tileir: Tile IR that the driver would compile, and jit-fallback is deny"
+        in refused(tile).what
+    )
     module, _ = loaded(dataclasses.replace(tile, jit=JitFallback.ALLOW))
     module.add(Z, X, Y, stream=5)
     assert [made.by for made in module.compiled] == [JitBy.DRIVER]
@@ -139,7 +175,10 @@ def test_it_goes_through_nvjitlink_where_that_is_allowed(tmp_path: Path) -> None
     linker = FakeLinker()
     module, driver = placed(NEW, linker, tmp_path)
     said = str(module.add.explain(Z, X, Y))
-    assert "  takes image compute_80: PTX of ISA 9.4 for 8.0, too new for a driver of CUDA 13.0: compiled by nvJitLink for 9.0" in said
+    assert (
+        "  takes image compute_80: PTX of ISA 9.4 for 8.0, too new for a driver of CUDA 13.0: compiled by nvJitLink for 9.0"
+        in said
+    )
     assert linker.asked == [], "to explain compiles nothing"
     module.add(Z, X, Y, stream=5)
     module.add(Z, X, Y, stream=5)
@@ -156,24 +195,35 @@ def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
     module.add(Z, X, Y, stream=5)
     assert linker.asked == []
     assert driver.loads == [(0, CUBIN)]
-    assert [str(made) for made in module.compiled] == ["add: compute_80 was compiled at load by nvJitLink (kept in the cache)"]
+    assert [str(made) for made in module.compiled] == [
+        "add: compute_80 was compiled at load by nvJitLink (kept in the cache)"
+    ]
 
 
 def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
     placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     newer = FakeLinker(version=(13, 5))
     placed(NEW, newer, tmp_path)[0].add(Z, X, Y, stream=5)
-    other = dataclasses.replace(NEW.variants[0].images[0], digest=image("other", "compute_80").digest, size=29)
-    edited = FakeLinker()
-    placed(dataclasses.replace(NEW, variants=(dataclasses.replace(NEW.variants[0], images=(other,)),)), edited, tmp_path)[0].add(
-        Z, X, Y, stream=5
+    other = dataclasses.replace(
+        NEW.variants[0].images[0], digest=image("other", "compute_80").digest, size=29
     )
+    edited = FakeLinker()
+    placed(
+        dataclasses.replace(NEW, variants=(dataclasses.replace(NEW.variants[0], images=(other,)),)),
+        edited,
+        tmp_path,
+    )[0].add(Z, X, Y, stream=5)
     driver_of_13_1 = dataclasses.replace(fake_driver().devices[0], driver=(13, 1))
     third, jit = FakeLinker(), None
     driver = fake_driver(NEW, devices=(driver_of_13_1,))
     jit = Jit(cache=JitCache(tmp_path), linker=lambda: third)
     site = Site(
-        bundle=bundle_of(NEW), device=driver_of_13_1, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit
+        bundle=bundle_of(NEW),
+        device=driver_of_13_1,
+        driver=driver,
+        store=store_of(driver),
+        asked=JitFallback.ALLOW,
+        jit=lambda: jit,
     )
     Module(site).add(Z, X, Y, stream=5)
     assert [len(linker.asked) for linker in (newer, edited, third)] == [1, 1, 1]
@@ -182,7 +232,12 @@ def test_another_linker_driver_or_text_is_another_key(tmp_path: Path) -> None:
 
 def test_features_of_one_architecture_are_asked_for() -> None:
     linker = FakeLinker()
-    special = dataclasses.replace(ADD, variants=(VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "compute_90a", ptx_isa=(9, 4)),)),))
+    special = dataclasses.replace(
+        ADD,
+        variants=(
+            VariantInfo(id="add", abi=ADD_ABI, images=(image("k", "compute_90a", ptx_isa=(9, 4)),)),
+        ),
+    )
     placed(special, linker)[0].add(Z, X, Y, stream=5)
     assert [arch for _, _, arch in linker.asked] == ["sm_90a"]
 
@@ -190,7 +245,9 @@ def test_features_of_one_architecture_are_asked_for() -> None:
 def test_a_warning_comes_before_the_compile() -> None:
     linker = FakeLinker()
     module, driver = placed(NEW, linker, asked=JitFallback.WARN)
-    with pytest.raises(RuntimeWarning) as raised:  # warnings are errors here: nothing is compiled then
+    with pytest.raises(
+        RuntimeWarning
+    ) as raised:  # warnings are errors here: nothing is compiled then
         module.add(Z, X, Y, stream=5)
     assert str(raised.value) == (
         "add: no machine code for Fake H200 (compute capability 9.0, driver of CUDA 13.0); compute_80 is compiled at load by nvJitLink: "
@@ -235,7 +292,10 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
     with pytest.raises(KernelCacheError) as caught:
         module.add(Z, X, Y, stream=5)
     lines = "".join(f"\n  {line}" for line in log.splitlines())
-    assert caught.value.what == f"add: nvJitLink 13.4 does not compile the PTX for compute_80 for sm_90:{lines}"
+    assert (
+        caught.value.what
+        == f"add: nvJitLink 13.4 does not compile the PTX for compute_80 for sm_90:{lines}"
+    )
     assert caught.value.fix == "add sm_90 to [targets] and build again: a build finds such errors"
     assert (caught.value.kernel, caught.value.target) == ("add", "compute_80")
     assert (driver.loads, entries(tmp_path)) == ([], [])
@@ -254,7 +314,10 @@ def test_what_the_linker_says_is_shown_and_nothing_is_kept(tmp_path: Path) -> No
 )
 def test_code_that_is_none_is_not_loaded(tmp_path: Path, made: bytes, why: str) -> None:
     module, driver = placed(NEW, FakeLinker(made), tmp_path)
-    with pytest.raises(KernelCacheError, match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ") as caught:
+    with pytest.raises(
+        KernelCacheError,
+        match="add: what nvJitLink made of the PTX for compute_80 is no code for sm_90: ",
+    ) as caught:
         module.add(Z, X, Y, stream=5)
     assert why.partition("is no cubin")[0] in caught.value.what
     assert (driver.loads, entries(tmp_path)) == ([], [])
@@ -262,16 +325,32 @@ def test_code_that_is_none_is_not_loaded(tmp_path: Path, made: bytes, why: str) 
 
 def test_no_nvjitlink() -> None:
     def none() -> FakeLinker:
-        raise MissingError("nvJitLink cannot be loaded: no such library", cause="nobody brings it", fix="install it")
+        raise MissingError(
+            "nvJitLink cannot be loaded: no such library",
+            cause="nobody brings it",
+            fix="install it",
+        )
 
     driver, jit = fake_driver(NEW), Jit(cache=JitCache(None), linker=none)
     device, images = driver.device(0), store_of(driver)
-    module = Module(Site(bundle=bundle_of(NEW), device=device, driver=driver, store=images, asked=JitFallback.ALLOW, jit=lambda: jit))
+    module = Module(
+        Site(
+            bundle=bundle_of(NEW),
+            device=device,
+            driver=driver,
+            store=images,
+            asked=JitFallback.ALLOW,
+            jit=lambda: jit,
+        )
+    )
     with pytest.raises(LinkerError) as caught:
         module.add(Z, X, Y, stream=5)
     too_old = "add: the PTX for compute_80 has to go through nvJitLink, for the driver is too old"
     assert caught.value.what == f"{too_old}: nvJitLink cannot be loaded: no such library"
-    assert (caught.value.cause, caught.value.fix) == ("nobody brings it", "install it; or add sm_90 to [targets] and build again")
+    assert (caught.value.cause, caught.value.fix) == (
+        "nobody brings it",
+        "install it; or add sm_90 to [targets] and build again",
+    )
     assert caught.value.exit_code == 3
 
 
@@ -279,10 +358,15 @@ def test_the_library_that_the_bindings_do_not_find(monkeypatch: pytest.MonkeyPat
     def version() -> None:
         raise RuntimeError('Failure finding "libnvJitLink.so.13":\n  No such file')
 
-    monkeypatch.setattr("cuda.bindings.nvjitlink", types.SimpleNamespace(version=version), raising=False)
+    monkeypatch.setattr(
+        "cuda.bindings.nvjitlink", types.SimpleNamespace(version=version), raising=False
+    )
     with pytest.raises(MissingError) as caught:
         NvJitLink()
-    assert caught.value.what == 'nvJitLink cannot be loaded: Failure finding "libnvJitLink.so.13": No such file'
+    assert (
+        caught.value.what
+        == 'nvJitLink cannot be loaded: Failure finding "libnvJitLink.so.13": No such file'
+    )
     assert caught.value.fix == "install it: pip install 'nvidia-nvjitlink>=13,<14'"
 
 
@@ -290,8 +374,14 @@ def test_an_nvjitlink_that_is_too_old() -> None:
     module, driver = placed(NEW, FakeLinker(version=(13, 0)))
     with pytest.raises(LinkerError) as caught:
         module.add(Z, X, Y, stream=5)
-    assert caught.value.what == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
-    assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    assert (
+        caught.value.what
+        == "add: nvJitLink 13.0 reads PTX up to ISA 9.0, and the PTX for compute_80 is of ISA 9.4"
+    )
+    assert (
+        caught.value.fix
+        == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    )
     assert driver.loads == []
 
 
@@ -301,12 +391,16 @@ def test_an_nvjitlink_that_is_too_old() -> None:
 def test_ltoir_is_linked_as_it_was_built(tmp_path: Path) -> None:
     linker = FakeLinker()
     module, driver = placed(lto((13, 4), "-ftz=1", "-maxrregcount=24"), linker, tmp_path)
-    assert "takes image lto_80: LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0" in str(module.add.explain(Z, X, Y))
+    assert "takes image lto_80: LTO-IR of CUDA 13.4 for 8.0, linked by nvJitLink for 9.0" in str(
+        module.add.explain(Z, X, Y)
+    )
     module.add(Z, X, Y, stream=5)
     assert linker.asked == [(b"image of k for lto_80", "add.ltoir", "sm_90")]
     assert linker.told == [(Form.LTOIR, ("-ftz=1", "-maxrregcount=24"))]
     assert driver.loads == [(0, CUBIN)]
-    assert [str(made) for made in module.compiled] == ["add: lto_80 was compiled at load by nvJitLink"]
+    assert [str(made) for made in module.compiled] == [
+        "add: lto_80 was compiled at load by nvJitLink"
+    ]
 
 
 def test_linked_code_is_kept_under_what_it_was_linked_with(tmp_path: Path) -> None:
@@ -321,33 +415,60 @@ def test_linked_code_is_kept_under_what_it_was_linked_with(tmp_path: Path) -> No
 def test_variants_that_share_an_image_share_what_became_of_it(tmp_path: Path) -> None:
     (one,) = lto().variants
     axes = (("B", (1, 2)),)
-    two = tuple(dataclasses.replace(one, id=f"add-B{value}", axes=(("B", value),)) for value in (1, 2))
+    two = tuple(
+        dataclasses.replace(one, id=f"add-B{value}", axes=(("B", value),)) for value in (1, 2)
+    )
     kernel = dataclasses.replace(lto(), axes=axes, variants=two)
     for kept in (False, True):
         module, _ = placed(kernel, FakeLinker(), tmp_path)
         for value in (1, 2):
             module.add(Z, X, Y, B=value, stream=5)
-        assert [(made.variant, made.kept) for made in module.compiled] == [("add-B1", kept), ("add-B2", kept)]
+        assert [(made.variant, made.kept) for made in module.compiled] == [
+            ("add-B1", kept),
+            ("add-B2", kept),
+        ]
 
 
 def test_ltoir_is_denied_by_default() -> None:
     error = refused(lto())
-    assert "lto_80: LTO-IR that nvJitLink would link, and jit-fallback is deny by default" in error.what
+    assert (
+        "lto_80: LTO-IR that nvJitLink would link, and jit-fallback is deny by default"
+        in error.what
+    )
     assert error.fix == f"add sm_90 to [targets] and build again; or {FIX}"
 
 
-@pytest.mark.parametrize(("version", "made_by"), [((13, 0), (13, 4)), ((14, 1), (13, 4)), ((13, 9), (14, 0))])
+@pytest.mark.parametrize(
+    ("version", "made_by"), [((13, 0), (13, 4)), ((14, 1), (13, 4)), ((13, 9), (14, 0))]
+)
 def test_ltoir_that_the_linker_does_not_read(version: Version, made_by: Version) -> None:
     linker = FakeLinker(version=version)
-    driver, jit, kernel = fake_driver(lto(made_by)), Jit(cache=JitCache(None), linker=lambda: linker), lto(made_by)
+    driver, jit, kernel = (
+        fake_driver(lto(made_by)),
+        Jit(cache=JitCache(None), linker=lambda: linker),
+        lto(made_by),
+    )
     device = dataclasses.replace(driver.device(0), driver=(14, 0))
-    site = Site(bundle=bundle_of(kernel), device=device, driver=driver, store=store_of(driver), asked=JitFallback.ALLOW, jit=lambda: jit)
+    site = Site(
+        bundle=bundle_of(kernel),
+        device=device,
+        driver=driver,
+        store=store_of(driver),
+        asked=JitFallback.ALLOW,
+        jit=lambda: jit,
+    )
     with pytest.raises(LinkerError) as caught:
         Module(site).add(Z, X, Y, stream=5)
     own, other = (f"{major}.{minor}" for major, minor in (version, made_by))
     reads = f"links LTO-IR of CUDA {version[0]}.0 to {own}"
-    assert caught.value.what == f"add: nvJitLink {own} {reads}, and the LTO-IR for lto_80 is of CUDA {other}"
-    assert caught.value.fix == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    assert (
+        caught.value.what
+        == f"add: nvJitLink {own} {reads}, and the LTO-IR for lto_80 is of CUDA {other}"
+    )
+    assert (
+        caught.value.fix
+        == "pip install --upgrade 'nvidia-nvjitlink<14'; or add sm_90 to [targets] and build again"
+    )
     assert (linker.asked, driver.loads) == ([], [])
 
 
@@ -355,7 +476,8 @@ def test_what_the_linker_says_of_ltoir() -> None:
     log = "error: Invalid abbrev number\nERROR NVVM_ERROR_COMPILATION (9) in nvvmCompileProgram callback"
     module, driver = placed(lto(), FakeLinker(log=log))
     with pytest.raises(
-        KernelCacheError, match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev"
+        KernelCacheError,
+        match=r"add: nvJitLink 13.4 does not compile the LTO-IR for lto_80 for sm_90:\n  error: Invalid abbrev",
     ):
         module.add(Z, X, Y, stream=5)
     assert driver.loads == []
@@ -396,7 +518,9 @@ def _foreign(path: Path, root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["", store.FORMAT, f"{store.FORMAT}/jit"])
-def test_a_cache_that_others_can_change_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_a_cache_that_others_can_change_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
     """Code from there would run on the GPU."""
     monkeypatch.setattr("tilec_runtime.bundle.place._told", set())
     key = {"arch": "sm_90"}
@@ -404,7 +528,10 @@ def test_a_cache_that_others_can_change_is_not_used(tmp_path: Path, monkeypatch:
     assert JitCache(tmp_path).get(key) == CUBIN
     (tmp_path / folder).chmod(0o777)
     before = entries(tmp_path)
-    with pytest.warns(RuntimeWarning, match=r"is neither read nor written, since others may change it: .* \(mode 0777\)") as told:
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"is neither read nor written, since others may change it: .* \(mode 0777\)",
+    ) as told:
         caches = [JitCache(tmp_path) for _ in range(3)]
     assert len(told) == 1
     assert caches[0].get(key) is None
@@ -426,8 +553,12 @@ def _link(path: Path, root: Path) -> None:
     path.symlink_to(root / "elsewhere")
 
 
-@pytest.mark.parametrize("damage", [_cut, _flip, _flip_heading, _empty, _foreign, _rewritten, _link])
-def test_a_damaged_or_foreign_entry_is_never_given(tmp_path: Path, damage: Callable[[Path, Path], None]) -> None:
+@pytest.mark.parametrize(
+    "damage", [_cut, _flip, _flip_heading, _empty, _foreign, _rewritten, _link]
+)
+def test_a_damaged_or_foreign_entry_is_never_given(
+    tmp_path: Path, damage: Callable[[Path, Path], None]
+) -> None:
     placed(NEW, FakeLinker(), tmp_path)[0].add(Z, X, Y, stream=5)
     (entry,) = entries(tmp_path)
     sound = entry.read_bytes()
@@ -483,7 +614,9 @@ for _ in range(100):
 """
 
 
-def test_what_another_process_writes_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_writes_meanwhile_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache, key, close = JitCache(tmp_path), {"arch": "sm_90"}, os.close
     cache.put(key, b"first")
 
@@ -500,14 +633,20 @@ def test_what_another_process_writes_meanwhile_is_no_damage(tmp_path: Path, monk
 def test_two_processes_write_one_entry(tmp_path: Path) -> None:
     """Each reads what either has written, whole; which of the two stays is all the same."""
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True) for letter in "ab"
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True
+        )
+        for letter in "ab"
     ]
     try:
         ended = [writer.communicate(timeout=60)[1] for writer in writers]
     finally:
         for writer in writers:
             writer.kill()  # nothing, where it has ended
-    assert [(writer.returncode, err) for writer, err in zip(writers, ended, strict=True)] == [(0, ""), (0, "")]
+    assert [(writer.returncode, err) for writer, err in zip(writers, ended, strict=True)] == [
+        (0, ""),
+        (0, ""),
+    ]
     (entry,) = entries(tmp_path)
     assert JitCache(tmp_path).get({"arch": "sm_90"}) in (b"a" * 100_000, b"b" * 100_000)
     assert list(entry.parent.glob("tmp-*")) == []

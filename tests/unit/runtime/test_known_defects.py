@@ -1,4 +1,6 @@
-"""Defects that runtimes of this kind have had, each with what it guards; those that belong to one part are tested there."""
+"""Defects that runtimes of this kind have had, each with what it guards; those that belong to one
+part are tested there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import numpy as np
 import pytest
 
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import Device, Stream, Tensor, api, load_module_from_bytes, shared, use_device, value, with_context
+from tilec_runtime import (
+    Device,
+    Stream,
+    Tensor,
+    api,
+    load_module_from_bytes,
+    shared,
+    use_device,
+    value,
+    with_context,
+)
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import BundleError, OwnershipError, TensorError, TilecError
@@ -26,7 +38,9 @@ def tensor(driver: CpuDriver, *shape: int) -> Tensor:
     return made
 
 
-@pytest.mark.parametrize("make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn_f16(64)])
+@pytest.mark.parametrize(
+    "make", [lambda: api.rand(1000), lambda: api.randn((8, 8)), lambda: api.randn_f16(64)]
+)
 def test_random_numbers_are_made_in_the_order_of_their_ops_stream(make: Callable[[], Any]) -> None:
     """Not on the legacy default stream, which streams here do not wait for."""
     driver = FakeDriver()
@@ -34,14 +48,18 @@ def test_random_numbers_are_made_in_the_order_of_their_ops_stream(make: Callable
     with use_device(device), Stream(device) as stream:
         handle = stream.handle
         kept = make().sync_on(stream)
-        steps = [step for step in driver.steps if step.call in ("allocate", "launch", "copy", "fill")]
+        steps = [
+            step for step in driver.steps if step.call in ("allocate", "launch", "copy", "fill")
+        ]
         assert "launch" in {step.call for step in steps}
         assert {step.stream for step in steps} == {handle}
         del kept
 
 
 def test_what_is_not_contiguous_is_never_viewed_as_if_it_were() -> None:
-    """A view of other extents is over the same bytes, or it is refused; it is the elements of NumPy's in both cases."""
+    """A view of other extents is over the same bytes, or it is refused; it is the elements of
+    NumPy's in both cases.
+    """
     driver = CpuDriver()
     base = tensor(driver, 4, 6)
     there = np.asarray(base).copy()
@@ -52,7 +70,11 @@ def test_what_is_not_contiguous_is_never_viewed_as_if_it_were() -> None:
     assert np.array_equal(np.asarray(base[1:3].view(12)), there[1:3].reshape(12))
     del part
     foreign = Tensor.from_foreign(np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2])
-    uses: list[Callable[[Tensor], Any]] = [lambda t: t.view(12), lambda t: t.reshape(12), lambda t: t.reinterpret("u32", 12)]
+    uses: list[Callable[[Tensor], Any]] = [
+        lambda t: t.view(12),
+        lambda t: t.reshape(12),
+        lambda t: t.reinterpret("u32", 12),
+    ]
     for use in uses:
         with pytest.raises(TensorError):
             use(foreign)
@@ -67,10 +89,19 @@ REFUSED: dict[str, tuple[type[TilecError], Callable[[CpuDriver], Any]]] = {
     "another number of elements": (TensorError, lambda d: tensor(d, 4).reshape(5)),
     "an odd number of bytes": (TensorError, lambda d: tensor(d, 3).reinterpret("f64")),
     "a share of two owners": (OwnershipError, lambda d: _of_two(d).try_unwrap()),
-    "a share of two owners in an op": (OwnershipError, lambda d: shared(_of_two(d)).unwrap_arc().sync()),
-    "contents of a tensor without memory": (TilecError, lambda _: api.meta((4,), "f32").to_host().sync()),  # type: ignore[misc]
+    "a share of two owners in an op": (
+        OwnershipError,
+        lambda d: shared(_of_two(d)).unwrap_arc().sync(),
+    ),
+    "contents of a tensor without memory": (
+        TilecError,
+        lambda _: api.meta((4,), "f32").to_host().sync(),
+    ),  # type: ignore[misc]
     "half a cubin": (BundleError, lambda _: load_module_from_bytes(b"\x7fELF" + bytes(100), "cpu")),
-    "a copy of another size": (TilecError, lambda d: with_context(lambda _: api.memcpy(tensor(d, 4), tensor(d, 5))).sync()),
+    "a copy of another size": (
+        TilecError,
+        lambda d: with_context(lambda _: api.memcpy(tensor(d, 4), tensor(d, 5))).sync(),
+    ),
 }
 _KEPT: list[Any] = []
 

@@ -1,4 +1,6 @@
-"""Tensors of more than 2^31 elements: launched where their extents and strides fit into the kernel's numbers, and refused in words else."""
+"""Tensors of more than 2^31 elements: launched where their extents and strides fit into the
+kernel's numbers, and refused in words else.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,23 @@ INDICES = ("shape[0]", "shape[1]", "stride[0]")
 
 def copies(index: str, *, mapped: bool = False, grid: tuple[str, ...] = ()):
     """A kernel over matrices that counts in `index`."""
-    abi = tuple(slot(t, e) for name in "zx" for t, e in (("ptr", f"{name}.ptr"), *((index, f"{name}.{what}") for what in INDICES)))
-    params = tuple(Param(name=name, kind=TENSOR, dtype="u8", rank=2, out=name == "z", stride=(None, 1)) for name in "zx")
+    abi = tuple(
+        slot(t, e)
+        for name in "zx"
+        for t, e in (("ptr", f"{name}.ptr"), *((index, f"{name}.{what}") for what in INDICES))
+    )
+    params = tuple(
+        Param(name=name, kind=TENSOR, dtype="u8", rank=2, out=name == "z", stride=(None, 1))
+        for name in "zx"
+    )
     return kernel(
         "copy",
         params,
         (VariantInfo(id="copy", axes=(("BM", BM), ("BN", BN)), abi=abi, images=(image("copy"),)),),
         axes=(("BM", (BM,)), ("BN", (BN,))),
-        launch=LaunchInfo(grid=grid or ("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], BN)"), block=("128",)),
+        launch=LaunchInfo(
+            grid=grid or ("cdiv(z.shape[0], BM)", "cdiv(z.shape[1], BN)"), block=("128",)
+        ),
         safety=Safety(regions=(Region(param="z", tile=("BM", "BN"), mapped=mapped),)),
     )
 
@@ -36,16 +47,33 @@ def matrices(rows: int, columns: int, row: int = 0) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize(
     ("rows", "columns", "row"),
-    [(1 << 16, 1 << 16, 0), (1 << 20, 1 << 20, 0), (3, 64, (1 << 31) - 1), ((1 << 31) - 1, 1, 0), (0, 1 << 20, 0)],
+    [
+        (1 << 16, 1 << 16, 0),
+        (1 << 20, 1 << 20, 0),
+        (3, 64, (1 << 31) - 1),
+        ((1 << 31) - 1, 1, 0),
+        (0, 1 << 20, 0),
+    ],
 )
-def test_elements_may_be_many_where_extents_and_strides_fit(rows: int, columns: int, row: int) -> None:
+def test_elements_may_be_many_where_extents_and_strides_fit(
+    rows: int, columns: int, row: int
+) -> None:
     module, driver = loaded(copies("i32"))
     z, x = matrices(rows, columns, row)
     module.copy(z, x)
     assert module.copy.explain(z, x).variant.id == "copy"
     if rows:
         (launch,) = driver.launches
-        assert launch.arguments == (1 << 45, rows, columns, row or columns, 2 << 45, rows, columns, row or columns)
+        assert launch.arguments == (
+            1 << 45,
+            rows,
+            columns,
+            row or columns,
+            2 << 45,
+            rows,
+            columns,
+            row or columns,
+        )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +84,9 @@ def test_elements_may_be_many_where_extents_and_strides_fit(rows: int, columns: 
         (2, 64, 1 << 31, "z.stride[0] is 2147483648"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_the_launch(rows: int, columns: int, row: int, what: str) -> None:
+def test_what_does_not_fit_is_refused_before_the_launch(
+    rows: int, columns: int, row: int, what: str
+) -> None:
     module, driver = loaded(copies("i32", grid=("1",)))
     with pytest.raises(LayoutError) as caught:
         module.copy(*matrices(rows, columns, row))
@@ -77,19 +107,27 @@ def test_a_grid_that_is_too_long_is_refused_with_what_to_do() -> None:
     with pytest.raises(LaunchLimitError) as caught:
         module.copy(*matrices(4, 65536 * BN))
     assert caught.value.what == "copy: grid.y is 65536, and device 0 (Fake H200) allows 65535"
-    assert caught.value.fix == "choose larger tiles or blocks, or give the longest dimension to x, which allows 2147483647"
+    assert (
+        caught.value.fix
+        == "choose larger tiles or blocks, or give the longest dimension to x, which allows 2147483647"
+    )
     with pytest.raises(LaunchLimitError, match=r"grid\.y is 65536"):
         module.copy.explain(*matrices(4, 65536 * BN))
     assert driver.launches == []
 
 
 def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
-    """Whatever the grid is: the number of the last tile would be a small one again, and most of the output left as it was."""
+    """Whatever the grid is: the number of the last tile would be a small one again, and most of the
+    output left as it was.
+    """
     module, driver = loaded(copies("i32", mapped=True, grid=("264",)))
     module.copy(*matrices((1 << 15) * BM, (1 << 15) * BN))
     with pytest.raises(LaunchLimitError) as caught:
         module.copy(*matrices((1 << 16) * BM, (1 << 16) * BN))
-    assert caught.value.what == "copy: z has 65536 x 65536 tiles for 264 blocks, which count to 2147483647 together"
+    assert (
+        caught.value.what
+        == "copy: z has 65536 x 65536 tiles for 264 blocks, which count to 2147483647 together"
+    )
     assert caught.value.fix == "choose larger tiles, or launch on parts of the output"
     with pytest.raises(LaunchLimitError):
         module.copy.explain(*matrices((1 << 16) * BM, (1 << 16) * BN))
@@ -98,5 +136,7 @@ def test_tiles_that_blocks_share_are_no_more_than_they_can_count() -> None:
     with pytest.raises(LaunchLimitError, match="z has 1 x 1 tiles for 2147483647 blocks"):
         blocks.copy(*matrices(64, 64))
     owned, driver = loaded(copies("i32", grid=("264",)))
-    owned.copy(*matrices((1 << 16) * BM, (1 << 16) * BN))  # each block has a tile of its own, whose place its number in the grid says
+    owned.copy(
+        *matrices((1 << 16) * BM, (1 << 16) * BN)
+    )  # each block has a tile of its own, whose place its number in the grid says
     assert len(driver.launches) == 1

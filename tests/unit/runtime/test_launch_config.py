@@ -1,4 +1,6 @@
-"""Kernels whose manifest leaves grid, block or shared memory to the caller: what a configuration says, and what is refused."""
+"""Kernels whose manifest leaves grid, block or shared memory to the caller: what a configuration
+says, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,14 @@ from tilec_runtime.model.kernel import LaunchInfo
 from tilec_runtime.tensors.tensor import Tensor
 
 REQUIRES = ADD.launch.requires
-OPEN = dataclasses.replace(ADD, name="open", launch=LaunchInfo(open=("grid", "block", "shared"), requires=REQUIRES))
-GRID = dataclasses.replace(ADD, name="gridded", launch=LaunchInfo(open=("grid",), block=("128",), cluster=(2,), requires=REQUIRES))
+OPEN = dataclasses.replace(
+    ADD, name="open", launch=LaunchInfo(open=("grid", "block", "shared"), requires=REQUIRES)
+)
+GRID = dataclasses.replace(
+    ADD,
+    name="gridded",
+    launch=LaunchInfo(open=("grid",), block=("128",), cluster=(2,), requires=REQUIRES),
+)
 
 
 def arrays(count: int = 512) -> tuple[Array, Array, Array]:
@@ -34,25 +42,41 @@ Gpu = tuple[Module, FakeDriver]
 
 
 def shapes(driver: FakeDriver) -> list[tuple[Any, ...]]:
-    return [(launch.shape.grid[0], launch.shape.block[0], launch.shape.shared) for launch in driver.launches]
+    return [
+        (launch.shape.grid[0], launch.shape.block[0], launch.shape.shared)
+        for launch in driver.launches
+    ]
 
 
 def test_a_launch_says_what_the_manifest_leaves_open(gpu: Gpu) -> None:
     module, driver = gpu
-    for config in (LaunchConfig.for_num_elems(512), LaunchConfig(grid=7, block=64, shared=32), LaunchConfig.for_num_elems(512)):
+    for config in (
+        LaunchConfig.for_num_elems(512),
+        LaunchConfig(grid=7, block=64, shared=32),
+        LaunchConfig.for_num_elems(512),
+    ):
         module.open(*arrays(), config=config, stream=0)
-    module.open(*arrays(), 2.0, config=LaunchConfig.for_num_elems(0), stream=0)  # nothing is launched
+    module.open(
+        *arrays(), 2.0, config=LaunchConfig.for_num_elems(0), stream=0
+    )  # nothing is launched
     module.gridded(*arrays(), config=LaunchConfig(grid=6, cooperative=True), stream=0)
     module.gridded(*arrays(), config=LaunchConfig.for_num_elems(512, 128), stream=0)
     assert shapes(driver) == [(2, 256, 0), (7, 64, 32), (2, 256, 0), (6, 128, 0), (4, 128, 0)]
-    assert [(launch.shape.cooperative, launch.shape.cluster) for launch in driver.launches[3:]] == [(True, (2,)), (False, (2,))]
-    assert module.kernels["open"].configured(LaunchConfig(block=32)) is module.kernels["open"].configured(LaunchConfig(block=32))
+    assert [(launch.shape.cooperative, launch.shape.cluster) for launch in driver.launches[3:]] == [
+        (True, (2,)),
+        (False, (2,)),
+    ]
+    assert module.kernels["open"].configured(LaunchConfig(block=32)) is module.kernels[
+        "open"
+    ].configured(LaunchConfig(block=32))
 
 
 def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
     module, driver = gpu
     found: Any = driver
-    tensors = [Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+    tensors = [
+        Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
+    ]
     op = module.lazy.open(*tensors, config=LaunchConfig.for_num_elems(512))
     z, x, y, _ = op.sync()
     module.lazy.open(z, x, y, 1.0, config=LaunchConfig(grid=3)).grid(5).sync()
@@ -62,17 +86,38 @@ def test_ops_take_a_configuration_too(gpu: Gpu) -> None:
 @pytest.mark.parametrize(
     ("kernel", "config", "message"),
     [
-        ("open", None, "open: the manifest leaves grid, block, shared to the caller, and the launch says no config"),
+        (
+            "open",
+            None,
+            "open: the manifest leaves grid, block, shared to the caller, and the launch says no config",
+        ),
         ("open", 256, "open: config takes a LaunchConfig, got a int"),
         ("add", LaunchConfig(), "add: takes no config, for its manifest says grid and block"),
-        ("gridded", LaunchConfig(block=64), "gridded: the manifest says block 128 x 1 x 1, and config says 64 x 1 x 1"),
-        ("gridded", LaunchConfig(shared=64), "gridded: the manifest says shared 0, and config says 64"),
-        ("gridded", LaunchConfig(cluster=4), r"gridded: the manifest says cluster \(2,\), and config says \(4, 1, 1\)"),
+        (
+            "gridded",
+            LaunchConfig(block=64),
+            "gridded: the manifest says block 128 x 1 x 1, and config says 64 x 1 x 1",
+        ),
+        (
+            "gridded",
+            LaunchConfig(shared=64),
+            "gridded: the manifest says shared 0, and config says 64",
+        ),
+        (
+            "gridded",
+            LaunchConfig(cluster=4),
+            r"gridded: the manifest says cluster \(2,\), and config says \(4, 1, 1\)",
+        ),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_refused(gpu: Gpu, kernel: str, config: Any, message: str) -> None:
+def test_a_configuration_that_does_not_fit_is_refused(
+    gpu: Gpu, kernel: str, config: Any, message: str
+) -> None:
     module, driver = gpu
-    for call in (module.kernels[kernel], lambda *given, **said: module.lazy[kernel](*given, **said).sync()):
+    for call in (
+        module.kernels[kernel],
+        lambda *given, **said: module.lazy[kernel](*given, **said).sync(),
+    ):
         with pytest.raises(ArgumentError, match=f"^{message}") as caught:
             call(*arrays(), config=config)
         assert caught.value.fix
@@ -83,7 +128,9 @@ def test_limits_and_conditions_hold_for_them_as_for_other_launches(gpu: Gpu) -> 
     module, driver = gpu
     with pytest.raises(LaunchLimitError, match="open: the block has 2048 threads"):
         module.open(*arrays(), config=LaunchConfig(block=(1024, 2)), stream=0)
-    with pytest.raises(LaunchLimitError, match=r"gridded: grid.x is 3, and must be divisible by cluster.x 2"):
+    with pytest.raises(
+        LaunchLimitError, match=r"gridded: grid.x is 3, and must be divisible by cluster.x 2"
+    ):
         module.gridded(*arrays(), config=LaunchConfig(grid=3), stream=0)
     with pytest.raises(ValueError, match=r"open: requires x.shape\[0\] == z.shape\[0\]"):
         module.open(arrays()[0], *arrays(256)[1:], config=LaunchConfig(), stream=0)
@@ -92,7 +139,10 @@ def test_limits_and_conditions_hold_for_them_as_for_other_launches(gpu: Gpu) -> 
 
 def test_a_parameter_of_that_name_is_an_argument() -> None:
     params = (*ADD.params[:3], dataclasses.replace(ADD.params[3], name="config"))
-    abi = tuple(dataclasses.replace(slot, expr=slot.expr.replace("alpha", "config")) for slot in ADD.variants[0].abi)
+    abi = tuple(
+        dataclasses.replace(slot, expr=slot.expr.replace("alpha", "config"))
+        for slot in ADD.variants[0].abi
+    )
     variants = tuple(dataclasses.replace(variant, abi=abi) for variant in ADD.variants)
     module, driver = loaded(dataclasses.replace(ADD, params=params, variants=variants))
     module.add(*arrays(), config=2.5, stream=0)

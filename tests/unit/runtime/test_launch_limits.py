@@ -1,4 +1,6 @@
-"""The limits of a launch: each check by its message, in the documented order, and what a driver is told only after all of them."""
+"""The limits of a launch: each check by its message, in the documented order, and what a driver is
+told only after all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from tests.runtime_samples import ADD, ADD_ABI, Array, image, loaded
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
-from tilec_runtime import AsyncKernelLaunch, Device, LaunchConfig, Module, load_module_from_ptx, use_device
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    LaunchConfig,
+    Module,
+    load_module_from_ptx,
+    use_device,
+)
 from tilec_runtime.device.seam import FunctionFacts, LaunchShape
 from tilec_runtime.errors import LaunchLimitError, NoImageError, TilecError, UseAfterMoveError
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
@@ -18,7 +27,8 @@ from tilec_runtime.tensors.tensor import Tensor
 ARRAYS = [Array(1024, ptr=0x10000 * i) for i in (1, 2, 3)]
 PTX = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
-# A kernel that is wrong in every way. Each row repairs what is told: (what is told, whether the image was loaded by then, the repair).
+# A kernel that is wrong in every way. Each row repairs what is told: (what is told, whether the
+# image was loaded by then, the repair).
 WRONG: dict[str, Any] = {
     "grid": ("2147483648", "65536"),
     "block": ("0",),
@@ -33,12 +43,28 @@ WRONG: dict[str, Any] = {
 }
 STEPS: list[tuple[str, bool, dict[str, Any]]] = [
     ("block.x is 0: a block has one thread at least", False, {"block": ("2048",)}),
-    ("grid.x 2147483648 times block.x 2048 is beyond 32-bit coordinates", False, {"grid": ("3", "65536")}),
-    ("grid.x is 3, and must be divisible by cluster.x 4", False, {"cluster": (2,), "grid": ("1058", "65536")}),
+    (
+        "grid.x 2147483648 times block.x 2048 is beyond 32-bit coordinates",
+        False,
+        {"grid": ("3", "65536")},
+    ),
+    (
+        "grid.x is 3, and must be divisible by cluster.x 4",
+        False,
+        {"cluster": (2,), "grid": ("1058", "65536")},
+    ),
     ("grid.y is 65536, and device 0 (Fake H200) allows 65535", False, {"grid": ("1058",)}),
     ("block.x is 2048, and device 0 (Fake H200) allows 1024", False, {"block": ("64", "32")}),
-    ("the block has 2048 threads, and device 0 (Fake H200) allows 1024", False, {"block": ("128",)}),
-    ("launch.programmatic needs compute capability 9.0, and device 0 (Fake H200) is of 8.0", False, {"cc": (9, 0), "target": "sm_80"}),
+    (
+        "the block has 2048 threads, and device 0 (Fake H200) allows 1024",
+        False,
+        {"block": ("128",)},
+    ),
+    (
+        "launch.programmatic needs compute capability 9.0, and device 0 (Fake H200) is of 8.0",
+        False,
+        {"cc": (9, 0), "target": "sm_80"},
+    ),
     ("no image runs on Fake H200", False, {"target": "sm_90"}),
     (
         "the block is (128, 1, 1), and the kernel was compiled for exactly (64, 1, 1)",
@@ -56,9 +82,21 @@ STEPS: list[tuple[str, bool, dict[str, Any]]] = [
         True,
         {"facts": {"max_threads": 1024, "static_shared": 0, "registers": 32}},
     ),
-    ("a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448", True, {"shared": "100000"}),
-    ("the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters", True, {"device": {"cooperative": False}}),
-    ("the launch is cooperative, and device 0 (Fake H200) has no cooperative launches", True, {"device": {}}),
+    (
+        "a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448",
+        True,
+        {"shared": "100000"},
+    ),
+    (
+        "the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters",
+        True,
+        {"device": {"cooperative": False}},
+    ),
+    (
+        "the launch is cooperative, and device 0 (Fake H200) has no cooperative launches",
+        True,
+        {"device": {}},
+    ),
     (
         "the cluster has 2 blocks, and of 128 threads each 1 can be one on device 0 (Fake H200)",
         True,
@@ -69,19 +107,32 @@ STEPS: list[tuple[str, bool, dict[str, Any]]] = [
         True,
         {"counts": {"widest_cluster": 8, "active_clusters": 528, "active_blocks": 8}},
     ),
-    ("the cooperative grid has 1058 blocks, and 1056 can be resident in clusters of 2 on device 0 (Fake H200)", True, {"grid": ("1056",)}),
+    (
+        "the cooperative grid has 1058 blocks, and 1056 can be resident in clusters of 2 on device 0 (Fake H200)",
+        True,
+        {"grid": ("1056",)},
+    ),
 ]
 CHANGES = {"allow_shared", "allow_wide_clusters"}
 
 
 def made(facts: dict[str, Any]) -> tuple[Module, FakeDriver]:
     launch = LaunchInfo(
-        grid=facts["grid"], block=facts["block"], shared=facts["shared"], cluster=facts["cluster"], cooperative=True, programmatic=True
+        grid=facts["grid"],
+        block=facts["block"],
+        shared=facts["shared"],
+        cluster=facts["cluster"],
+        cooperative=True,
+        programmatic=True,
     )
-    variant = VariantInfo(id="add", abi=ADD_ABI, images=(image("limits", facts["target"], **facts["image"]),))
+    variant = VariantInfo(
+        id="add", abi=ADD_ABI, images=(image("limits", facts["target"], **facts["image"]),)
+    )
     device = dataclasses.replace(H200, cc=facts["cc"], **facts["device"])
     counts = {**facts["counts"], "facts": FunctionFacts(**facts["facts"])}
-    return loaded(dataclasses.replace(ADD, variants=(variant,), launch=launch), devices=(device,), **counts)
+    return loaded(
+        dataclasses.replace(ADD, variants=(variant,), launch=launch), devices=(device,), **counts
+    )
 
 
 def test_every_limit_is_told_in_the_documented_order() -> None:
@@ -91,16 +142,27 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
         with pytest.raises(TilecError) as caught:
             module.add(*ARRAYS, stream=5)
         assert caught.value.what.startswith(f"add: {what}"), caught.value.what
-        assert type(caught.value) is (NoImageError if what.startswith("no image") else LaunchLimitError)
+        assert type(caught.value) is (
+            NoImageError if what.startswith("no image") else LaunchLimitError
+        )
         assert bool(driver.loads) is was_loaded, what
         assert driver.launches == []
         counted = "cluster of 2" in what or "cluster has 2" in what or "cooperative grid" in what
-        assert bool(CHANGES & set(driver.calls)) is counted, "a function is changed after all checks that need no counting"
+        assert bool(CHANGES & set(driver.calls)) is counted, (
+            "a function is changed after all checks that need no counting"
+        )
         facts.update(repair)
     module, driver = made(facts)
     module.add(*ARRAYS, stream=5)
     assert [launch.shape for launch in driver.launches] == [
-        LaunchShape(grid=(1056, 1, 1), block=(128, 1, 1), shared=100000, cluster=(2,), cooperative=True, programmatic=True)
+        LaunchShape(
+            grid=(1056, 1, 1),
+            block=(128, 1, 1),
+            shared=100000,
+            cluster=(2,),
+            cooperative=True,
+            programmatic=True,
+        )
     ]
     assert driver.allowed_shared == {"limits": 100000}
 
@@ -108,12 +170,15 @@ def test_every_limit_is_told_in_the_documented_order() -> None:
 def test_ownership_is_looked_at_before_what_the_arguments_are() -> None:
     module, driver = loaded(ADD)
     found: Any = driver
-    tensors = [Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+    tensors = [
+        Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
+    ]
     with use_device(Device(0, driver=driver)):
         held = module.lazy.add(*tensors)
         for values in (tensors, [*tensors[:2], "no tensor"]):
             with pytest.raises(
-                UseAfterMoveError, match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add"
+                UseAfterMoveError,
+                match=r"^the launch of add .* cannot use the tensor: it was moved into the launch of add",
             ):
                 module.add(*values, stream=5)
         held.sync()
@@ -125,7 +190,9 @@ def test_a_cluster_that_the_source_fixes_divides_the_grid() -> None:
     variant = VariantInfo(id="add", abi=ADD_ABI, images=(image("fixed", cluster=(2, 2)),))
     launch = LaunchInfo(grid=("2", "3"), block=("32",))
     module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=launch))
-    with pytest.raises(LaunchLimitError, match=r"^add: grid\.y is 3, and must be divisible by cluster\.y 2$"):
+    with pytest.raises(
+        LaunchLimitError, match=r"^add: grid\.y is 3, and must be divisible by cluster\.y 2$"
+    ):
         module.add(*ARRAYS, stream=5)
     assert (driver.loads, driver.launches) == ([], [])
 
@@ -141,7 +208,10 @@ def test_limits_of_launches_without_a_bundle() -> None:
             LaunchConfig(grid=16, cluster=16, block=64),
             "the cluster has 16 blocks, and of 64 threads each 8 can be one on device 0 (Fake H200)",
         ),
-        (LaunchConfig(grid=2**25, block=256), "grid.x 33554432 times block.x 256 is beyond 32-bit coordinates"),
+        (
+            LaunchConfig(grid=2**25, block=256),
+            "grid.x 33554432 times block.x 256 is beyond 32-bit coordinates",
+        ),
     )
     with use_device(device):
         for config, what in refused:
@@ -149,7 +219,9 @@ def test_limits_of_launches_without_a_bundle() -> None:
                 AsyncKernelLaunch(function).set_launch_config(config).sync()
             assert caught.value.what == f"scale: {what}"
         assert driver.launches == []
-        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(grid=4, cluster=2, cooperative=True, programmatic=True)).sync()
+        AsyncKernelLaunch(function).set_launch_config(
+            LaunchConfig(grid=4, cluster=2, cooperative=True, programmatic=True)
+        ).sync()
     shape = driver.launches[0].shape
     assert (shape.cluster, shape.cooperative, shape.programmatic) == ((2, 1, 1), True, True)
 
@@ -158,7 +230,12 @@ def test_early_launches_without_a_bundle_need_a_device_that_has_them() -> None:
     driver = FakeDriver((dataclasses.replace(H200, cc=(8, 0)),), {"scale": FakeKernel()})
     device = Device(0, driver=driver)
     launch = AsyncKernelLaunch(load_module_from_ptx(PTX, device).function("scale", ()))
-    with use_device(device), pytest.raises(LaunchLimitError, match=r"^scale: launch\.programmatic needs compute capability 9\.0"):
+    with (
+        use_device(device),
+        pytest.raises(
+            LaunchLimitError, match=r"^scale: launch\.programmatic needs compute capability 9\.0"
+        ),
+    ):
         launch.set_launch_config(LaunchConfig(programmatic=True)).sync()
     assert driver.launches == []
 
@@ -170,7 +247,10 @@ def test_a_cluster_that_a_function_without_a_bundle_was_compiled_for() -> None:
     function = load_module_from_ptx(PTX, device).function("scale", ())
     with use_device(device):
         for config, what in (
-            (LaunchConfig(grid=4, cluster=4), "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)"),
+            (
+                LaunchConfig(grid=4, cluster=4),
+                "the cluster is (4, 1, 1), and the kernel was compiled for (2, 1, 1)",
+            ),
             (LaunchConfig(grid=3), "grid.x is 3, and must be divisible by cluster.x 2"),
         ):
             with pytest.raises(LaunchLimitError) as caught:
@@ -181,19 +261,37 @@ def test_a_cluster_that_a_function_without_a_bundle_was_compiled_for() -> None:
 
 
 def test_what_is_held_of_launches_without_a_bundle() -> None:
-    driver = FakeDriver(kernels={"scale": FakeKernel(active_blocks=6, active_clusters=90, widest_cluster=8)})
+    driver = FakeDriver(
+        kernels={"scale": FakeKernel(active_blocks=6, active_clusters=90, widest_cluster=8)}
+    )
     function = load_module_from_ptx(PTX, Device(0, driver=driver)).function("scale", ())
     held = function.residency(LaunchConfig(grid=4, block=256, shared=60_000, cluster=2))
-    assert (held.threads, held.max_active_blocks, held.max_cooperative_grid, held.suggest_block_size) == (256, 6, 180, 1024)
+    assert (
+        held.threads,
+        held.max_active_blocks,
+        held.max_cooperative_grid,
+        held.suggest_block_size,
+    ) == (256, 6, 180, 1024)
     assert (held.max_cluster_size, held.max_active_clusters) == (8, 90)
     assert driver.allowed_shared == {"scale": 60_000}
-    wide = function.residency(LaunchConfig(grid=16, block=256, cluster=16))  # wider than any: the driver counts none of them
+    wide = function.residency(
+        LaunchConfig(grid=16, block=256, cluster=16)
+    )  # wider than any: the driver counts none of them
     assert (wide.max_cluster_size, wide.max_active_clusters, wide.max_cooperative_grid) == (8, 0, 0)
     driver.calls.clear()
-    with pytest.raises(LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"):
+    with pytest.raises(
+        LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"
+    ):
         function.residency(LaunchConfig(shared=300_000, cluster=16, grid=16))
-    with use_device(function.device), pytest.raises(LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"):
-        AsyncKernelLaunch(function).set_launch_config(LaunchConfig(shared=300_000, cluster=16, grid=16)).sync()
+    with (
+        use_device(function.device),
+        pytest.raises(
+            LaunchLimitError, match=r"^scale: a block needs 300000 bytes of shared memory"
+        ),
+    ):
+        AsyncKernelLaunch(function).set_launch_config(
+            LaunchConfig(shared=300_000, cluster=16, grid=16)
+        ).sync()
     assert not CHANGES & set(driver.calls), "what is refused changes no function"
     with pytest.raises(LaunchLimitError, match=r"^scale: block\.x is 2048"):
         function.residency(LaunchConfig(block=2048))
@@ -208,7 +306,13 @@ def test_clusters_of_a_device_that_has_none() -> None:
 
 def test_a_kernel_that_takes_nothing() -> None:
     variant = VariantInfo(id="hello", images=(image("hello"),))
-    module, driver = loaded(dataclasses.replace(ADD, name="hello", params=(), variants=(variant,), launch=LaunchInfo(grid=("3",))))
+    module, driver = loaded(
+        dataclasses.replace(
+            ADD, name="hello", params=(), variants=(variant,), launch=LaunchInfo(grid=("3",))
+        )
+    )
     module.hello(stream=5)
     module.hello(stream=5)
-    assert [(launch.shape.grid, launch.arguments) for launch in driver.launches] == [((3, 1, 1), ())] * 2
+    assert [(launch.shape.grid, launch.arguments) for launch in driver.launches] == [
+        ((3, 1, 1), ())
+    ] * 2

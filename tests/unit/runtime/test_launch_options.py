@@ -1,4 +1,6 @@
-"""Options of launches: which variants were built with which compiler hints, on which device, and what is said where none was."""
+"""Options of launches: which variants were built with which compiler hints, on which device, and
+what is said where none was.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tilec_runtime.model.kernel import VariantInfo
 from tilec_runtime.ops.lazy import _Loaded, _Maker
 from tilec_runtime.tensors.tensor import Tensor
 
-# An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and only there for one target.
+# An axis that is a hint, as the matrix has it, and one more hint that is an axis of no variant and
+# only there for one target.
 TUNED = dataclasses.replace(
     ADD,
     name="tuned",
@@ -24,8 +27,14 @@ TUNED = dataclasses.replace(
             id=f"tuned-B{block}-occupancy{occupancy}",
             axes=(("B", block), ("occupancy", occupancy)),
             abi=ADD_ABI,
-            images=(image(f"tuned_{block}_{occupancy}"), image(f"tuned_{block}_{occupancy}", "sm_80")),
-            hints=(("sm_90", (("num_ctas", occupancy), ("occupancy", occupancy))), ("sm_80", (("occupancy", occupancy),))),
+            images=(
+                image(f"tuned_{block}_{occupancy}"),
+                image(f"tuned_{block}_{occupancy}", "sm_80"),
+            ),
+            hints=(
+                ("sm_90", (("num_ctas", occupancy), ("occupancy", occupancy))),
+                ("sm_80", (("occupancy", occupancy),)),
+            ),
         )
         for block, occupancy in ((64, 1), (64, 2), (128, 2), (128, 4))
     ),
@@ -48,7 +57,9 @@ def gpu() -> Any:
 
 def tensors(driver: FakeDriver) -> list[Tensor]:
     found: Any = driver
-    return [Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)]
+    return [
+        Tensor.uninitialized((512,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
+    ]
 
 
 def symbols(driver: FakeDriver) -> list[str]:
@@ -63,7 +74,13 @@ def test_launchers_take_what_was_built_with_the_options(gpu: tuple[Module, FakeD
     tuned.options(num_ctas=4)(*arrays())  # only B = 128 has it
     tuned.variant(B=128).options(occupancy=2)(*arrays())
     tuned.options(occupancy=2).variant(B=128)(*arrays())
-    assert symbols(driver) == ["tuned_64_2", "tuned_64_1", "tuned_128_4", "tuned_128_2", "tuned_128_2"]
+    assert symbols(driver) == [
+        "tuned_64_2",
+        "tuned_64_1",
+        "tuned_128_4",
+        "tuned_128_2",
+        "tuned_128_2",
+    ]
     assert tuned.options(occupancy=1) is tuned.options(occupancy=1)
 
 
@@ -85,7 +102,11 @@ def test_launchers_take_what_was_built_with_the_options(gpu: tuple[Module, FakeD
             {"occupancy": 4},
             r"no variant of B=64 was built with the options occupancy=4 for Fake H200; options that were built: ",
         ),
-        ({}, {"occupancy": 1, "num_ctas": 2}, r"no variant was built with the options occupancy=1, num_ctas=2 for Fake H200"),
+        (
+            {},
+            {"occupancy": 1, "num_ctas": 2},
+            r"no variant was built with the options occupancy=1, num_ctas=2 for Fake H200",
+        ),
     ],
 )
 def test_options_that_were_not_built_are_refused(
@@ -119,12 +140,17 @@ def test_a_divisor_that_no_variant_keeps_to_names_those_that_there_are() -> None
     for limit in (8, "16"):
         with pytest.raises(VariantError) as caught:
             module.kernels["add"].options(max_divisibility=limit)  # type: ignore[arg-type]
-        assert caught.value.what == f"add: no variant was built for max_divisibility={limit!r}; divisors that variants assume: 16"
+        assert (
+            caught.value.what
+            == f"add: no variant was built for max_divisibility={limit!r}; divisors that variants assume: 16"
+        )
         assert caught.value.fix == "add the empty set {} to kernel.add.assume.sets and build again"
 
 
 def test_the_name_of_another_library_leads_to_ours(gpu: tuple[Module, FakeDriver]) -> None:
-    with pytest.raises(VariantError, match="num_cta_in_cga of cuTile Rust is num_ctas here") as caught:
+    with pytest.raises(
+        VariantError, match="num_cta_in_cga of cuTile Rust is num_ctas here"
+    ) as caught:
         gpu[0].kernels["tuned"].options(num_cta_in_cga=2)
     assert caught.value.fix == "choose what was built"
 
@@ -133,8 +159,13 @@ def test_each_set_of_options_is_named_once(gpu: tuple[Module, FakeDriver]) -> No
     module, _ = gpu
     with pytest.raises(VariantError) as caught:
         module.kernels["tuned"].options(occupancy=8)
-    assert caught.value.what.endswith("num_ctas=1, occupancy=1; num_ctas=2, occupancy=2; num_ctas=4, occupancy=4")
-    assert caught.value.fix == "choose what was built, or add the option to the matrix of kernel.tuned (occupancy = [...]) and build again"
+    assert caught.value.what.endswith(
+        "num_ctas=1, occupancy=1; num_ctas=2, occupancy=2; num_ctas=4, occupancy=4"
+    )
+    assert (
+        caught.value.fix
+        == "choose what was built, or add the option to the matrix of kernel.tuned (occupancy = [...]) and build again"
+    )
     with pytest.raises(VariantError, match=r"options that were built: none\n  fix: .*kernel\.gemm"):
         module.kernels["gemm"].options(occupancy=1)
 
@@ -143,7 +174,10 @@ def test_what_counts_is_the_image_of_the_device() -> None:
     module, _ = loaded(TUNED, devices=(A100,))
     tuned = module.kernels["tuned"]
     assert tuned.options(occupancy=4).explain(*arrays()).variant.id == "tuned-B128-occupancy4"
-    with pytest.raises(VariantError, match="with the options num_ctas=4 for Fake A100; options that were built: occupancy=1; occupancy=2"):
+    with pytest.raises(
+        VariantError,
+        match="with the options num_ctas=4 for Fake A100; options that were built: occupancy=1; occupancy=2",
+    ):
         tuned.options(num_ctas=4)
 
 
@@ -164,10 +198,15 @@ def test_generated_functions_leave_open_what_options_say(gpu: tuple[Module, Fake
     tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=1).sync()
     tuned((*tensors(driver), 1.0), (128, 4)).sync()
     assert symbols(driver) == ["tuned_64_1", "tuned_128_4"]
-    with pytest.raises(VariantError, match="B=64 was built with the options occupancy=4"):  # an axis of the kernel's own stays
+    with pytest.raises(
+        VariantError, match="B=64 was built with the options occupancy=4"
+    ):  # an axis of the kernel's own stays
         tuned((*tensors(driver), 1.0), (64, None)).options(occupancy=4)
     for _ in range(2):
-        with pytest.raises(VariantError, match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; "):
+        with pytest.raises(
+            VariantError,
+            match="no variant with B=64, occupancy=4 was built; built are: B=64, occupancy=1; ",
+        ):
             tuned((*tensors(driver), 1.0), (64, 4))
         with pytest.raises(VariantError, match=r"B = 64.0 was not built"):
             tuned((*tensors(driver), 1.0), (64.0, 2))
@@ -179,7 +218,9 @@ def test_axes_and_options_go_by_name(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
     op = module.lazy.tuned(*arrays())
     for call in (op.variant, op.options):
-        with pytest.raises(ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"):
+        with pytest.raises(
+            ArgumentError, match=f"^tuned: {call.__name__} takes keywords only, got 64 by place"
+        ):
             call(64)
 
 

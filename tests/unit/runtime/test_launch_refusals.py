@@ -1,4 +1,6 @@
-"""What a launch refuses before the driver is asked: the class, the whole message, and the order of the checks."""
+"""What a launch refuses before the driver is asked: the class, the whole message, and the order of
+the checks.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, ADD_ABI, ADD_PARAMS, GEMM, STRUCT, TENSOR, Array, image, kernel, loaded, slot
+from tests.runtime_samples import (
+    ADD,
+    ADD_ABI,
+    ADD_PARAMS,
+    GEMM,
+    STRUCT,
+    TENSOR,
+    Array,
+    image,
+    kernel,
+    loaded,
+    slot,
+)
 from tilec.testing.fake_driver import H200
 from tilec_runtime import LaunchConfig, api
 from tilec_runtime.errors import (
@@ -47,17 +61,41 @@ def add():
 @pytest.mark.parametrize(
     ("args", "kwargs", "what"),
     [
-        ((Z, X), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 2: the argument is missing: 'y'"),
-        ((), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 0: the arguments are missing: 'z', 'x', 'y'"),
+        (
+            (Z, X),
+            {},
+            "add: takes 4 arguments (z, x, y, alpha=1.0), got 2: the argument is missing: 'y'",
+        ),
+        (
+            (),
+            {},
+            "add: takes 4 arguments (z, x, y, alpha=1.0), got 0: the arguments are missing: 'z', 'x', 'y'",
+        ),
         ((Z, X, Y, 1.0, 2.0), {}, "add: takes 4 arguments (z, x, y, alpha=1.0), got 5"),
         ((Z, X, Y), {"x": X}, "add: argument 'x' is given twice, by place and by name"),
-        ((Z, X, Y), {"alhpa": 2.0}, "add: there is no argument 'alhpa'; did you mean 'alpha'; it takes z, x, y, alpha=1.0"),
-        ((Z, [1.0], Y), {}, "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got a list"),
-        ((Z, None, Y), {}, "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None"),
+        (
+            (Z, X, Y),
+            {"alhpa": 2.0},
+            "add: there is no argument 'alhpa'; did you mean 'alpha'; it takes z, x, y, alpha=1.0",
+        ),
+        (
+            (Z, [1.0], Y),
+            {},
+            "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got a list",
+        ),
+        (
+            (Z, None, Y),
+            {},
+            "add: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None",
+        ),
         ((Z, X, Y, "2"), {}, "add: argument 'alpha' takes a number, got a str"),
         ((Z, X, Y, np.zeros(())), {}, "add: argument 'alpha' takes a number, got a ndarray"),
         ((Z, X, Y, 1e39), {}, "add: argument 'alpha' is 1e+39, which f32 cannot hold"),
-        ((Array(1024, readonly=True), X, Y), {}, "add: output 'z' is read-only, and the kernel writes it"),
+        (
+            (Array(1024, readonly=True), X, Y),
+            {},
+            "add: output 'z' is read-only, and the kernel writes it",
+        ),
     ],
 )
 def test_arguments(add, args, kwargs, what):
@@ -65,19 +103,28 @@ def test_arguments(add, args, kwargs, what):
 
 
 def test_ops_are_for_functions_that_give_ops(add):
-    with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make") as caught:
+    with pytest.raises(
+        ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*Make"
+    ) as caught:
         add(Z, api.zeros(1024), Y, stream=5)
-    assert caught.value.fix == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
+    assert (
+        caught.value.fix
+        == "run the op first (sync_on), or call the package's function, which takes ops and gives one"
+    )
 
 
 def test_configs_are_for_functions_without_a_manifest(add):
-    with pytest.raises(ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*LaunchConfig") as caught:
+    with pytest.raises(
+        ArgumentError, match=r"argument 'x' takes a tensor .*: got a .*LaunchConfig"
+    ) as caught:
         add(Z, LaunchConfig.for_num_elems(1024), Y, stream=5)
     assert caught.value.fix.startswith("leave it out: the manifest has grid and block")
 
 
 def test_generated_code_with_another_number_of_values(add):
-    with pytest.raises(ArgumentError, match=r"^add: takes 4 arguments \(z, x, y, alpha=1\.0\), got 3$"):
+    with pytest.raises(
+        ArgumentError, match=r"^add: takes 4 arguments \(z, x, y, alpha=1\.0\), got 3$"
+    ):
         add.launch(5, (Z, X, Y))
 
 
@@ -86,8 +133,16 @@ def test_generated_code_with_another_number_of_values(add):
     [
         (DTypeError, (Z, X, Array(1024, dtype="f16")), "add: argument 'y' takes f32, got f16"),
         (DTypeError, (Z, X, np.zeros(1024)), "add: argument 'y' takes f32, got f64"),
-        (RankError, (Z, X, Array(32, 32)), "add: argument 'y' has 2 dimensions (shape (32, 32)), the kernel takes 1"),
-        (RankError, (Z, X, Array()), "add: argument 'y' has 0 dimensions (shape ()), the kernel takes 1"),
+        (
+            RankError,
+            (Z, X, Array(32, 32)),
+            "add: argument 'y' has 2 dimensions (shape (32, 32)), the kernel takes 1",
+        ),
+        (
+            RankError,
+            (Z, X, Array()),
+            "add: argument 'y' has 0 dimensions (shape ()), the kernel takes 1",
+        ),
         (
             PlacementError,
             (Z, X, Array(1024, device=1)),
@@ -125,8 +180,17 @@ def test_tensors(add, kind, args, what):
 
 
 def test_the_checks_come_in_the_documented_order(add):
-    """An argument that is wrong in every way is refused for the first check; each step repairs one more."""
-    wrong = {"shape": (7, 7), "dtype": "f16", "device": 1, "stride": (9, 3), "ptr": 0x10002, "readonly": True}
+    """An argument that is wrong in every way is refused for the first check; each step repairs one
+    more.
+    """
+    wrong = {
+        "shape": (7, 7),
+        "dtype": "f16",
+        "device": 1,
+        "stride": (9, 3),
+        "ptr": 0x10002,
+        "readonly": True,
+    }
     steps = [
         (DTypeError, {"dtype": "f32"}),
         (RankError, {"shape": (7,), "stride": (3,)}),
@@ -139,12 +203,20 @@ def test_the_checks_come_in_the_documented_order(add):
     ]
     for kind, repair in steps:
         facts = dict(wrong)
-        refusal(kind, add, Array(*facts.pop("shape"), **facts), X, Y if kind is not AliasError else Array(1024, ptr=0x20000))
+        refusal(
+            kind,
+            add,
+            Array(*facts.pop("shape"), **facts),
+            X,
+            Y if kind is not AliasError else Array(1024, ptr=0x20000),
+        )
         wrong.update(repair)
 
 
 def test_after_the_signature_they_come_in_the_documented_order_too():
-    """A kernel that is wrong in every way that is left; each step repairs what was told. (All limits: test_launch_limits.py.)"""
+    """A kernel that is wrong in every way that is left; each step repairs what was told. (All
+    limits: test_launch_limits.py.)
+    """
     wrong = {
         "requires": ("x.shape[0] == 1",),
         "align": 1 << 20,
@@ -157,13 +229,25 @@ def test_after_the_signature_they_come_in_the_documented_order_too():
     }
     steps = [
         (RequirementError, "requires x.shape[0] == 1", {"requires": ()}),
-        (LayoutError, "output 'z' has address 0x10000, which must be divisible by 1048576", {"align": 1}),
+        (
+            LayoutError,
+            "output 'z' has address 0x10000, which must be divisible by 1048576",
+            {"align": 1},
+        ),
         (VariantError, "no variant", {"assume": ()}),
         (LaunchLimitError, "block.x is 2048", {"block": "128"}),
         (NoImageError, "no image runs on", {"target": "sm_90"}),
-        (LaunchLimitError, "the kernel was compiled for exactly (64, 1, 1)", {"required_block": ()}),
+        (
+            LaunchLimitError,
+            "the kernel was compiled for exactly (64, 1, 1)",
+            {"required_block": ()},
+        ),
         (LaunchLimitError, "a block needs 232449 bytes of shared memory", {"shared": "0"}),
-        (LaunchLimitError, "the cooperative grid has 1057 blocks, and 1056 can be resident", {"grid": "1056"}),
+        (
+            LaunchLimitError,
+            "the cooperative grid has 1057 blocks, and 1056 can be resident",
+            {"grid": "1056"},
+        ),
     ]
     arrays = [Array(1023, ptr=0x10000 * i) for i in (1, 2, 3)]
     for kind, what, repair in steps:
@@ -191,16 +275,28 @@ def wholly(facts):
 
 
 def test_an_expanded_output_is_refused():
-    free = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD_PARAMS)
+    free = tuple(
+        dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD_PARAMS
+    )
     module, _ = loaded(dataclasses.replace(ADD, params=free))
     what = refusal(AliasError, module.add, Array(1024, stride=(0,)), X, Y)
-    assert what == "add: output 'z' overlaps itself: strides (0,) for shape (1024,) name one element several times"
+    assert (
+        what
+        == "add: output 'z' overlaps itself: strides (0,) for shape (1024,) name one element several times"
+    )
 
 
 def test_axes_of_dtypes_agree():
     module, _ = loaded(GEMM)
-    c, a, b = Array(64, 64, dtype="f16"), Array(64, 64, dtype="bf16", ptr=0x20000), Array(64, 64, dtype="f16", ptr=0x30000)
-    assert refusal(DTypeError, module.gemm, c, a, b) == "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'"
+    c, a, b = (
+        Array(64, 64, dtype="f16"),
+        Array(64, 64, dtype="bf16", ptr=0x20000),
+        Array(64, 64, dtype="f16", ptr=0x30000),
+    )
+    assert (
+        refusal(DTypeError, module.gemm, c, a, b)
+        == "gemm: argument 'a' has dtype bf16, but T is f16 by 'c'"
+    )
     what = refusal(DTypeError, module.gemm, Array(64, 64, dtype="f64"), a, b)
     assert what == "gemm: output 'c' has dtype f64, and T was built for f16, bf16"
     what = refusal(DTypeError, module.gemm.variant(T="bf16"), c, c, b)
@@ -210,10 +306,18 @@ def test_axes_of_dtypes_agree():
 def test_choices_that_were_not_built():
     module, _ = loaded(GEMM)
     c, a, b = (Array(64, 64, dtype="bf16", ptr=0x10000 * i) for i in (1, 2, 3))
-    assert refusal(VariantError, module.gemm, c, a, b, BM=32) == "gemm: BM = 32 was not built; built are 64, 128"
-    assert refusal(VariantError, module.gemm, c, a, b, BM=64.0) == "gemm: BM = 64.0 was not built; built are 64, 128"
+    assert (
+        refusal(VariantError, module.gemm, c, a, b, BM=32)
+        == "gemm: BM = 32 was not built; built are 64, 128"
+    )
+    assert (
+        refusal(VariantError, module.gemm, c, a, b, BM=64.0)
+        == "gemm: BM = 64.0 was not built; built are 64, 128"
+    )
     module.gemm.launch(5, (c, a, b), (128,))
-    for _ in range(2):  # 1 == True and 128 == 128.0, and what was remembered for one is not for the other
+    for _ in range(
+        2
+    ):  # 1 == True and 128 == 128.0, and what was remembered for one is not for the other
         for value in (128.0, True, [128], "128"):
             with pytest.raises(VariantError) as caught:
                 module.gemm.launch(5, (c, a, b), (value,))
@@ -226,9 +330,16 @@ def test_choices_that_were_not_built():
         "gemm: no variant with T=bf16, BM=64, BK=64 was built; built are: T=f16, BM=64, BK=64; T=f16, BM=128, BK=64; T=bf16, BM=128, BK=64"
     )
     # What was not built is said before what does not hold: a requirement may read the axes.
-    narrow = dataclasses.replace(GEMM, launch=dataclasses.replace(GEMM.launch, requires=("a.shape[1] <= BM - 64",)))
-    assert refusal(VariantError, loaded(narrow)[0].gemm, c, a, b, BM=64).startswith("gemm: no variant with T=bf16, BM=64")
-    with pytest.raises(VariantError, match=r"^gemm: there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK$"):
+    narrow = dataclasses.replace(
+        GEMM, launch=dataclasses.replace(GEMM.launch, requires=("a.shape[1] <= BM - 64",))
+    )
+    assert refusal(VariantError, loaded(narrow)[0].gemm, c, a, b, BM=64).startswith(
+        "gemm: no variant with T=bf16, BM=64"
+    )
+    with pytest.raises(
+        VariantError,
+        match=r"^gemm: there is no axis 'bm'; did you mean 'BM'; its axes are T, BM, BK$",
+    ):
         module.gemm.variant(bm=64)
     with pytest.raises(VariantError, match=r"^gemm: no variant with T=bf16, BM=64 was built"):
         module.gemm.variant(T="bf16", BM=64)
@@ -238,7 +349,9 @@ def test_choices_that_were_not_built():
 
 def test_choices_of_several_axes_are_told_apart_by_type():
     variants = tuple(
-        dataclasses.replace(v, axes=(("T", "f16"), ("BM", bm), ("FAST", fast)), id=f"gemm-{bm}-{fast}")
+        dataclasses.replace(
+            v, axes=(("T", "f16"), ("BM", bm), ("FAST", fast)), id=f"gemm-{bm}-{fast}"
+        )
         for v in GEMM.variants[:1]
         for bm in (1, 2)
         for fast in (False, True)
@@ -248,30 +361,47 @@ def test_choices_of_several_axes_are_told_apart_by_type():
     values = tuple(Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
     module.gemm.launch(5, values, (1, True))
     module.gemm.launch(5, values, (1, True))
-    for choices, name, built in (((True, True), "BM", "1, 2"), ((1, 1), "FAST", "False, True"), ((1.0, True), "BM", "1, 2")):
+    for choices, name, built in (
+        ((True, True), "BM", "1, 2"),
+        ((1, 1), "FAST", "False, True"),
+        ((1.0, True), "BM", "1, 2"),
+    ):
         with pytest.raises(VariantError) as caught:
             module.gemm.launch(5, values, choices)
-        assert caught.value.what == f"gemm: {name} = {choices[0]!r} was not built; built are {built}"
+        assert (
+            caught.value.what == f"gemm: {name} = {choices[0]!r} was not built; built are {built}"
+        )
     assert len(driver.launches) == 2
 
 
 def test_an_axis_without_default_has_to_be_chosen():
     module, _ = loaded(dataclasses.replace(GEMM, default=()))
     c, a, b = (Array(64, 64, dtype="f16", ptr=0x10000 * i) for i in (1, 2, 3))
-    assert refusal(VariantError, module.gemm, c, a, b) == "gemm: BM has no default: choose one of 64, 128"
+    assert (
+        refusal(VariantError, module.gemm, c, a, b)
+        == "gemm: BM has no default: choose one of 64, 128"
+    )
 
 
 def test_assumptions_without_a_fallback():
     module, _ = loaded(dataclasses.replace(ADD, variants=ADD.variants[:1]))
-    what = refusal(VariantError, module.add, Array(1000), Array(1000, ptr=0x20000), Array(1000, ptr=0x30000))
-    assert what == "add: the arguments satisfy the assumptions of no variant\n  add-a16: z.shape[0] is 1000, not divisible by 16"
+    what = refusal(
+        VariantError, module.add, Array(1000), Array(1000, ptr=0x20000), Array(1000, ptr=0x30000)
+    )
+    assert (
+        what
+        == "add: the arguments satisfy the assumptions of no variant\n  add-a16: z.shape[0] is 1000, not divisible by 16"
+    )
 
 
 def test_facts_of_every_launch():
     params = (dataclasses.replace(ADD_PARAMS[0], shape_divisible=(8,), align=32), *ADD_PARAMS[1:])
     module, _ = loaded(dataclasses.replace(ADD, params=params))
     small = [Array(12, ptr=0x10000 * i) for i in (1, 2, 3)]
-    assert refusal(RequirementError, module.add, *small) == "add: argument 'z': extent 0 is 12, and must be divisible by 8"
+    assert (
+        refusal(RequirementError, module.add, *small)
+        == "add: argument 'z': extent 0 is 12, and must be divisible by 8"
+    )
     assert (
         refusal(LayoutError, module.add, Array(1024, ptr=0x10010), X, Y)
         == "add: output 'z' has address 0x10010, which must be divisible by 32"
@@ -282,7 +412,10 @@ def test_facts_of_every_launch():
     ("requires", "what"),
     [
         ("x.shape == z.shape", "left-hand side is (1000,), right-hand side is (1024,)"),
-        ("z.size == 1024 and x.size == 1024", "in x.size == 1024, left-hand side is 1000, right-hand side is 1024"),
+        (
+            "z.size == 1024 and x.size == 1024",
+            "in x.size == 1024, left-hand side is 1000, right-hand side is 1024",
+        ),
         ("x.dtype == 'f16'", "left-hand side is 'f32', right-hand side is 'f16'"),
         ("x.size == 1 or x.size == 2", "x.size is 1000"),
         ("not x.size", "x.size is 1000"),
@@ -290,19 +423,25 @@ def test_facts_of_every_launch():
     ],
 )
 def test_requirements_give_both_values(requires, what):
-    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), requires=(requires,))))
+    module, _ = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), requires=(requires,)))
+    )
     message = refusal(RequirementError, module.add, Z, Array(1000, ptr=0x20000), Y)
     assert message == f"add: requires {requires}: {what}"
 
 
 def test_an_expression_without_a_value():
-    module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[0] // (y.shape[0] - 1024)",))))
+    module, _ = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[0] // (y.shape[0] - 1024)",)))
+    )
     assert refusal(RequirementError, module.add, Z, X, Y).startswith("add: division by zero in ")
 
 
 def test_a_damaged_index_is_the_bundles_error():
     module, _ = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("x.shape[",))))
-    assert refusal(BundleError, module.add, Z, X, Y).startswith("add: the bundle's index holds an expression that cannot be read")
+    assert refusal(BundleError, module.add, Z, X, Y).startswith(
+        "add: the bundle's index holds an expression that cannot be read"
+    )
 
 
 def explained(module, *arguments):
@@ -315,16 +454,40 @@ def explained(module, *arguments):
 @pytest.mark.parametrize(
     ("launch", "what"),
     [
-        (LaunchInfo(grid=("2147483648",)), "grid.x is 2147483648, and device 0 (Fake H200) allows 2147483647"),
+        (
+            LaunchInfo(grid=("2147483648",)),
+            "grid.x is 2147483648, and device 0 (Fake H200) allows 2147483647",
+        ),
         (LaunchInfo(grid=("1", "65536")), "grid.y is 65536, and device 0 (Fake H200) allows 65535"),
-        (LaunchInfo(grid=("1",), block=("1", "1", "65")), "block.z is 65, and device 0 (Fake H200) allows 64"),
-        (LaunchInfo(grid=("1",), block=("64", "32")), "the block has 2048 threads, and device 0 (Fake H200) allows 1024"),
+        (
+            LaunchInfo(grid=("1",), block=("1", "1", "65")),
+            "block.z is 65, and device 0 (Fake H200) allows 64",
+        ),
+        (
+            LaunchInfo(grid=("1",), block=("64", "32")),
+            "the block has 2048 threads, and device 0 (Fake H200) allows 1024",
+        ),
         (LaunchInfo(grid=("1",), block=("0",)), "block.x is 0: a block has one thread at least"),
-        (LaunchInfo(grid=("1 - 2",)), "grid.x is -1 by 1 - 2, and must be a whole number that is not negative"),
-        (LaunchInfo(grid=("1.5",)), "grid.x is 1.5 by 1.5, and must be a whole number that is not negative"),
-        (LaunchInfo(grid=("16777216",), block=("512",)), "grid.x 16777216 times block.x 512 is beyond 32-bit coordinates"),
-        (LaunchInfo(grid=("1",), shared="232449"), "a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448"),
-        (LaunchInfo(grid=("3",), cluster=(2,)), "grid.x is 3, and must be divisible by cluster.x 2"),
+        (
+            LaunchInfo(grid=("1 - 2",)),
+            "grid.x is -1 by 1 - 2, and must be a whole number that is not negative",
+        ),
+        (
+            LaunchInfo(grid=("1.5",)),
+            "grid.x is 1.5 by 1.5, and must be a whole number that is not negative",
+        ),
+        (
+            LaunchInfo(grid=("16777216",), block=("512",)),
+            "grid.x 16777216 times block.x 512 is beyond 32-bit coordinates",
+        ),
+        (
+            LaunchInfo(grid=("1",), shared="232449"),
+            "a block needs 232449 bytes of shared memory, and device 0 (Fake H200) allows 232448",
+        ),
+        (
+            LaunchInfo(grid=("3",), cluster=(2,)),
+            "grid.x is 3, and must be divisible by cluster.x 2",
+        ),
     ],
 )
 def test_limits(launch, what):
@@ -338,12 +501,17 @@ def test_limits_of_the_image():
     variant = dataclasses.replace(ADD.variants[1], images=(image("bounded", max_threads=128),))
     module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert what == "add: the block has 256 threads, and the kernel was compiled for 128 at most (__launch_bounds__)"
+    assert (
+        what
+        == "add: the block has 256 threads, and the kernel was compiled for 128 at most (__launch_bounds__)"
+    )
     assert explained(module, Z, X, Y) == what
     variant = dataclasses.replace(variant, images=(image("exact", required_block=(128,)),))
     module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert what == "add: the block is (256, 1, 1), and the kernel was compiled for exactly (128, 1, 1)"
+    assert (
+        what == "add: the block is (256, 1, 1), and the kernel was compiled for exactly (128, 1, 1)"
+    )
 
 
 def test_launches_that_may_begin_early():
@@ -354,7 +522,10 @@ def test_launches_that_may_begin_early():
     a100 = dataclasses.replace(H200, name="Fake A100", cc=(8, 0))
     module, driver = loaded(early, devices=(a100,))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert what == "add: launch.programmatic needs compute capability 9.0, and device 0 (Fake A100) is of 8.0"
+    assert (
+        what
+        == "add: launch.programmatic needs compute capability 9.0, and device 0 (Fake A100) is of 8.0"
+    )
     assert (driver.loads, driver.launches) == ([], [])
     module, driver = loaded(ADD)
     module.add(Z, X, Y, stream=5)
@@ -366,30 +537,55 @@ def test_devices_without_clusters_and_residency():
     clusters = dataclasses.replace(ADD, launch=LaunchInfo(grid=("4",), cluster=(2,)))
     module, _ = loaded(clusters, devices=(plain,))
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert what == "add: the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters"
+    assert (
+        what == "add: the launch has clusters of 2 blocks, and device 0 (Fake H200) has no clusters"
+    )
     module, _ = loaded(clusters, active_clusters=0)
-    assert refusal(LaunchLimitError, module.add, Z, X, Y) == "add: no cluster of 2 blocks with 1 threads fits on device 0 (Fake H200)"
+    assert (
+        refusal(LaunchLimitError, module.add, Z, X, Y)
+        == "add: no cluster of 2 blocks with 1 threads fits on device 0 (Fake H200)"
+    )
     together = dataclasses.replace(ADD, launch=LaunchInfo(grid=("1057",), cooperative=True))
     module, _ = loaded(together, active_blocks=8)
     what = refusal(LaunchLimitError, module.add, Z, X, Y)
-    assert what == "add: the cooperative grid has 1057 blocks, and 1056 can be resident on device 0 (Fake H200)"
+    assert (
+        what
+        == "add: the cooperative grid has 1057 blocks, and 1056 can be resident on device 0 (Fake H200)"
+    )
     module, _ = loaded(together, devices=(plain,))
     assert refusal(LaunchLimitError, module.add, Z, X, Y).endswith("has no cooperative launches")
 
 
 def test_a_computed_argument_that_does_not_fit_its_slot():
-    variant = VariantInfo(id="add", abi=(*ADD_ABI[:3], slot("i32", "z.shape[0] * 4194304"), ADD_ABI[4]), images=(image("add_any"),))
+    variant = VariantInfo(
+        id="add",
+        abi=(*ADD_ABI[:3], slot("i32", "z.shape[0] * 4194304"), ADD_ABI[4]),
+        images=(image("add_any"),),
+    )
     module, _ = loaded(dataclasses.replace(ADD, variants=(variant,)))
-    assert refusal(LayoutError, module.add, Z, X, Y) == "add: z.shape[0] * 4194304 is 4294967296, which the kernel's i32 cannot hold"
+    assert (
+        refusal(LayoutError, module.add, Z, X, Y)
+        == "add: z.shape[0] * 4194304 is 4294967296, which the kernel's i32 cannot hold"
+    )
 
 
 def test_structs():
     abi = (slot("struct", "config", 12),)
-    structs = kernel("tune", (Param(name="config", kind=STRUCT, size=12),), (VariantInfo(id="tune", abi=abi, images=(image("tune"),)),))
+    structs = kernel(
+        "tune",
+        (Param(name="config", kind=STRUCT, size=12),),
+        (VariantInfo(id="tune", abi=abi, images=(image("tune"),)),),
+    )
     module, driver = loaded(dataclasses.replace(structs, launch=LaunchInfo(grid=("1",))))
-    assert refusal(ArgumentError, module.tune, b"short") == "tune: argument 'config' takes 12 bytes, got 5"
+    assert (
+        refusal(ArgumentError, module.tune, b"short")
+        == "tune: argument 'config' takes 12 bytes, got 5"
+    )
     what = refusal(ArgumentError, module.tune, 3)
-    assert what == "tune: argument 'config' takes 12 bytes (bytes, or anything with a buffer), got a int"
+    assert (
+        what
+        == "tune: argument 'config' takes 12 bytes (bytes, or anything with a buffer), got a int"
+    )
     data = bytearray(b"abcdefghijkl")
     module.tune(data, stream=5)
     data[0] = ord("A")  # the same object, with other contents
@@ -424,6 +620,11 @@ def test_streams(add, stream, what):
 
 def test_integers_that_python_refuses_to_write(add):
     huge = 10**5000
-    assert refusal(ArgumentError, add, Z, X, Y, huge) == "add: argument 'alpha' is an integer of 16610 bits, which f32 cannot hold"
-    with pytest.raises(ArgumentError, match=r"^add: the stream's handle is an integer of 16610 bits\b"):
+    assert (
+        refusal(ArgumentError, add, Z, X, Y, huge)
+        == "add: argument 'alpha' is an integer of 16610 bits, which f32 cannot hold"
+    )
+    with pytest.raises(
+        ArgumentError, match=r"^add: the stream's handle is an integer of 16610 bits\b"
+    ):
         add(Z, X, Y, stream=huge)

@@ -1,4 +1,6 @@
-"""Launches that pass: what the driver gets, which variant and image, what is remembered, and what is loaded when."""
+"""Launches that pass: what the driver gets, which variant and image, what is remembered, and what
+is loaded when.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from tests.runtime_samples import (
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200
 from tilec_runtime import DeviceBuffer, load
-from tilec_runtime.errors import AliasError, ArgumentError, DriverError, KernelCacheError, LaunchLimitError, NoImageError, PlacementError
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    DriverError,
+    KernelCacheError,
+    LaunchLimitError,
+    NoImageError,
+    PlacementError,
+)
 from tilec_runtime.launch.plans import MOST_BOUND, MOST_PLANS
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param
@@ -33,7 +43,11 @@ Z, X, Y = (Array(1024, ptr=0x10000 * i) for i in (1, 2, 3))
 
 
 def gemm_arguments(dtype="f16"):
-    return (Array(100, 64, dtype=dtype), Array(100, 32, dtype=dtype, ptr=0x20000, stride=(40, 1)), Array(32, 64, dtype=dtype, ptr=0x30000))
+    return (
+        Array(100, 64, dtype=dtype),
+        Array(100, 32, dtype=dtype, ptr=0x20000, stride=(40, 1)),
+        Array(32, 64, dtype=dtype, ptr=0x30000),
+    )
 
 
 def test_a_launch_as_the_driver_sees_it():
@@ -41,13 +55,25 @@ def test_a_launch_as_the_driver_sees_it():
     module.add(Z, X, y=Y, alpha=2, stream=5)
     (launch,) = driver.launches
     assert (launch.device, launch.symbol, launch.stream) == (0, "add_fast", 5)
-    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == ((4, 1, 1), (256, 1, 1), 0)
+    assert (launch.shape.grid, launch.shape.block, launch.shape.shared) == (
+        (4, 1, 1),
+        (256, 1, 1),
+        0,
+    )
     assert launch.arguments == (0x10000, 0x20000, 0x30000, 1024, 2.0)
 
 
 def test_arguments_come_anew_with_every_launch():
     module, driver = loaded(ADD)
-    for alpha, x in ((1.5, X), (0.0, X), (-0.0, X), (2.0, Array(1024, ptr=0x40000)), (True, X), (float("nan"), X), (3, X)):
+    for alpha, x in (
+        (1.5, X),
+        (0.0, X),
+        (-0.0, X),
+        (2.0, Array(1024, ptr=0x40000)),
+        (True, X),
+        (float("nan"), X),
+        (3, X),
+    ):
         module.add(Z, x, Y, alpha, stream=5)
     seen = [(launch.arguments[1], repr(launch.arguments[4])) for launch in driver.launches]
     assert seen == [
@@ -124,7 +150,9 @@ def test_values_that_are_not_negated_yet_are_refused_in_launches_that_are_known(
     z, x, y = (Tensor(1024, 0x10000 * i) for i in (1, 2, 3))
     for _ in range(2):
         module.add(z, x, y, stream=5)
-        with pytest.raises(ArgumentError, match=r"^add: argument 'x' takes a tensor .*lazily negated"):
+        with pytest.raises(
+            ArgumentError, match=r"^add: argument 'x' takes a tensor .*lazily negated"
+        ):
             module.add(z, Tensor(1024, 0x20000, negative=True), y, stream=5)
     assert len(driver.launches) == 2
 
@@ -132,12 +160,18 @@ def test_values_that_are_not_negated_yet_are_refused_in_launches_that_are_known(
 @pytest.mark.parametrize("tensor", [Tensor, lambda extent, ptr: Array(extent, ptr=ptr)])
 def test_elements_without_memory_are_refused_in_launches_that_are_known(tensor):
     """As torch has them whose storage was resized to nothing."""
-    for variants in (ADD.variants, ADD.variants[1:]):  # the second one compares no address with anything
+    for variants in (
+        ADD.variants,
+        ADD.variants[1:],
+    ):  # the second one compares no address with anything
         module, driver = loaded(dataclasses.replace(ADD, variants=variants))
         z, x, y = (tensor(1024, 0x10000 * i) for i in (1, 2, 3))
         module.add(z, x, y, stream=5)
         for _ in range(2):
-            with pytest.raises(PlacementError, match=r"^add: argument 'y' has shape \(1024,\) and no memory: its address is 0\b"):
+            with pytest.raises(
+                PlacementError,
+                match=r"^add: argument 'y' has shape \(1024,\) and no memory: its address is 0\b",
+            ):
                 module.add(z, x, tensor(1024, 0), stream=5)
         with pytest.raises(PlacementError, match=r"^add: output 'z' has shape"):
             module.add(tensor(1024, 0), x, y, stream=5)
@@ -147,8 +181,15 @@ def test_elements_without_memory_are_refused_in_launches_that_are_known(tensor):
 
 
 def test_columns_of_one_matrix_do_not_overlap():
-    free = tuple(dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p for p in ADD.params)
-    module, driver = loaded(dataclasses.replace(ADD, params=free, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+    free = tuple(
+        dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p
+        for p in ADD.params
+    )
+    module, driver = loaded(
+        dataclasses.replace(
+            ADD, params=free, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
+        )
+    )
     left, right = Array(16, 8, stride=(24, 1)), Array(16, 8, stride=(24, 1), ptr=0x10000 + 32)
     for _ in range(2):
         module.add(left, right, Array(16, 8, stride=(24, 1), ptr=0x10000 + 64), stream=5)
@@ -176,7 +217,13 @@ def test_alignment_is_part_of_what_is_remembered():
     module, driver = loaded(ADD)
     for y in (Y, Array(1024, ptr=0x30004), Y, Array(1024, ptr=0x30008), Array(1024, ptr=0x50000)):
         module.add(Z, X, y, stream=5)
-    assert [launch.symbol for launch in driver.launches] == ["add_fast", "add_any", "add_fast", "add_any", "add_fast"]
+    assert [launch.symbol for launch in driver.launches] == [
+        "add_fast",
+        "add_any",
+        "add_fast",
+        "add_any",
+        "add_fast",
+    ]
 
 
 def test_axes_by_argument_default_keyword_place_and_restriction():
@@ -290,7 +337,8 @@ def test_the_first_launch_of_a_thread_finds_a_context():
     work()
     assert driver.errors == []
     assert len(driver.launches) == 1
-    # What is known is launched without a look at the context: the driver's refusal says that a thread is new.
+    # What is known is launched without a look at the context: the driver's refusal says that a
+    # thread is new.
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(PATIENCE)
@@ -324,7 +372,9 @@ def test_threads_share_one_load_and_do_not_share_argument_memory():
     def work(number):
         start.wait()
         for step in range(50):
-            module.add(Array(1024, ptr=0x100000 * number), X, Y, number * 1000.0 + step, stream=number)
+            module.add(
+                Array(1024, ptr=0x100000 * number), X, Y, number * 1000.0 + step, stream=number
+            )
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
     for thread in threads:
@@ -342,7 +392,8 @@ def test_a_failed_load_is_tried_again():
     module, driver = loaded(ADD)
     driver.fail["load_module"] = "CUDA_ERROR_OUT_OF_MEMORY"
     with pytest.raises(
-        KernelCacheError, match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY"
+        KernelCacheError,
+        match=r"^add: the image for sm_90 \(add_fast\) cannot be loaded: .*CUDA_ERROR_OUT_OF_MEMORY",
     ) as caught:
         module.add(Z, X, Y, stream=5)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
@@ -370,16 +421,22 @@ def test_no_image_for_the_device():
 
 
 def test_dynamic_shared_memory_is_opted_in():
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000")))
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000"))
+    )
     module.add(Z, X, Y, stream=5)
     assert driver.allowed_shared == {"add_fast": 100000}
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="49152")))
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="49152"))
+    )
     module.add(Z, X, Y, stream=5)
     assert driver.allowed_shared == {}
 
 
 def test_clusters_and_cooperative_launches_reach_the_driver():
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,), cooperative=True)))
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,), cooperative=True))
+    )
     module.add(Z, X, Y, stream=5)
     shape = driver.launches[0].shape
     assert (shape.cluster, shape.cooperative) == ((16,), True)
@@ -387,31 +444,60 @@ def test_clusters_and_cooperative_launches_reach_the_driver():
 
 
 def test_a_tile_kernels_block_stands_for_whatever_it_needs():
-    variant = dataclasses.replace(ADD.variants[1], images=(image("tiled", exact=True, required_block=(128,), max_threads=1, cluster=(2,)),))
-    module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
+    variant = dataclasses.replace(
+        ADD.variants[1],
+        images=(image("tiled", exact=True, required_block=(128,), max_threads=1, cluster=(2,)),),
+    )
+    module, driver = loaded(
+        dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",)))
+    )
     module.add(Z, X, Y, stream=5)
     assert driver.launches[0].shape.block == (1, 1, 1)
 
 
 def test_what_a_compiler_chose_is_taken_from_the_image():
-    made = image("chosen", exact=True, block=(256, 1, 1), dynamic_shared=100_000, cluster=(2, 1, 1), required_block=(256, 1, 1))
+    made = image(
+        "chosen",
+        exact=True,
+        block=(256, 1, 1),
+        dynamic_shared=100_000,
+        cluster=(2, 1, 1),
+        required_block=(256, 1, 1),
+    )
     variant = dataclasses.replace(ADD.variants[1], images=(made,))
-    module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3", "5"))))
+    module, driver = loaded(
+        dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3", "5")))
+    )
     module.add(Z, X, Y, stream=5)
     shape = driver.launches[0].shape
-    assert (shape.grid, shape.block, shape.shared, shape.cluster) == ((6, 5, 1), (256, 1, 1), 100_000, (2, 1, 1))
+    assert (shape.grid, shape.block, shape.shared, shape.cluster) == (
+        (6, 5, 1),
+        (256, 1, 1),
+        100_000,
+        (2, 1, 1),
+    )
     assert driver.allowed_shared == {"chosen": 100_000}
-    assert "grid (6, 5, 1), block (256, 1, 1), 100000 bytes of dynamic shared memory" in str(module.add.explain(Z, X, Y))
+    assert "grid (6, 5, 1), block (256, 1, 1), 100000 bytes of dynamic shared memory" in str(
+        module.add.explain(Z, X, Y)
+    )
 
 
 def test_a_chosen_block_is_held_against_the_device():
     for facts, what in (
         ({"block": (2048,)}, "add: block.x is 2048, and"),
-        ({"block": (32,), "dynamic_shared": 1 << 20}, "add: a block needs 1048576 bytes of shared memory, and"),
-        ({"block": (32,), "cluster": (1 << 30,)}, "add: grid.x 3221225472 times block.x 32 is beyond"),
+        (
+            {"block": (32,), "dynamic_shared": 1 << 20},
+            "add: a block needs 1048576 bytes of shared memory, and",
+        ),
+        (
+            {"block": (32,), "cluster": (1 << 30,)},
+            "add: grid.x 3221225472 times block.x 32 is beyond",
+        ),
     ):
         variant = dataclasses.replace(ADD.variants[1], images=(image("chosen", **facts),))
-        module, driver = loaded(dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",))))
+        module, driver = loaded(
+            dataclasses.replace(ADD, variants=(variant,), launch=LaunchInfo(grid=("3",)))
+        )
         with pytest.raises(LaunchLimitError) as caught:
             module.add(Z, X, Y, stream=5)
         assert caught.value.what.startswith(what)
@@ -421,9 +507,17 @@ def test_a_chosen_block_is_held_against_the_device():
 def test_plans_and_streams_that_are_remembered_are_bounded():
     module, driver = loaded(ADD)
     plans = module.add.plans
-    for address in range(1, MOST_PLANS + 10):  # of arrays whose device the driver says: each address is a class of its own
+    for address in range(
+        1, MOST_PLANS + 10
+    ):  # of arrays whose device the driver says: each address is a class of its own
         driver.own(address * 0x10000, 0)
-        module.add(*(Array(0x100, ptr=0x10000 * i, device=None if i == address else 0) for i in (address, 0x1000, 0x2000)), stream=5)
+        module.add(
+            *(
+                Array(0x100, ptr=0x10000 * i, device=None if i == address else 0)
+                for i in (address, 0x1000, 0x2000)
+            ),
+            stream=5,
+        )
     assert len(plans) <= MOST_PLANS
     plans.clear()
     for stream in range(200):
@@ -441,7 +535,9 @@ def test_buffers_of_our_own():
         module.add(z, x, y, stream=5)
     assert driver.launches[1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
     y.free()
-    with pytest.raises(Exception, match=r"^add: argument 'y' takes a tensor .*: the buffer was freed"):
+    with pytest.raises(
+        Exception, match=r"^add: argument 'y' takes a tensor .*: the buffer was freed"
+    ):
         module.add(z, x, y, stream=5)
 
 
@@ -458,7 +554,9 @@ def test_explanations():
         "  cannot take image sm_80: a cubin runs on compute capability 8.0 and later 8.x only, not on 9.0\n"
         "  grid (4, 1, 1), block (256, 1, 1), 0 bytes of dynamic shared memory"
     )
-    assert str(module.gemm.explain(*gemm_arguments(), BM=64)).startswith("gemm on device 0 (Fake H200): T=f16, BM=64, BK=64\n")
+    assert str(module.gemm.explain(*gemm_arguments(), BM=64)).startswith(
+        "gemm on device 0 (Fake H200): T=f16, BM=64, BK=64\n"
+    )
     assert driver.loads == []
     assert driver.launches == []
 

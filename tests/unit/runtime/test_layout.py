@@ -9,17 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilec_runtime.launch.layout import TensorFacts, byte_range, contiguous_stride, may_overlap, overlaps_itself, settled_stride
+from tilec_runtime.launch.layout import (
+    TensorFacts,
+    byte_range,
+    contiguous_stride,
+    may_overlap,
+    overlaps_itself,
+    settled_stride,
+)
 
 
 def facts(shape, stride=None, ptr=0x1000, dtype="f32"):
-    return TensorFacts(ptr=ptr, shape=shape, stride=settled_stride(shape, stride), dtype=dtype, device=0)
+    return TensorFacts(
+        ptr=ptr, shape=shape, stride=settled_stride(shape, stride), dtype=dtype, device=0
+    )
 
 
 def touched(tensor):
     places = set()
     for index in itertools.product(*(range(extent) for extent in tensor.shape)):
-        start = tensor.ptr + sum(i * s for i, s in zip(index, tensor.stride, strict=True)) * tensor.itemsize
+        start = (
+            tensor.ptr
+            + sum(i * s for i, s in zip(index, tensor.stride, strict=True)) * tensor.itemsize
+        )
         places.update(range(start, start + tensor.itemsize))
     return places
 
@@ -72,7 +84,9 @@ def test_overlap_is_never_missed(a, b):
 def test_byte_range_is_exact_at_its_ends(tensor):
     places = touched(tensor)
     low, high = byte_range(tensor)
-    assert (tensor.ptr + low, tensor.ptr + high) == ((min(places), max(places) + 1) if places else (tensor.ptr, tensor.ptr))
+    assert (tensor.ptr + low, tensor.ptr + high) == (
+        (min(places), max(places) + 1) if places else (tensor.ptr, tensor.ptr)
+    )
 
 
 def test_side_by_side_columns_are_told_apart():
@@ -103,6 +117,10 @@ def test_tensors_of_one_class_differ_in_numbers_only():
     _, shape, stride, kind = facts((5, 7)).look()
     assert (shape, stride) == ((5, 7), (7, 1))
     assert facts((7, 5), ptr=0x9000).look() == (0x9000, (7, 5), (5, 1), kind)
-    for other in (facts((5, 7), (14, 2)), facts((5, 7, 1)), dataclasses.replace(facts((5, 7)), readonly=True)):
+    for other in (
+        facts((5, 7), (14, 2)),
+        facts((5, 7, 1)),
+        dataclasses.replace(facts((5, 7)), readonly=True),
+    ):
         assert other.look()[3] != kind
     assert facts((5, 7)).look("more")[3] != kind

@@ -1,4 +1,6 @@
-"""Many launches, ops and cancelled awaits leave memory where it was: a short form of `benchmarks/leaks.py`, on the cpu device."""
+"""Many launches, ops and cancelled awaits leave memory where it was: a short form of
+`benchmarks/leaks.py`, on the cpu device.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ ALLOWED = 64 * 1024
 
 
 def tensors(held: Held) -> list[Tensor]:
-    made = [Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=CPU, stream=0) for _ in range(3)]
+    made = [
+        Tensor.uninitialized((8,), "f32", driver=held.driver, ordinal=CPU, stream=0)
+        for _ in range(3)
+    ]
     for tensor in made:
         np.asarray(tensor)[...] = 0
     return made
@@ -48,7 +53,9 @@ def chains(held: Held) -> None:
 
 def cancelled(held: Held) -> None:
     async def batch() -> None:
-        tasks = [asyncio.ensure_future(held.module.lazy.add(*tensors(held))) for _ in range(TIMES // 10)]
+        tasks = [
+            asyncio.ensure_future(held.module.lazy.add(*tensors(held))) for _ in range(TIMES // 10)
+        ]
         await asyncio.sleep(0)
         for task in tasks:
             task.cancel()
@@ -76,7 +83,9 @@ def test_memory_is_left_where_it_was(work: Callable[[Held], None]) -> None:
             assert COMPLETIONS.drain(10)
             held.device.sync()
             gc.collect()
-            found.append((count(Storage), count(Tensor), count(Mark), tracemalloc.get_traced_memory()[0]))
+            found.append(
+                (count(Storage), count(Tensor), count(Mark), tracemalloc.get_traced_memory()[0])
+            )
         tracemalloc.stop()
     before, after = found[WARM - 1], found[-1]
     assert before[:3] == after[:3]

@@ -1,4 +1,6 @@
-"""The calls of libcuda that a first launch makes, on a library of C functions: they give what the bindings give."""
+"""The calls of libcuda that a first launch makes, on a library of C functions: they give what the
+bindings give.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,23 @@ ADDRESS = ctypes.POINTER(ctypes.c_void_p)
 
 
 class Library:
-    """libcuda's symbols as C functions; each notes what it is called with, and writes 7 where it gives something."""
+    """libcuda's symbols as C functions; each notes what it is called with, and writes 7 where it
+    gives something.
+    """
 
     def __init__(self, **results: int) -> None:
         self.results, self.calls = results, list[tuple[Any, ...]]()
-        pushed = {"cuCtxPushCurrent": "cuCtxPushCurrent_v2", "cuCtxPopCurrent": "cuCtxPopCurrent_v2"}
+        pushed = {
+            "cuCtxPushCurrent": "cuCtxPushCurrent_v2",
+            "cuCtxPopCurrent": "cuCtxPopCurrent_v2",
+        }
         for name, (takes, gives) in _CALLS.items():
-            self._add(pushed.get(name, name), *([] if gives is None else [ctypes.POINTER(gives)]), *takes, gives=gives)
+            self._add(
+                pushed.get(name, name),
+                *([] if gives is None else [ctypes.POINTER(gives)]),
+                *takes,
+                gives=gives,
+            )
         self._add("cuDeviceGetName", ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         self._add("cuStreamIsCapturing", ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
 
@@ -37,7 +49,9 @@ class Library:
                 ctypes.memmove(arguments[0], b"GPU\0", 4)
             elif name == "cuStreamIsCapturing":
                 arguments[1][0] = 1
-            self.calls.append((name, *(argument for argument in arguments if isinstance(argument, int | bytes))))
+            self.calls.append(
+                (name, *(argument for argument in arguments if isinstance(argument, int | bytes)))
+            )
             return self.results.get(name, 0)
 
         setattr(self, name, ctypes.CFUNCTYPE(ctypes.c_int, *takes)(call))
@@ -49,21 +63,43 @@ def test_numbers_are_those_of_the_driver(kind: str) -> None:
     numbers = {name: number for name, number in names.items() if name.startswith("CU_")}
     assert len(numbers) > 7
     assert numbers == {name: int(getattr(getattr(real, kind), name)) for name in numbers}
-    other = {"CUdevice_attribute": "CU_DEVICE_ATTRIBUTE_WARP_SIZE", "CUfunction_attribute": "CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"}[kind]
+    other = {
+        "CUdevice_attribute": "CU_DEVICE_ATTRIBUTE_WARP_SIZE",
+        "CUfunction_attribute": "CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES",
+    }[kind]
     assert getattr(getattr(Libcuda, kind), other) is getattr(getattr(real, kind), other)
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "value"),
     [
-        *(("cuInit", (0,), None), ("cuDriverGetVersion", (), 7), ("cuDeviceGetCount", (), 7), ("cuDeviceGet", (3,), 7)),
-        *(("cuDeviceGetAttribute", (75, 3), 7), ("cuDevicePrimaryCtxRetain", (3,), 7), ("cuCtxGetCurrent", (), 7)),
-        *(("cuCtxSetCurrent", (2**40,), None), ("cuCtxPushCurrent", (2**40,), None), ("cuCtxPopCurrent", (), 7)),
-        *(("cuModuleLoadData", (b"image",), 7), ("cuModuleGetFunction", (2**40, b"add"), 7), ("cuFuncGetAttribute", (1, 2**40), 7)),
+        *(
+            ("cuInit", (0,), None),
+            ("cuDriverGetVersion", (), 7),
+            ("cuDeviceGetCount", (), 7),
+            ("cuDeviceGet", (3,), 7),
+        ),
+        *(
+            ("cuDeviceGetAttribute", (75, 3), 7),
+            ("cuDevicePrimaryCtxRetain", (3,), 7),
+            ("cuCtxGetCurrent", (), 7),
+        ),
+        *(
+            ("cuCtxSetCurrent", (2**40,), None),
+            ("cuCtxPushCurrent", (2**40,), None),
+            ("cuCtxPopCurrent", (), 7),
+        ),
+        *(
+            ("cuModuleLoadData", (b"image",), 7),
+            ("cuModuleGetFunction", (2**40, b"add"), 7),
+            ("cuFuncGetAttribute", (1, 2**40), 7),
+        ),
         ("cuFuncSetAttribute", (2**40, 8, 100), None),
     ],
 )
-def test_a_call_gives_what_the_bindings_give(name: str, arguments: tuple[Any, ...], value: int | None) -> None:
+def test_a_call_gives_what_the_bindings_give(
+    name: str, arguments: tuple[Any, ...], value: int | None
+) -> None:
     library = Library()
     found = getattr(Libcuda(library), name)(*arguments)
     assert found == ((0,) if value is None else (0, value))

@@ -1,4 +1,6 @@
-"""Lost contexts: the first failure and every later call are told apart, launches are named, and giving back stays silent."""
+"""Lost contexts: the first failure and every later call are told apart, launches are named, and
+giving back stays silent.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,31 @@ from cuda.bindings import driver as real
 from tests.runtime_samples import ADD, Array, bundle_of, fake_driver, loaded
 from tests.unit.runtime.driver_api import CONTEXTS, OK, PARTS, SHAPE, Api
 from tests.waiting import joined
-from tilec_runtime import Device, DeviceBuffer, Event, Stream, Tensor, load, load_module_from_ptx, use_device, value, with_context
+from tilec_runtime import (
+    Device,
+    DeviceBuffer,
+    Event,
+    Stream,
+    Tensor,
+    load,
+    load_module_from_ptx,
+    use_device,
+    value,
+    with_context,
+)
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.driver import Driver
 from tilec_runtime.device.driver_recording import RecordingDriver
 from tilec_runtime.device.lost import LaunchRecord, Losses, Running
 from tilec_runtime.device.results import KERNEL_FAULTS, STICKY
 from tilec_runtime.device.seam import CopyKind, LaunchParts
-from tilec_runtime.errors import ContextError, ContextLostError, DeviceError, DriverError, KernelCacheError
+from tilec_runtime.errors import (
+    ContextError,
+    ContextLostError,
+    DeviceError,
+    DriverError,
+    KernelCacheError,
+)
 
 ILLEGAL = "CUDA_ERROR_ILLEGAL_ADDRESS"
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +53,8 @@ def parts(kernel: str) -> LaunchParts:
     return LaunchParts(kernel=kernel, sizes=(), addresses=(), tensors=())
 
 
-# --- the first failure, and all calls after it ---------------------------------------------------------------------------------------
+# --- the first failure, and all calls after it
+# ---------------------------------------------------------------------------------------
 
 
 def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
@@ -45,7 +65,10 @@ def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
         driver.synchronize(0, 0x77)
     error = caught.value
     assert isinstance(error, ContextError | DriverError)
-    assert error.what == f"cuStreamSynchronize failed: {ILLEGAL} (words of the driver): the context of device 0 is lost"
+    assert (
+        error.what
+        == f"cuStreamSynchronize failed: {ILLEGAL} (words of the driver): the context of device 0 is lost"
+    )
     assert (error.device, error.result, error.code, error.since, error.again, error.kernel) == (
         0,
         ILLEGAL,
@@ -59,7 +82,13 @@ def test_the_first_failure_says_what_failed_and_what_was_launched() -> None:
         "a kernel that ran before this call read or wrote memory that is not its own; "
         "launched there by tilec in this process (newest first): add-a16 (grid 4x2x1, block 32x1x1, stream 0x77)"
     )
-    for word in ("compute-sanitizer", "the process must be restarted", "TILEC_DEBUG=launches", "CUDA_LAUNCH_BLOCKING=1", "tilec sanitize"):
+    for word in (
+        "compute-sanitizer",
+        "the process must be restarted",
+        "TILEC_DEBUG=launches",
+        "CUDA_LAUNCH_BLOCKING=1",
+        "tilec sanitize",
+    ):
         assert word in error.fix
     assert pickle.loads(pickle.dumps(error)).launches == error.launches
 
@@ -87,7 +116,9 @@ CALLS: dict[str, Any] = {
     "elapsed": lambda d: d.elapsed(0, 1, 2),
     "load_module": lambda d: d.load_module(0, b"image"),
     "bind_launch": lambda d: d.bind_launch(0, "f", SHAPE, 0, PARTS),
-    "launch": lambda d: d.launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"),
+    "launch": lambda d: d.launch_failed(
+        0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"
+    ),
     "active_blocks": lambda d: d.active_blocks(0, "f", 32, 0),
 }
 
@@ -100,7 +131,10 @@ def test_every_later_call_says_that_the_context_is_lost_and_since_when(call: str
         driver.synchronize(0, 0)
     if call != "launch":
         api.results.clear()  # the driver may let a call through: it is refused all the same
-    with pytest.raises(ContextLostError, match=rf"the context of device 0 is lost since cuStreamSynchronize gave {ILLEGAL}") as caught:
+    with pytest.raises(
+        ContextLostError,
+        match=rf"the context of device 0 is lost since cuStreamSynchronize gave {ILLEGAL}",
+    ) as caught:
         CALLS[call](driver)
     error = caught.value
     assert error.again
@@ -168,8 +202,12 @@ def test_results_that_lose_the_context(result: str) -> None:
     error = losses.failed(0, "cuStreamSynchronize", result, 1)
     assert isinstance(error, ContextLostError)
     assert 0 in losses
-    assert bool(error.launches) == (result in KERNEL_FAULTS), "of a fault of the hardware no kernel is accused"
-    assert isinstance(losses.failed(1, "cuStreamSynchronize", "CUDA_ERROR_INVALID_VALUE", 1), DriverError)
+    assert bool(error.launches) == (result in KERNEL_FAULTS), (
+        "of a fault of the hardware no kernel is accused"
+    )
+    assert isinstance(
+        losses.failed(1, "cuStreamSynchronize", "CUDA_ERROR_INVALID_VALUE", 1), DriverError
+    )
     assert 1 not in losses
 
 
@@ -180,7 +218,9 @@ def test_many_launches_are_named_newest_first_and_then_counted() -> None:
             losses.suspects(0).add(LaunchRecord(kernel=f"k{number}", shape=SHAPE, stream=0))
     error = losses.failed(0, "x", ILLEGAL, 700)
     assert isinstance(error, ContextLostError)
-    assert [launch.split()[0] for launch in error.launches] == [f"k{number}" for number in reversed(range(7))]
+    assert [launch.split()[0] for launch in error.launches] == [
+        f"k{number}" for number in reversed(range(7))
+    ]
     assert "k6 (" in error.cause
     assert "k3 (" in error.cause
     assert "k2 (" not in error.cause
@@ -196,11 +236,14 @@ def test_a_blocking_launch_is_what_failed(monkeypatch: pytest.MonkeyPatch) -> No
     assert "so it was add" in caught.value.cause
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "0")
     with pytest.raises(ContextLostError) as caught:
-        Driver(Api()).launch_failed(0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add")
+        Driver(Api()).launch_failed(
+            0, real.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, 0, lambda: OK, "add"
+        )
     assert caught.value.kernel == "", "it was a launch before this one"
 
 
-# --- TILEC_DEBUG=launches --------------------------------------------------------------------------------------------------------
+# --- TILEC_DEBUG=launches
+# --------------------------------------------------------------------------------------------------------
 
 
 def record(kernel: str, stream: int = 1) -> LaunchRecord:
@@ -241,7 +284,9 @@ def test_the_collector_may_ask_an_event_while_a_launch_is_noted() -> None:
             notes.reached(7)  # as the end of foreign memory does
             return 1
 
-    noted = threading.Thread(target=notes.launched, args=(Collected.__new__(Collected),), daemon=True)
+    noted = threading.Thread(
+        target=notes.launched, args=(Collected.__new__(Collected),), daemon=True
+    )
     noted.start()
     noted.join(5)
     assert not noted.is_alive(), "it waits for itself"
@@ -317,21 +362,30 @@ def test_the_environment_asks_for_it() -> None:
         assert (done.stdout.strip(), done.stderr) == (name, "")
 
 
-# --- through everything that is built on the driver ------------------------------------------------------------------------------------
+# --- through everything that is built on the driver
+# ------------------------------------------------------------------------------------
 
 
-def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     module, driver = loaded(ADD)
     device = Device(0, driver=driver)
     arrays = [Array(64, ptr=0x10000 * number) for number in (1, 2, 3)]
     stream, event, buffer = Stream(device), Event(device), DeviceBuffer((4,), "f32", device)
-    tensors = [Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=stream.handle) for _ in range(2)]
+    tensors = [
+        Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=stream.handle)
+        for _ in range(2)
+    ]
     with use_device(device):
         future = value(1).future()
         shared = value(2).shared()
         module.add(*arrays, stream=stream)
         driver.fail["synchronize"] = ILLEGAL
-        with pytest.raises(ContextLostError, match=f"^synchronize failed: {ILLEGAL}: the context of device 0 is lost") as caught:
+        with pytest.raises(
+            ContextLostError,
+            match=f"^synchronize failed: {ILLEGAL}: the context of device 0 is lost",
+        ) as caught:
             stream.sync()
         assert caught.value.launches[0].startswith("add-a16 (grid 1x1x1, block 256x1x1")
         driver.fail.clear()
@@ -347,11 +401,16 @@ def test_after_a_loss_everything_says_so_and_nothing_is_said_at_the_end(caplog: 
             "an op": lambda: value(1).sync(),
             "a shared op": shared.sync,
             "a future": lambda: value(1).future().result(),
-            "a tensor": lambda: Tensor.uninitialized((4,), "f32", driver=driver, ordinal=0, stream=0),
+            "a tensor": lambda: Tensor.uninitialized(
+                (4,), "f32", driver=driver, ordinal=0, stream=0
+            ),
             "a module": lambda: load_module_from_ptx(".version 8.0"),
         }
         for call in later.values():
-            with pytest.raises(ContextLostError, match=f"context of device 0 is lost since synchronize gave {ILLEGAL}"):
+            with pytest.raises(
+                ContextLostError,
+                match=f"context of device 0 is lost since synchronize gave {ILLEGAL}",
+            ):
                 call()
         assert future.done()
     stream.close()
@@ -379,7 +438,10 @@ def test_ops_that_were_not_done_are_named_with_their_place() -> None:
         futures = [value(number).map(lambda x: x).future() for number in range(6)]
     error = driver._losses.failed(0, "cuStreamSynchronize", ILLEGAL, 700)
     assert isinstance(error, ContextLostError)
-    assert "; ops that were not done (the first of each stream first): value.map, created at " in error.cause
+    assert (
+        "; ops that were not done (the first of each stream first): value.map, created at "
+        in error.cause
+    )
     assert error.cause.count("test_lost_contexts.py:") == 4
     assert error.cause.endswith("; and 2 more")
     elsewhere.pending.clear()
@@ -390,14 +452,21 @@ def test_ops_that_were_not_done_are_named_with_their_place() -> None:
 def test_the_op_is_named_that_was_told_at_its_end() -> None:
     driver = fake_driver(ADD)
     driver.fail["synchronize"] = ILLEGAL
-    with use_device(Device(0, driver=driver)), pytest.raises(ContextLostError, match=r"\n  op: value, created at "):
+    with (
+        use_device(Device(0, driver=driver)),
+        pytest.raises(ContextLostError, match=r"\n  op: value, created at "),
+    ):
         value(1).sync()
 
 
 def test_with_blocks_end_with_their_own_error() -> None:
     driver = fake_driver(ADD)
     driver.fail["synchronize"] = ILLEGAL
-    with pytest.raises(ContextLostError) as caught, Stream(0, driver=driver) as stream, Event(0, driver=driver):
+    with (
+        pytest.raises(ContextLostError) as caught,
+        Stream(0, driver=driver) as stream,
+        Event(0, driver=driver),
+    ):
         stream.sync()
     assert not caught.value.again
 
@@ -423,7 +492,14 @@ with use_device(device):
         print("lost")
 del kept[0]
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=30,
+        check=False,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("lost\n", "", 0)
 
 
@@ -442,8 +518,13 @@ def test_a_loss_is_the_same_for_every_thread() -> None:
         thread.start()
     joined(*threads)
     assert len(errors) == 8
-    assert all(isinstance(error, ContextLostError) and error.since == "cuStreamSynchronize" for error in errors)
-    assert len({id(error) for error in errors}) == 8, "each thread has one of its own: tracebacks grow"
+    assert all(
+        isinstance(error, ContextLostError) and error.since == "cuStreamSynchronize"
+        for error in errors
+    )
+    assert len({id(error) for error in errors}) == 8, (
+        "each thread has one of its own: tracebacks grow"
+    )
     assert CONTEXTS[0] not in driver._contexts.values()
 
 
@@ -452,7 +533,9 @@ def test_an_image_that_the_driver_refuses_says_which() -> None:
     driver.fail["load_module"] = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
     with (
         use_device(Device(0, driver=driver)),
-        pytest.raises(KernelCacheError, match=r"^the module cannot be loaded: load_module failed") as caught,
+        pytest.raises(
+            KernelCacheError, match=r"^the module cannot be loaded: load_module failed"
+        ) as caught,
     ):
         load_module_from_ptx(".version 99.0")
     assert (caught.value.result, caught.value.device) == ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 0)
@@ -460,6 +543,9 @@ def test_an_image_that_the_driver_refuses_says_which() -> None:
     driver.fail = {"function": "CUDA_ERROR_NOT_FOUND"}
     with use_device(Device(0, driver=driver)):
         module = load_module_from_ptx(".version 8.0")
-    with pytest.raises(KernelCacheError, match=r"^scale: there is no such entry point: function failed: CUDA_ERROR_NOT_FOUND") as caught:
+    with pytest.raises(
+        KernelCacheError,
+        match=r"^scale: there is no such entry point: function failed: CUDA_ERROR_NOT_FOUND",
+    ) as caught:
         module.function("scale")
     assert (caught.value.kernel, caught.value.device) == ("scale", 0)

@@ -13,7 +13,14 @@ from tilec_runtime import DeviceBuffer, Event, Stream, devices
 from tilec_runtime.device.devices import find_device, ordinal_of
 from tilec_runtime.device.frees import FREES
 from tilec_runtime.device.handles import stream_handle
-from tilec_runtime.errors import DTypeError, NoDeviceError, OutOfMemoryError, SchedulingError, TensorError, UsageError
+from tilec_runtime.errors import (
+    DTypeError,
+    NoDeviceError,
+    OutOfMemoryError,
+    SchedulingError,
+    TensorError,
+    UsageError,
+)
 
 
 @pytest.fixture
@@ -22,7 +29,13 @@ def driver():
 
 
 @pytest.mark.parametrize(
-    "array", [np.arange(12, dtype="f4").reshape(3, 4), np.arange(5, dtype="i8")[::-1], np.zeros((0, 3)), np.float16(2)]
+    "array",
+    [
+        np.arange(12, dtype="f4").reshape(3, 4),
+        np.arange(5, dtype="i8")[::-1],
+        np.zeros((0, 3)),
+        np.float16(2),
+    ],
 )
 def test_a_round_trip(driver, array):
     buffer = DeviceBuffer.from_host(array, driver=driver)
@@ -39,7 +52,9 @@ def test_dtypes_that_numpy_has_not(driver):
     np.testing.assert_array_equal(buffer.to_host().view("u2"), bits)
     with pytest.raises(DTypeError, match=r"^an array of uint16 cannot be a tensor of f32$"):
         DeviceBuffer.from_host(bits, dtype="f32", driver=driver)
-    with pytest.raises(DTypeError, match=r"^an array of complex128 cannot be a tensor of any known dtype$"):
+    with pytest.raises(
+        DTypeError, match=r"^an array of complex128 cannot be a tensor of any known dtype$"
+    ):
         DeviceBuffer.from_host(np.zeros(2, complex), driver=driver)
     with pytest.raises(DTypeError, match="'float' is no dtype; known are bool"):
         DeviceBuffer((2,), "float", driver=driver)
@@ -53,7 +68,9 @@ def test_a_buffer_that_goes_while_its_stream_is_captured_is_freed_afterwards(dri
     del buffer
     gc.collect()
     assert driver.calls.count("free") == 0
-    assert driver.graph_nodes(driver.end_capture(0, 5)) == 0, "the capture is whole, and frees nothing at each replay"
+    assert driver.graph_nodes(driver.end_capture(0, 5)) == 0, (
+        "the capture is whole, and frees nothing at each replay"
+    )
     FREES.drain()
     assert driver.calls.count("free") == 1
 
@@ -61,7 +78,14 @@ def test_a_buffer_that_goes_while_its_stream_is_captured_is_freed_afterwards(dri
 def test_the_interface_for_other_libraries(driver):
     buffer = DeviceBuffer((2, 3), "f16", stream=7, driver=driver)
     interface = buffer.__cuda_array_interface__
-    expected = {"shape": (2, 3), "typestr": "<f2", "data": (buffer.ptr, False), "version": 3, "strides": None, "stream": 7}
+    expected = {
+        "shape": (2, 3),
+        "typestr": "<f2",
+        "data": (buffer.ptr, False),
+        "version": 3,
+        "strides": None,
+        "stream": 7,
+    }
     assert interface == expected
 
 
@@ -112,7 +136,13 @@ def test_events_of_our_own(driver):
         assert event.reached
         assert later.since(event) == 0
     later.close()
-    assert driver.calls == [*["create_event"] * 2, "record_event", "wait_event", "synchronize_event", *["destroy_event"] * 2]
+    assert driver.calls == [
+        *["create_event"] * 2,
+        "record_event",
+        "wait_event",
+        "synchronize_event",
+        *["destroy_event"] * 2,
+    ]
     with pytest.raises(SchedulingError, match="the event is closed"):
         event.record(0)
 
@@ -143,7 +173,9 @@ def test_stream_handles(stream, handle):
 
 
 def test_streams_of_an_unknown_protocol():
-    with pytest.raises(Exception, match=r"^k: the stream's __cuda_stream__ is of version 1, and 0 is known"):
+    with pytest.raises(
+        Exception, match=r"^k: the stream's __cuda_stream__ is of version 1, and 0 is known"
+    ):
         stream_handle(protocol(lambda self: (1, 5)), "k")
 
 
@@ -182,7 +214,15 @@ def test_names_of_devices(device, ordinal):
 
 @pytest.mark.parametrize(
     "device",
-    ["gpu", "cpu:0", "cuda:x", True, 1.0, types.SimpleNamespace(type="mps", index=0), types.SimpleNamespace(platform="tpu", id=0)],
+    [
+        "gpu",
+        "cpu:0",
+        "cuda:x",
+        True,
+        1.0,
+        types.SimpleNamespace(type="mps", index=0),
+        types.SimpleNamespace(platform="tpu", id=0),
+    ],
 )
 def test_what_names_no_device(device):
     with pytest.raises(UsageError, match="is no device that kernels run on"):
@@ -193,11 +233,15 @@ def test_what_is_nearly_the_cpu_device_is_told_its_name():
     for name in ("cpu:0", "CPU"):
         with pytest.raises(UsageError) as caught:
             ordinal_of(name)
-        assert caught.value.fix.startswith('there is one cpu device, and its name is "cpu"; pass a number, "cuda", "cuda:1", "cpu", or')
+        assert caught.value.fix.startswith(
+            'there is one cpu device, and its name is "cpu"; pass a number, "cuda", "cuda:1", "cpu", or'
+        )
 
 
 def test_devices(driver):
     assert [device.name for device in devices(driver)] == ["Fake H200"]
     assert str(find_device("cuda:0", driver)) == "device 0 (Fake H200)"
-    with pytest.raises(NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0$"):
+    with pytest.raises(
+        NoDeviceError, match=r"^there is no device 1: this process sees 1, numbered from 0$"
+    ):
         find_device(1, driver)

@@ -30,28 +30,40 @@ def test_the_number_is_the_one_that_a_cooperative_launch_may_have() -> None:
     module, driver = loaded(fits, active_blocks=8)
     module.add(Z, X, Y, stream=5)
     assert len(driver.launches) == 1
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most + 1),), cooperative=True)), active_blocks=8)
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=(str(most + 1),), cooperative=True)),
+        active_blocks=8,
+    )
     with pytest.raises(LaunchLimitError) as caught:
         module.add(Z, X, Y, stream=5)
-    assert caught.value.what == f"add: the cooperative grid has {most + 1} blocks, and {most} can be resident on device 0 (Fake H200)"
+    assert (
+        caught.value.what
+        == f"add: the cooperative grid has {most + 1} blocks, and {most} can be resident on device 0 (Fake H200)"
+    )
     assert driver.launches == []
 
 
 def test_clusters_and_cooperation_at_once_count_whole_clusters() -> None:
     both = LaunchInfo(grid=("400",), block=("256",), cluster=(4,), cooperative=True)
-    module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=99)
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=99
+    )
     assert module.add.residency(Z, X, Y).max_cooperative_grid == 396
     with pytest.raises(LaunchLimitError) as caught:
         module.add(Z, X, Y, stream=5)
     what = "add: the cooperative grid has 400 blocks, and 396 can be resident in clusters of 4 on device 0 (Fake H200)"
     assert caught.value.what == what
-    module, driver = loaded(dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=100)
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=both), active_blocks=8, active_clusters=100
+    )
     module.add(Z, X, Y, stream=5)
     assert driver.launches[0].shape.cluster == (4,)
 
 
 def test_wide_clusters_are_allowed_before_they_are_counted() -> None:
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,))))
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("32",), cluster=(16,)))
+    )
     assert module.add.residency(Z, X, Y).max_cooperative_grid == 16 * 16
     assert "allow_wide_clusters" in driver.calls
 
@@ -84,7 +96,9 @@ def test_a_device_without_cooperative_launches() -> None:
 
 
 def test_shared_memory_beyond_the_default_is_allowed_before_it_is_counted() -> None:
-    module, driver = loaded(dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000")))
+    module, driver = loaded(
+        dataclasses.replace(ADD, launch=LaunchInfo(grid=("1",), shared="100000"))
+    )
     module.add.residency(Z, X, Y)
     assert driver.allowed_shared == {"add_any": 100000}
 

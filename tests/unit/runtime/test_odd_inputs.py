@@ -1,4 +1,6 @@
-"""What libraries and users hand over that is off: each is refused in words, and nothing is lost by it."""
+"""What libraries and users hand over that is off: each is refused in words, and nothing is lost by
+it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,17 @@ def test_numpy_reads_buffers_of_dtypes_that_it_has_not() -> None:
     assert buffer.to_host().tolist() == [3.0, -2.0], "it shares the buffer's memory"
     assert np.asarray(buffer, dtype=np.float32).tolist() == [3.0, -2.0]
     assert np.asarray(DeviceBuffer((2,), "f32", "cpu")).dtype == np.float32
-    with pytest.raises(AttributeError, match=r"no word for bf16: np.asarray\(buffer\) gives an array of ml_dtypes"):
+    with pytest.raises(
+        AttributeError, match=r"no word for bf16: np.asarray\(buffer\) gives an array of ml_dtypes"
+    ):
         buffer.__array_interface__  # noqa: B018
 
 
 def test_numpy_is_told_why_it_gets_nothing() -> None:
-    with pytest.raises(TensorError, match=r"(?s)<MetaTensor f32\[4\]> has no contents that NumPy could read.*api.zeros\(meta.shape"):
+    with pytest.raises(
+        TensorError,
+        match=r"(?s)<MetaTensor f32\[4\]> has no contents that NumPy could read.*api.zeros\(meta.shape",
+    ):
         np.asarray(MetaTensor((4,), "f32"))
     with pytest.raises(TensorError, match=r"(?s)cannot read the memory of a GPU.*to_host\(\)"):
         np.asarray(DeviceBuffer((4,), "f32", 0, driver=FakeDriver()))
@@ -88,7 +95,9 @@ def test_a_copy_to_itself_is_one_where_there_is_nothing_to_copy_too() -> None:
             assert tensor.to_host().shape == (extent,), "nobody claims it"
 
 
-def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     driver = FakeDriver()
     with capture_stream(driver, 0) as line:
         driver.begin_capture(0, line)
@@ -112,14 +121,26 @@ def test_a_graph_that_is_not_brought_to_the_device_loses_no_stream(monkeypatch: 
         ("", "[]", ""),
     ],
 )
-def test_words_of_the_environment_that_mean_nothing_are_told_once(value: str, expected: str, told: str) -> None:
+def test_words_of_the_environment_that_mean_nothing_are_told_once(
+    value: str, expected: str, told: str
+) -> None:
     code = "from tilec_runtime.debugging import debugging; print(sorted(debugging()), debugging() is debugging())"
     env = {**os.environ, "TILEC_DEBUG": value, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, timeout=60, check=False, env=env)
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=env,
+    )
     assert done.stdout.strip() == f"{expected} True"
     assert done.stderr.count("RuntimeWarning") == bool(told)
     if told:
-        assert f"TILEC_DEBUG has {told}, which means nothing: there are 1, launches, leases, with commas between them" in done.stderr
+        assert (
+            f"TILEC_DEBUG has {told}, which means nothing: there are 1, launches, leases, with commas between them"
+            in done.stderr
+        )
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])

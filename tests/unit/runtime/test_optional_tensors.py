@@ -1,4 +1,6 @@
-"""Tensors that may be None: which variant a call takes, what is checked of it, and that known launches tell both kinds apart."""
+"""Tensors that may be None: which variant a call takes, what is checked of it, and that known
+launches tell both kinds apart.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import pytest
 from tests.runtime_samples import TENSOR, Array, image, kernel, loaded, slot
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, use_device
-from tilec_runtime.errors import AliasError, ArgumentError, LayoutError, RequirementError, VariantError
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    LayoutError,
+    RequirementError,
+    VariantError,
+)
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Assumption, Param
 from tilec_runtime.tensors.tensor import Tensor
@@ -28,10 +36,24 @@ NORM = kernel(
     "norm",
     PARAMS,
     (
-        VariantInfo(id="norm-al16", axes=(("T", "f32"),), assume=ALIGNED, abi=GIVEN, images=(image("fast"),)),
+        VariantInfo(
+            id="norm-al16", axes=(("T", "f32"),), assume=ALIGNED, abi=GIVEN, images=(image("fast"),)
+        ),
         VariantInfo(id="norm", axes=(("T", "f32"),), abi=GIVEN, images=(image("any"),)),
-        VariantInfo(id="norm-al16-no_b", axes=(("T", "f32"),), assume=(*ALIGNED[:2], NONE), abi=WITHOUT, images=(image("fast_none"),)),
-        VariantInfo(id="norm-no_b", axes=(("T", "f32"),), assume=(NONE,), abi=WITHOUT, images=(image("none"),)),
+        VariantInfo(
+            id="norm-al16-no_b",
+            axes=(("T", "f32"),),
+            assume=(*ALIGNED[:2], NONE),
+            abi=WITHOUT,
+            images=(image("fast_none"),),
+        ),
+        VariantInfo(
+            id="norm-no_b",
+            axes=(("T", "f32"),),
+            assume=(NONE,),
+            abi=WITHOUT,
+            images=(image("none"),),
+        ),
     ),
     axes=(("T", ("f32",)),),
     dtype_axes=("T",),
@@ -61,14 +83,19 @@ def test_a_call_takes_the_code_for_what_it_gives(gpu: tuple[Module, FakeDriver])
         module.norm(Y, ODD, b=B, stream=5)
         module.norm(Y, ODD, b=None, stream=5)
     assert symbols(driver) == ["fast", "fast_none", "fast_none", "any", "none"] * 3
-    assert [launch.arguments for launch in driver.launches[-5:-3]] == [(0x10000, 0x20000, 0x30000, 64), (0x10000, 0x20000, 0)]
+    assert [launch.arguments for launch in driver.launches[-5:-3]] == [
+        (0x10000, 0x20000, 0x30000, 64),
+        (0x10000, 0x20000, 0),
+    ]
     assert len(driver.loads) == 4
 
 
 def test_tensors_of_tilecs_own_and_ops(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     found: Any = driver
-    y, x, b = (Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3))
+    y, x, b = (
+        Tensor.uninitialized((64,), "f32", driver=found, ordinal=0, stream=0) for _ in range(3)
+    )
     for _ in range(3):
         module.norm(y, x, None)
         module.norm(y, x, b)
@@ -88,14 +115,26 @@ def test_nothing_is_asked_of_what_is_not_there(gpu: tuple[Module, FakeDriver]) -
             RequirementError,
             "norm: requires b.size == x.size: left-hand side is 63",
         ),
-        (lambda: module.norm(Y, X, Y, stream=5), AliasError, "norm: output 'y' overlaps argument 'b'"),
-        (lambda: module.norm(Y, X, Array(64, ptr=0x30002), stream=5), LayoutError, "norm: argument 'b' has address 0x30002"),
+        (
+            lambda: module.norm(Y, X, Y, stream=5),
+            AliasError,
+            "norm: output 'y' overlaps argument 'b'",
+        ),
+        (
+            lambda: module.norm(Y, X, Array(64, ptr=0x30002), stream=5),
+            LayoutError,
+            "norm: argument 'b' has address 0x30002",
+        ),
         (
             lambda: module.norm(Y, None, B, stream=5),
             ArgumentError,
             "norm: argument 'x' takes a tensor (DLPack or __cuda_array_interface__): got None",
         ),
-        (lambda: module.norm(Y, stream=5), ArgumentError, "norm: takes 3 arguments (y, x, b=None), got 1: the argument is missing: 'x'"),
+        (
+            lambda: module.norm(Y, stream=5),
+            ArgumentError,
+            "norm: takes 3 arguments (y, x, b=None), got 1: the argument is missing: 'x'",
+        ),
         (
             lambda: module.norm(Y, X, 0, stream=5),
             ArgumentError,
@@ -113,7 +152,10 @@ def test_explanations_say_what_is_none(gpu: tuple[Module, FakeDriver]) -> None:
     without, given = module.norm.explain(Y, ODD), module.norm.explain(Y, ODD, B)
     assert (without.variant.id, given.variant.id) == ("norm-no_b", "norm")
     assert "passes over variant norm: b is None\n" in str(without)
-    assert "passes over variant norm-al16-no_b: x has address 0x20004, not divisible by 16\n" in str(without)
+    assert (
+        "passes over variant norm-al16-no_b: x has address 0x20004, not divisible by 16\n"
+        in str(without)
+    )
     assert module.norm.residency(Y, X).max_active_blocks == 8
 
 
@@ -121,4 +163,6 @@ def test_a_kind_of_call_that_was_not_shipped() -> None:
     module, _ = loaded(dataclasses.replace(NORM, variants=NORM.variants[:2]))
     with pytest.raises(VariantError) as caught:
         module.norm(Y, X, stream=5)
-    assert caught.value.what == ("norm: the arguments satisfy the assumptions of no variant\n  norm-al16: b is None\n  norm: b is None")
+    assert caught.value.what == (
+        "norm: the arguments satisfy the assumptions of no variant\n  norm-al16: b is None\n  norm: b is None"
+    )

@@ -1,4 +1,6 @@
-"""Plans that are cached launch what a plan that is made for the call launches, or refuse it in the same words."""
+"""Plans that are cached launch what a plan that is made for the call launches, or refuse it in the
+same words.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def outcome(launcher: Launcher, driver: FakeDriver, values: tuple[Any, ...]) -> 
 
 
 def compare(info: KernelInfo, pick: random.Random, count: int) -> tuple[int, int]:
-    """Call one launcher with its plans and one without; how many calls launched, and how many of those by a cached plan."""
+    """Call one launcher with its plans and one without; how many calls launched, and how many of
+    those by a cached plan.
+    """
     (cached, driver), (fresh, other) = launcher_of(info), launcher_of(info)
     calls = Calls(info, pick)
     launched = hits = 0
@@ -77,18 +81,27 @@ def test_samples_launch_the_same_with_and_without_plans(info: KernelInfo) -> Non
 # New extents at each call
 
 
-def torch_tensors(*shapes: tuple[int, ...], steps: tuple[tuple[int, ...] | None, ...] = (None, None, None)) -> list[Any]:
+def torch_tensors(
+    *shapes: tuple[int, ...], steps: tuple[tuple[int, ...] | None, ...] = (None, None, None)
+) -> list[Any]:
     dtype = "torch.float32" if len(shapes[0]) == 1 else "torch.float16"
-    return [fake_torch.Tensor(shape, FAR * place, step, dtype) for place, (shape, step) in enumerate(zip(shapes, steps, strict=True), 1)]
+    return [
+        fake_torch.Tensor(shape, FAR * place, step, dtype)
+        for place, (shape, step) in enumerate(zip(shapes, steps, strict=True), 1)
+    ]
 
 
 def test_a_thousand_new_shapes_need_a_handful_of_plans() -> None:
     module, driver = loaded(ADD)
     for size in range(1, 1001):
         module.add(*torch_tensors((size,), (size,), (size,)), stream=5)
-    assert [launch.shape.grid[0] for launch in driver.launches] == [-(-size // 256) for size in range(1, 1001)]
+    assert [launch.shape.grid[0] for launch in driver.launches] == [
+        -(-size // 256) for size in range(1, 1001)
+    ]
     assert [launch.arguments[3] for launch in driver.launches] == list(range(1, 1001))
-    assert [launch.symbol for launch in driver.launches] == ["add_any" if size % 16 else "add_fast" for size in range(1, 1001)]
+    assert [launch.symbol for launch in driver.launches] == [
+        "add_any" if size % 16 else "add_fast" for size in range(1, 1001)
+    ]
     assert len(module.add.plans) == 2, "one of each variant"
 
 
@@ -96,18 +109,32 @@ def test_new_shapes_and_strides_of_inputs_need_a_handful_of_plans() -> None:
     module, driver = loaded(GEMM)
     for size in range(1, 1001):
         m, n, k = size, 1001 - size, 3 + size % 7
-        module.gemm(*torch_tensors((m, n), (m, k), (k, n), steps=(None, (k + size % 5, 1), None)), stream=5)
+        module.gemm(
+            *torch_tensors((m, n), (m, k), (k, n), steps=(None, (k + size % 5, 1), None)), stream=5
+        )
     assert len(driver.launches) == 1000
     assert len(module.gemm.plans) <= 3
-    assert not any(module.gemm.plan_of(tuple(torch_tensors((m, 8), (m, 4), (4, 8), steps=(None, (9, 1), None)))).exact for m in (5, 6))
+    assert not any(
+        module.gemm.plan_of(
+            tuple(torch_tensors((m, 8), (m, 4), (4, 8), steps=(None, (9, 1), None)))
+        ).exact
+        for m in (5, 6)
+    )
 
 
 def test_new_shapes_of_a_tuned_kernel_need_a_plan_for_each_row_of_its_table() -> None:
     rows = ((1, 64), (101, 128), (201, 64))
-    entries = tuple(TableEntry(ranges=((low, low + 99),), point=(("T", "f16"), ("BM", bm), ("BK", 64))) for low, bm in rows)
+    entries = tuple(
+        TableEntry(ranges=((low, low + 99),), point=(("T", "f16"), ("BM", bm), ("BK", 64)))
+        for low, bm in rows
+    )
     device = TableDevice(name="Fake H200", cc=(9, 0), multiprocessors=132, entries=entries)
     table = TuningTable(source="tuned.json", sizes=("c.shape[0]",), devices=(device,))
-    module, driver = loaded(dataclasses.replace(GEMM, table=table, rules=(DispatchRule(when="c.shape[1] > 500", take=(("BM", 64),)),)))
+    module, driver = loaded(
+        dataclasses.replace(
+            GEMM, table=table, rules=(DispatchRule(when="c.shape[1] > 500", take=(("BM", 64),)),)
+        )
+    )
     for size in range(1, 1001):
         module.gemm(*torch_tensors((size, size), (size, 4), (4, size)), stream=5)
     expected = ["64"] * 100 + ["128"] * 100 + ["64"] * 100 + ["128"] * 200 + ["64"] * 500
@@ -136,19 +163,35 @@ def requiring(condition: str) -> dict[str, Any]:
     ("changes", "values", "reason"),
     [
         ({}, {"steps": ((3,), None, None)}, ""),
-        ({}, {"steps": ((-3,), None, None)}, "whether a strided output overlaps itself is searched for"),
-        ({}, {"steps": (None, (-1,), None)}, "a tensor has negative strides, or gaps between elements that share bytes"),
+        (
+            {},
+            {"steps": ((-3,), None, None)},
+            "whether a strided output overlaps itself is searched for",
+        ),
+        (
+            {},
+            {"steps": (None, (-1,), None)},
+            "a tensor has negative strides, or gaps between elements that share bytes",
+        ),
         (requiring("z.size * 0.5 < 100"), {}, "floats are computed with what changes"),
         (
-            {"launch": LaunchInfo(grid=("1",), block=("1",), requires=("z.size == 8 or 8 // (z.size - 8) < 9",))},
+            {
+                "launch": LaunchInfo(
+                    grid=("1",), block=("1",), requires=("z.size == 8 or 8 // (z.size - 8) < 9",)
+                )
+            },
             {},
             "its program does not give",
         ),
         ({}, {}, ""),
     ],
 )
-def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any, values: Any, reason: str) -> None:
-    params = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params)
+def test_calls_whose_decisions_no_program_repeats_have_exact_plans(
+    changes: Any, values: Any, reason: str
+) -> None:
+    params = tuple(
+        dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params
+    )
     module, driver = loaded(dataclasses.replace(ADD, params=params, **changes))
     for size in (8, 8, 9, 8):
         tensors = (*torch_tensors((size,), (size,), (size,), **values), 1.0)
@@ -162,12 +205,24 @@ def test_calls_whose_decisions_no_program_repeats_have_exact_plans(changes: Any,
 
 
 def test_outputs_in_rows_or_columns_of_a_larger_matrix_need_one_plan_each() -> None:
-    """Until steps of one row reach into the next: then the output may overlap itself, and is looked at."""
-    params = tuple(dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p for p in ADD.params)
-    module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+    """Until steps of one row reach into the next: then the output may overlap itself, and is looked
+    at.
+    """
+    params = tuple(
+        dataclasses.replace(p, stride=(None, None), rank=2) if p.kind is TENSOR else p
+        for p in ADD.params
+    )
+    module, driver = loaded(
+        dataclasses.replace(
+            ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
+        )
+    )
 
     def matrices(rows: int, step: tuple[int, int]) -> list[Array]:
-        return [Array(rows, 5, stride=each, ptr=FAR * place) for place, each in enumerate((step, (5, 1), (1, rows)), 1)]
+        return [
+            Array(rows, 5, stride=each, ptr=FAR * place)
+            for place, each in enumerate((step, (5, 1), (1, rows)), 1)
+        ]
 
     for rows in range(2, 100):
         module.add(*matrices(rows, (5 + rows % 7, 1)), stream=5)
@@ -182,9 +237,18 @@ def test_outputs_in_rows_or_columns_of_a_larger_matrix_need_one_plan_each() -> N
 
 
 def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
-    """The byte ranges meet, and no byte is shared: an exact plan is for tensors that are as far apart."""
-    params = tuple(dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p for p in ADD.params)
-    module, driver = loaded(dataclasses.replace(ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))))
+    """The byte ranges meet, and no byte is shared: an exact plan is for tensors that are as far
+    apart.
+    """
+    params = tuple(
+        dataclasses.replace(p, stride=(None, 1), rank=2) if p.kind is TENSOR else p
+        for p in ADD.params
+    )
+    module, driver = loaded(
+        dataclasses.replace(
+            ADD, params=params, variants=ADD.variants[1:], launch=LaunchInfo(grid=("1",))
+        )
+    )
 
     def columns(at: int, second: int) -> list[Array]:
         return [Array(16, 8, stride=(32, 1), ptr=at + 4 * place) for place in (0, second, 24)]
@@ -199,7 +263,9 @@ def test_columns_that_lie_between_each_other_keep_their_distance() -> None:
 
 
 def test_exact_plans_of_one_layout_differ_in_what_addresses_decide() -> None:
-    params = tuple(dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params)
+    params = tuple(
+        dataclasses.replace(p, stride=(None,)) if p.kind is TENSOR else p for p in ADD.params
+    )
     module, driver = loaded(dataclasses.replace(ADD, params=params))
     for turn in range(6):
         z, x, y = torch_tensors((64,), (64,), (64,), steps=((-2,), None, None))
@@ -214,7 +280,9 @@ def test_a_known_launch_in_python_reads_its_arguments_once(monkeypatch: pytest.M
     arrays, read = [Array(1024, ptr=FAR * place) for place in (1, 2, 3)], []
     module.add._tabled = True
     module.add(*arrays)
-    monkeypatch.setattr("tilec_runtime.launch.launcher.facts_of", lambda *call: read.append(call) or facts_of(*call))
+    monkeypatch.setattr(
+        "tilec_runtime.launch.launcher.facts_of", lambda *call: read.append(call) or facts_of(*call)
+    )
     module.add(*arrays)
     assert (len(read), len(driver.launches)) == (1, 2)
 
@@ -231,9 +299,20 @@ class Odd(int):
 
 def counted(**more: Any) -> KernelInfo:
     """A kernel whose grid is a number."""
-    params = (Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True), Param(name="n", kind=SCALAR, dtype="i32"))
-    variant = VariantInfo(id="k", abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image("k"),))
-    return kernel("k", params, (variant,), launch=LaunchInfo(grid=("n",), block=("32",), requires=("n <= 100",)), **more)
+    params = (
+        Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),
+        Param(name="n", kind=SCALAR, dtype="i32"),
+    )
+    variant = VariantInfo(
+        id="k", abi=(slot("ptr", "z.ptr"), slot("i32", "n")), images=(image("k"),)
+    )
+    return kernel(
+        "k",
+        params,
+        (variant,),
+        launch=LaunchInfo(grid=("n",), block=("32",), requires=("n <= 100",)),
+        **more,
+    )
 
 
 def test_numbers_are_told_apart_by_their_bits() -> None:

@@ -13,7 +13,17 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.launch import program as op
 from tilec_runtime.launch.layout import TensorFacts, contiguous_stride
 from tilec_runtime.launch.lowering import TensorTerms, lowered
-from tilec_runtime.launch.program import LoweringError, Step, Term, Writer, code, fits, packed, product, run
+from tilec_runtime.launch.program import (
+    LoweringError,
+    Step,
+    Term,
+    Writer,
+    code,
+    fits,
+    packed,
+    product,
+    run,
+)
 from tilec_runtime.model.expr import parse
 
 MOST = 2**63 - 1
@@ -43,13 +53,17 @@ def value(*steps: Step, slots: tuple[int, ...] = ()) -> int | None:
         (op.GT, {(2, 2): 0, (3, 2): 1}),
     ],
 )
-def test_operations_on_two_numbers(operation: int, cases: dict[tuple[int, int], int | None]) -> None:
+def test_operations_on_two_numbers(
+    operation: int, cases: dict[tuple[int, int], int | None]
+) -> None:
     for (left, right), expected in cases.items():
         assert value((op.CONST, left), (op.CONST, right), (operation, 0)) == expected
 
 
 def test_operations_on_one_number() -> None:
-    assert [value((op.CONST, each), (op.POW2, 0)) for each in (-1, 0, 1, 2, 3, 2**62, 2**62 + 1)] == [None, 1, 1, 2, 4, 2**62, None]
+    assert [
+        value((op.CONST, each), (op.POW2, 0)) for each in (-1, 0, 1, 2, 3, 2**62, 2**62 + 1)
+    ] == [None, 1, 1, 2, 4, 2**62, None]
     assert [value((op.CONST, each), (op.NOT, 0)) for each in (-1, 0, 1)] == [0, 1, 0]
     assert value((op.SLOT, 1), (op.NEG, 0), slots=(3, 5)) == -5
 
@@ -60,7 +74,12 @@ def test_checks_end_a_program() -> None:
     assert run((*done, (op.CONST, 0), (op.CHECK, 0)), (), 1) is None
     assert run(((op.SLOT, 0), (op.DIVISIBLE, 16), *done), (32,), 1) == [9]
     assert run(((op.SLOT, 0), (op.DIVISIBLE, 16), *done), (40,), 1) is None
-    for bits, good, bad in ((32, 2**31 - 1, 2**31), (32, -(2**31), -(2**31) - 1), (-8, 255, 256), (-32, 0, -1)):
+    for bits, good, bad in (
+        (32, 2**31 - 1, 2**31),
+        (32, -(2**31), -(2**31) - 1),
+        (-8, 255, 256),
+        (-32, 0, -1),
+    ):
         assert fits(good, bits)
         assert not fits(bad, bits)
         assert value((op.CONST, good), (op.FITS, bits)) == good
@@ -91,7 +110,9 @@ def test_programs_as_bytes() -> None:
     assert struct.unpack("<12q", packed(steps)) == (2, 3, 1, -1, 1, 2, 3, 0, 5, 0, 21, 0)
 
 
-def environments(pick: random.Random, rank: int) -> tuple[dict[str, Any], dict[str, Any], list[int]]:
+def environments(
+    pick: random.Random, rank: int
+) -> tuple[dict[str, Any], dict[str, Any], list[int]]:
     """Values as expressions read them, the same as terms of programs, and slots."""
     env: dict[str, Any] = {"BM": 64}
     terms: dict[str, Any] = {"BM": 64}
@@ -103,7 +124,13 @@ def environments(pick: random.Random, rank: int) -> tuple[dict[str, Any], dict[s
 
     for name in "zxw":
         shape = tuple(pick.choice((0, 1, 2, 3, 16, 64, 1000, 2**31, 2**40)) for _ in range(rank))
-        facts = TensorFacts(ptr=pick.choice((0, 64, 100)), shape=shape, stride=contiguous_stride(shape), dtype="f32", device=0)
+        facts = TensorFacts(
+            ptr=pick.choice((0, 64, 100)),
+            shape=shape,
+            stride=contiguous_stride(shape),
+            dtype="f32",
+            device=0,
+        )
         env[name] = facts
         parts = [slot(each) for each in shape]
         terms[name] = TensorTerms(
@@ -116,7 +143,11 @@ def environments(pick: random.Random, rank: int) -> tuple[dict[str, Any], dict[s
             dtype="f32",
             contiguous=True,
         )
-    env["n"], env["on"], env["alpha"] = pick.choice((-3, 0, 1, 16, 2**40)), pick.random() < 0.5, pick.choice((0.5, 2.5, -0.0))
+    env["n"], env["on"], env["alpha"] = (
+        pick.choice((-3, 0, 1, 16, 2**40)),
+        pick.random() < 0.5,
+        pick.choice((0.5, 2.5, -0.0)),
+    )
     terms["n"], terms["on"], terms["alpha"] = slot(env["n"]), slot(env["on"]), env["alpha"]
     return env, terms, slots
 

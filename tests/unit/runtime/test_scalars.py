@@ -11,7 +11,14 @@ import pytest
 
 from tilec_runtime.errors import UsageError
 from tilec_runtime.kernels import elements
-from tilec_runtime.launch.scalars import byte_count, encoder_of, format_of, is_number, numpy_dtype, refusal
+from tilec_runtime.launch.scalars import (
+    byte_count,
+    encoder_of,
+    format_of,
+    is_number,
+    numpy_dtype,
+    refusal,
+)
 from tilec_runtime.model.dtype import DTYPES
 
 
@@ -58,12 +65,20 @@ def test_scales_are_rounded_as_conversions_round_them():
     encode = encoder_of("f8e8m0")
     assert encode is not None
     random = np.random.default_rng(3)
-    numbers = np.ldexp(random.uniform(1, 2, 4000), random.integers(-135, 127, 4000)).astype(np.float32)
-    numbers = np.concatenate([numbers, np.float32(1.5) * np.float32(2.0) ** np.arange(-126, 126, dtype=np.float32)])
+    numbers = np.ldexp(random.uniform(1, 2, 4000), random.integers(-135, 127, 4000)).astype(
+        np.float32
+    )
+    numbers = np.concatenate(
+        [numbers, np.float32(1.5) * np.float32(2.0) ** np.arange(-126, 126, dtype=np.float32)]
+    )
     wanted = elements.narrow(numbers, "f8e8m0")
     assert [encode(number) for number in numbers] == wanted.tolist()
-    normal = numbers >= np.float32(2.0**-126)  # below, ml_dtypes 0.6 rounds some up that are nearer to 2**-127
-    assert np.array_equal(numbers[normal].astype(ml_dtypes.float8_e8m0fnu).view(np.uint8), wanted[normal])
+    normal = numbers >= np.float32(
+        2.0**-126
+    )  # below, ml_dtypes 0.6 rounds some up that are nearer to 2**-127
+    assert np.array_equal(
+        numbers[normal].astype(ml_dtypes.float8_e8m0fnu).view(np.uint8), wanted[normal]
+    )
 
 
 def test_bf16_against_the_upper_half_of_f32():
@@ -75,7 +90,11 @@ def test_bf16_against_the_upper_half_of_f32():
 
 
 def test_nan_of_small_floats():
-    assert {name: encoder_of(name)(math.nan) for name in ("bf16", "f8e4m3", "f8e5m2")} == {"bf16": 0x7FC0, "f8e4m3": 0x7F, "f8e5m2": 0x7F}
+    assert {name: encoder_of(name)(math.nan) for name in ("bf16", "f8e4m3", "f8e5m2")} == {
+        "bf16": 0x7FC0,
+        "f8e4m3": 0x7F,
+        "f8e5m2": 0x7F,
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,7 +103,11 @@ def test_nan_of_small_floats():
         (127, "i8", ""),
         (128, "i8", "is 128, which i8 cannot hold (-128 to 127)"),
         (-1, "u32", "is -1, which u32 cannot hold (0 to 4294967295)"),
-        (2**64, "u64", "is 18446744073709551616, which u64 cannot hold (0 to 18446744073709551615)"),
+        (
+            2**64,
+            "u64",
+            "is 18446744073709551616, which u64 cannot hold (0 to 18446744073709551615)",
+        ),
         (1.0, "i32", "takes an integer (i32), got 1.0"),
         (np.int64(5), "i32", ""),
         (np.float32(5), "i32", "takes an integer (i32), got np.float32(5.0)"),
@@ -119,10 +142,17 @@ def test_sizes_in_bytes_are_whole_numbers_that_are_not_negative():
     for size in (-1, np.int8(-1), True, 1.0, None, np.ones(2, np.int64)):
         with pytest.raises(UsageError) as caught:
             byte_count("trim: keep", size)
-        assert caught.value.what == f"trim: keep is {size!r}, and must be a whole number of bytes that is not negative"
+        assert (
+            caught.value.what
+            == f"trim: keep is {size!r}, and must be a whole number of bytes that is not negative"
+        )
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f8e8m0", "f4e2m1", "f16", "f32"])
-@pytest.mark.parametrize("value", [np.str_("x"), np.str_("1.5"), np.bytes_(b"1"), np.complex64(1j), np.datetime64(3, "D")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [np.str_("x"), np.str_("1.5"), np.bytes_(b"1"), np.complex64(1j), np.datetime64(3, "D")],
+    ids=repr,
+)
 def test_what_is_no_number_is_refused_for_every_float(dtype: str, value: object) -> None:
     assert refusal(value, dtype) == f"is {value!r}, which {dtype} cannot hold"

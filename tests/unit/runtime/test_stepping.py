@@ -1,4 +1,6 @@
-"""Stepping through a launch from its launcher: the same checks and arguments as a launch, one operation after another."""
+"""Stepping through a launch from its launcher: the same checks and arguments as a launch, one
+operation after another.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ class Stores(PythonKernels):
         def fill(b: Builder, z: Value, x: Value, y: Value, size: Value, alpha: Value) -> None:
             at, _, _ = b.op("get_tile_block_id", {}, [size.type] * 3)
             to = b.op("offset", {"pointer": z, "offset": at}, z.type)
-            b.op("store_ptr_tko", {"destination": to, "value": alpha}, TOKEN, {"order": MemoryOrder.WEAK})
+            b.op(
+                "store_ptr_tko",
+                {"destination": to, "value": alpha},
+                TOKEN,
+                {"order": MemoryOrder.WEAK},
+            )
             b.ret()
 
         return program(self.types, fill, name="add")
@@ -57,14 +64,18 @@ def test_stepping_refuses_what_a_launch_refuses() -> None:
         module.add.step(ones(8), ones(9), ones(8))
     with pytest.raises(UsageError, match=r"^block \(1, 0, 0\) is not of the grid \(1, 1, 1\)"):
         module.add.step(ones(8), ones(8), ones(8), block=(1, 0, 0))
-    with pytest.raises(UsageError, match=r"^add: the grid of this call has no blocks to step through"):
+    with pytest.raises(
+        UsageError, match=r"^add: the grid of this call has no blocks to step through"
+    ):
         module.add.step(ones(0), ones(0), ones(0))
 
 
 def test_tensors_of_tilec_are_stepped_on_as_they_may_be_used() -> None:
     driver = Stores()
     module = load(bundle_of(ADD), "cpu", driver=driver)
-    z, x = (Tensor.uninitialized((8,), "f32", driver=driver, ordinal=-1, stream=0) for _ in range(2))
+    z, x = (
+        Tensor.uninitialized((8,), "f32", driver=driver, ordinal=-1, stream=0) for _ in range(2)
+    )
     with z.borrow(), pytest.raises(BorrowError, match="add"):
         module.add.step(z, x, x)
     module.add.step(z, x, x, alpha=7.0).finish()
@@ -73,7 +84,10 @@ def test_tensors_of_tilec_are_stepped_on_as_they_may_be_used() -> None:
 
 def test_only_the_cpu_device_steps() -> None:
     module, driver = loaded(ON_GPU)
-    with pytest.raises(UsageError, match=r'^add is loaded on device 0 \(Fake H200\), and only the cpu device .*\n  fix: .*"cpu"'):
+    with pytest.raises(
+        UsageError,
+        match=r'^add is loaded on device 0 \(Fake H200\), and only the cpu device .*\n  fix: .*"cpu"',
+    ):
         module.add.step(Array(64), Array(64, ptr=0x20000), Array(64, ptr=0x30000))
     assert not driver.launches
 

@@ -1,4 +1,6 @@
-"""Arguments beside values and addresses: maps of tensors, made for each address, and scratch memory that each launch brings along."""
+"""Arguments beside values and addresses: maps of tensors, made for each address, and scratch memory
+that each launch brings along.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tilec_runtime.model.tensormap import TensorMap
 
 MAP = TensorMap(element=6, swizzle=3, box=(64, 32))
 SCRATCH = AbiSlot(type="scratch:96", expr="0", size=8, align=8)
-ABI = (slot("f32", "a"), AbiSlot(type=str(MAP), expr="x.ptr", size=128, align=64), slot("i64", "x.stride[0]"), slot("ptr", "y.ptr"))
+ABI = (
+    slot("f32", "a"),
+    AbiSlot(type=str(MAP), expr="x.ptr", size=128, align=64),
+    slot("i64", "x.stride[0]"),
+    slot("ptr", "y.ptr"),
+)
 PARAMS = (
     Param(name="y", kind=TENSOR, dtype="f32", rank=1, out=True),
     Param(name="x", kind=TENSOR, dtype="f16", rank=2, stride=(None, None), align=16),
@@ -57,7 +64,9 @@ def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> No
         assert (a, stride, out) == (2.5, 64, 0x5000)
         assert numbers(data)[:9] == (6, 3, start, 64, 100, 128, 32, 48, 2)
     assert driver.calls.count("tensor_map") == 2
-    module.f(y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5, stream=5)  # of another shape: another plan
+    module.f(
+        y, Array(90, 48, dtype="f16", ptr=0x10000, stride=(64, 1)), 2.5, stream=5
+    )  # of another shape: another plan
     assert numbers(driver.launches[-1].arguments[1])[4] == 90
 
 
@@ -65,8 +74,14 @@ def test_a_map_holds_the_address_of_its_launch_and_is_made_once_for_each() -> No
     ("x", "what"),
     [
         (Array(0, 48, dtype="f16"), "f: argument 'x' has no elements"),
-        (Array(10, 48, dtype="f16", stride=(1, 16)), "f: argument 'x' is not contiguous in its last dimension"),
-        (Array(10, 48, dtype="f16", stride=(52, 1)), "f: argument 'x' has strides that are not multiples of 16 bytes"),
+        (
+            Array(10, 48, dtype="f16", stride=(1, 16)),
+            "f: argument 'x' is not contiguous in its last dimension",
+        ),
+        (
+            Array(10, 48, dtype="f16", stride=(52, 1)),
+            "f: argument 'x' has strides that are not multiples of 16 bytes",
+        ),
         (Array(10, 48, dtype="f16", ptr=0x10008), "f: argument 'x' "),
     ],
 )
@@ -98,14 +113,21 @@ def test_a_captured_stream_takes_no_launch_that_needs_scratch_memory() -> None:
     module, driver = described(SCRATCH)
     stream = driver.create_stream(0)
     driver.begin_capture(0, stream)
-    with pytest.raises(LaunchError, match="f: needs scratch memory, which each launch allocates, and its stream is captured"):
+    with pytest.raises(
+        LaunchError,
+        match="f: needs scratch memory, which each launch allocates, and its stream is captured",
+    ):
         module.f(Array(700, ptr=0x5000), Array(64, 32, dtype="f16"), 1.0, stream=stream)
     driver.end_capture(0, stream)
 
 
 def test_argument_lists_of_one_variant_are_joined_where_only_scratch_memory_differs() -> None:
     null, more = slot("u64", "0"), AbiSlot(type="scratch:200", expr="0", size=8, align=8)
-    assert joined_abi((*ABI, null), (*ABI, SCRATCH)) == joined_abi((*ABI, SCRATCH), (*ABI, null)) == (*ABI, SCRATCH)
+    assert (
+        joined_abi((*ABI, null), (*ABI, SCRATCH))
+        == joined_abi((*ABI, SCRATCH), (*ABI, null))
+        == (*ABI, SCRATCH)
+    )
     assert joined_abi((*ABI, more), (*ABI, SCRATCH)) == (*ABI, more)
     assert joined_abi(ABI, (*ABI, null)) is None
     assert joined_abi((*ABI, slot("i64", "x.shape[0]")), (*ABI, SCRATCH)) is None

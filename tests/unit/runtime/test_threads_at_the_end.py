@@ -1,4 +1,6 @@
-"""Once a process ends no thread of tilec's is left that the interpreter would have to end, and whoever goes on does the work itself."""
+"""Once a process ends no thread of tilec's is left that the interpreter would have to end, and
+whoever goes on does the work itself.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,14 @@ CPU = -1
 
 
 def run_python(code: str) -> tuple[int, str, str]:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -123,10 +132,13 @@ builtins.last = Waits()
     what = "the process ends while stream 0x1000 of the cpu device has work that does not stop: it will not be done"
     cause = "an object's `__del__` waits for it when the interpreter is taken apart, and no other thread runs any more"
     assert returned == 0
-    assert printed.startswith(f"DriverError {what}\n  cause: {cause}\n  fix: wait before the process ends"), printed
+    assert printed.startswith(
+        f"DriverError {what}\n  cause: {cause}\n  fix: wait before the process ends"
+    ), printed
 
 
-# --- a queue ------------------------------------------------------------------------------------------------------------------------
+# --- a queue
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -211,7 +223,9 @@ def test_who_waits_goes_on_where_another_thread_stops(queue: Queue) -> None:
 
 
 def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queue) -> None:
-    """Who does the work of one does of the other what that waits for, and no more: what is behind it waits for the first one."""
+    """Who does the work of one does of the other what that waits for, and no more: what is behind
+    it waits for the first one.
+    """
     first, second = queue, Queue("second")
     gate, ran, began = Gate(), list[Any](), threading.Semaphore(0)
     gate.open.clear()
@@ -238,7 +252,9 @@ def test_streams_that_wait_for_each_other_by_turns_are_done_in_turns(queue: Queu
     assert [what for what, _ in ran] == ["first", "second"]
 
 
-def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_never_ends_is_asked_to_stop(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cpu_queue, "_LAST", 0.0)
     queue.end()
     asked: list[bool] = []
@@ -253,7 +269,9 @@ def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest
         queue.put(here(ran))
         endless(given_up)
 
-    with pytest.raises(DriverError, match="has work that does not stop: it will not be done") as caught:
+    with pytest.raises(
+        DriverError, match="has work that does not stop: it will not be done"
+    ) as caught:
         queue.wait(queue.put(and_more))
     assert caught.value.cause == "it was asked to stop after 0 seconds"
     assert queue.done(2)
@@ -262,7 +280,9 @@ def test_work_that_never_ends_is_asked_to_stop(queue: Queue, monkeypatch: pytest
     assert len(ran) == 1
 
 
-def test_ctrl_c_between_two_works_leaves_nobody_waiting(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_between_two_works_leaves_nobody_waiting(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue.end()
     ran: list[Any] = []
     with monkeypatch.context() as patch:
@@ -278,7 +298,9 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_streams_that_do_not_stop_hold_up_the_end_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_that_do_not_stop_hold_up_the_end_once(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many there are."""
     now, left = [100.0], list[float]()
 
@@ -302,7 +324,8 @@ def test_queues_that_are_made_then_have_no_thread(queue: Queue) -> None:
     assert queue._own is None
 
 
-# --- completion threads -------------------------------------------------------------------------------------------------------------
+# --- completion threads
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_end_waits_for_the_device_and_the_threads() -> None:
@@ -321,7 +344,9 @@ def test_the_end_waits_for_the_device_and_the_threads() -> None:
     assert len(called) == 1
     assert not called[0].is_alive()
     completions.watch(Place(driver, CPU, 0), 0, callback)
-    assert called[1] is threading.current_thread(), "the interpreter must not end beside a thread that just starts"
+    assert called[1] is threading.current_thread(), (
+        "the interpreter must not end beside a thread that just starts"
+    )
     joined(timer)
 
 

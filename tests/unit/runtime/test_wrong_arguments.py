@@ -1,4 +1,6 @@
-"""Arguments of a kind that nobody meant: each is refused by an error of tilec's own that names it, and none is taken for something else."""
+"""Arguments of a kind that nobody meant: each is refused by an error of tilec's own that names it,
+and none is taken for something else.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,18 @@ from tilec_runtime.errors import (
 )
 
 # What `operator.index` takes for no whole number, or what is one by accident only.
-NO_NUMBERS: tuple[Any, ...] = (None, "3", b"3", 1.5, float("nan"), np.float32(2), np.array([1, 2]), np.array(2.0), 1j, True)
+NO_NUMBERS: tuple[Any, ...] = (
+    None,
+    "3",
+    b"3",
+    1.5,
+    float("nan"),
+    np.float32(2),
+    np.array([1, 2]),
+    np.array(2.0),
+    1j,
+    True,
+)
 
 
 def made(shape: Any = 4) -> Tensor:
@@ -77,12 +90,22 @@ def test_unzip_counts_in_whole_numbers() -> None:
         (lambda n: api.linspace(0, 1, n), "linspace: num", TensorError),
         (lambda n: made().partition(1).map(n), "map: the number of blocks", TensorError),
         (lambda n: made().partition(1).map(2).tiles_of(n), "tiles_of: the block", TensorError),
-        (lambda n: StreamPoolRoundRobin(n, "cpu"), "StreamPoolRoundRobin: the number of streams", SchedulingError),
-        (lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"), "borrow_raw: the address", TensorError),
+        (
+            lambda n: StreamPoolRoundRobin(n, "cpu"),
+            "StreamPoolRoundRobin: the number of streams",
+            SchedulingError,
+        ),
+        (
+            lambda n: Tensor.borrow_raw(n, (2,), "f32", device="cpu"),
+            "borrow_raw: the address",
+            TensorError,
+        ),
         (pointed, "function: argument 0", ArgumentError),
     ],
 )
-def test_what_is_no_whole_number(call: Callable[[Any], Any], words: str, kind: type[TilecError]) -> None:
+def test_what_is_no_whole_number(
+    call: Callable[[Any], Any], words: str, kind: type[TilecError]
+) -> None:
     for given in NO_NUMBERS:
         with pytest.raises(kind) as caught:
             call(given)
@@ -102,26 +125,40 @@ def test_what_is_no_size_in_bytes(call: Callable[[Any], Any], words: str) -> Non
     for given in (*NO_NUMBERS, -1, np.int64(-1)):
         with pytest.raises(UsageError) as caught:
             call(given)
-        assert str(caught.value) == f"{words} is {given!r}, and must be a whole number of bytes that is not negative"
+        assert (
+            str(caught.value)
+            == f"{words} is {given!r}, and must be a whole number of bytes that is not negative"
+        )
 
 
 def test_whole_numbers_of_numpy_are_numbers() -> None:
     four = np.int64(4)
     assert LaunchConfig.for_num_elems(np.int64(1000)) == LaunchConfig(grid=four, block=256)
-    assert LaunchConfig(grid=[four, 2], block=(four,), shared=four).shape == LaunchConfig(grid=(4, 2), block=4, shared=4).shape
+    assert (
+        LaunchConfig(grid=[four, 2], block=(four,), shared=four).shape
+        == LaunchConfig(grid=(4, 2), block=4, shared=4).shape
+    )
     assert all(type(extent) is int for extent in LaunchConfig(grid=four).shape.grid)
     assert made(np.int64(8)).partition(1).map(four).blocks == 4
     assert len(value((1, 2)).unzip(np.int64(2))) == 2
 
 
 def test_a_seed_that_is_an_array_is_none() -> None:
-    with pytest.raises(UsageError, match=r"^rand: the seed is array\(\[1, 2\]\), and must be a whole number$"):
+    with pytest.raises(
+        UsageError, match=r"^rand: the seed is array\(\[1, 2\]\), and must be a whole number$"
+    ):
         api.rand(3, seed=np.array([1, 2]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("given", [b"ab", bytearray(b"ab"), memoryview(b"ab"), {2, 3}, {2: 3}, "ab", (2.0,)])
+@pytest.mark.parametrize(
+    "given", [b"ab", bytearray(b"ab"), memoryview(b"ab"), {2, 3}, {2: 3}, "ab", (2.0,)]
+)
 def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
-    for call in (lambda: api.zeros(given), lambda: api.meta(given), lambda: DeviceBuffer(given, "f32", "cpu")):
+    for call in (
+        lambda: api.zeros(given),
+        lambda: api.meta(given),
+        lambda: DeviceBuffer(given, "f32", "cpu"),
+    ):
         with pytest.raises(TensorError, match="is no shape\n  fix: pass an int or a tuple of ints"):
             call()
 
@@ -129,7 +166,10 @@ def test_bytes_and_sets_are_no_shapes(given: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: LaunchConfig(cluster=np.int64(-1)), r"the cluster has np.int64\(-1\), and must have whole numbers"),
+        (
+            lambda: LaunchConfig(cluster=np.int64(-1)),
+            r"the cluster has np.int64\(-1\), and must have whole numbers",
+        ),
         (lambda: LaunchConfig(cluster=np.array([2, 1])), "the cluster has array"),  # type: ignore[arg-type]
         (lambda: LaunchConfig.covering(5, "x"), "the block has 'x'"),  # type: ignore[arg-type]
         (lambda: LaunchConfig.for_num_elems(1e3), "the element count has 1000.0"),  # type: ignore[arg-type]
@@ -144,25 +184,55 @@ def test_launch_configurations_of_no_numbers(call: Callable[[], Any], words: str
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: LaunchConfig(cooperative="no"), "LaunchConfig: cooperative is 'no', and must be True or False"),  # type: ignore[arg-type]
-        (lambda: LaunchConfig(programmatic=1), "LaunchConfig: programmatic is 1, and must be True or False"),  # type: ignore[arg-type]
+        (
+            lambda: LaunchConfig(cooperative="no"),
+            "LaunchConfig: cooperative is 'no', and must be True or False",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: LaunchConfig(programmatic=1),
+            "LaunchConfig: programmatic is 1, and must be True or False",
+        ),  # type: ignore[arg-type]
         (lambda: AsyncKernelLaunch("f"), "AsyncKernelLaunch takes a KernelFunction, got a str"),  # type: ignore[arg-type]
-        (lambda: load_module_from_file(b"k.ptx", "cpu"), "load_module_from_file takes a path, got a bytes"),  # type: ignore[arg-type]
-        (lambda: load_module_from_ptx(b".version", "cpu"), "load_module_from_ptx takes text, got a bytes"),  # type: ignore[arg-type]
-        (lambda: load_module_from_bytes(".version", "cpu"), "load_module_from_bytes takes bytes, got a str"),  # type: ignore[arg-type]
+        (
+            lambda: load_module_from_file(b"k.ptx", "cpu"),
+            "load_module_from_file takes a path, got a bytes",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: load_module_from_ptx(b".version", "cpu"),
+            "load_module_from_ptx takes text, got a bytes",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: load_module_from_bytes(".version", "cpu"),
+            "load_module_from_bytes takes bytes, got a str",
+        ),  # type: ignore[arg-type]
         (lambda: KernelModule.borrow_raw(None, "cpu"), "None is no handle of a module"),
         (lambda: KernelModule.borrow_raw(0, "cpu"), "0 is no handle of a module"),
         (lambda: KernelFunction.borrow_raw(2.5, "cpu"), "2.5 is no handle of a function"),
         (lambda: Device.borrow_raw(1.5, driver=FakeDriver()), "1.5 is no handle of a device"),
-        (lambda: Device.borrow_raw(float("inf"), driver=FakeDriver()), "inf is no handle of a device"),
+        (
+            lambda: Device.borrow_raw(float("inf"), driver=FakeDriver()),
+            "inf is no handle of a device",
+        ),
         (lambda: MemPool.borrow_raw("16", "cpu"), "'16' is no handle of a memory pool"),
         (lambda: load(None, "cpu"), "a bundle is a path, bytes or a binary file, got a NoneType"),  # type: ignore[arg-type]
-        (lambda: KernelFunction.borrow_raw(1, "cpu").residency(3), "residency takes a LaunchConfig, got a int"),  # type: ignore[arg-type]
+        (
+            lambda: KernelFunction.borrow_raw(1, "cpu").residency(3),
+            "residency takes a LaunchConfig, got a int",
+        ),  # type: ignore[arg-type]
         (lambda: _future().result("1"), "the timeout is '1', and must be a number of seconds"),
-        (lambda: _future().exception(float("nan")), "the timeout is nan, and must be a number of seconds"),
+        (
+            lambda: _future().exception(float("nan")),
+            "the timeout is nan, and must be a number of seconds",
+        ),
         (lambda: with_context(3), "with_context takes a function, and this is a int"),  # type: ignore[arg-type]
-        (lambda: with_context(_later), "with_context takes a function, and _later is a coroutine function"),
-        (lambda: _future().add_done_callback("f"), "add_done_callback takes a function, and this is a str"),
+        (
+            lambda: with_context(_later),
+            "with_context takes a function, and _later is a coroutine function",
+        ),
+        (
+            lambda: _future().add_done_callback("f"),
+            "add_done_callback takes a function, and this is a str",
+        ),
     ],
 )
 def test_things_of_another_kind(call: Callable[[], Any], words: str) -> None:
@@ -187,7 +257,9 @@ def test_what_gives_its_result_later_is_no_op() -> None:
         yield 1
 
     for execute in (coroutine, generator):
-        with pytest.raises(UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "):
+        with pytest.raises(
+            UsageError, match=r"^Own\._execute is a coroutine function or a generator(.|\n)*fix: "
+        ):
             with_execute(execute)()
     own = with_execute(lambda self, ctx: 1)()
     with use_device("cpu"):
@@ -205,20 +277,33 @@ def test_policies_that_give_no_stream_are_named(given: Any) -> None:
 
     t = made()
     with use_device("cpu"), use_policy(Odd()):
-        for run in (lambda: api.fill(t, 1).sync(), lambda: api.fill(t, 1).future().result(), lambda: asyncio.run(_awaited(api.fill(t, 1)))):
-            with pytest.raises(SchedulingError, match=rf"^next_stream\(\) of <Odd> gave {given!r}, which is no stream") as caught:
+        for run in (
+            lambda: api.fill(t, 1).sync(),
+            lambda: api.fill(t, 1).future().result(),
+            lambda: asyncio.run(_awaited(api.fill(t, 1))),
+        ):
+            with pytest.raises(
+                SchedulingError,
+                match=rf"^next_stream\(\) of <Odd> gave {given!r}, which is no stream",
+            ) as caught:
                 run()
             assert caught.value.fix
         with pytest.raises(SchedulingError, match=r"^next_stream"):
             value(1).graph()
-        del run, caught  # errors hold frames, those of asyncio in circles, and frames the op, which is there to be run elsewhere
+        del (
+            run,
+            caught,
+        )  # errors hold frames, those of asyncio in circles, and frames the op, which is there to be run elsewhere
         gc.collect()
     assert t.to_host().tolist() == [0.0] * 4  # it is back
 
 
 def test_a_pool_with_a_bound_says_that_it_is_the_bound() -> None:
     with use_device("cpu"), MemPool("cpu", max_size=100) as pool, use_pool(pool):
-        with pytest.raises(OutOfMemoryError, match=r"cause: the pool of use_pool takes no more(.|\n)*fix: .*max_size") as caught:
+        with pytest.raises(
+            OutOfMemoryError,
+            match=r"cause: the pool of use_pool takes no more(.|\n)*fix: .*max_size",
+        ) as caught:
             api.zeros(1000).sync()
         assert (caught.value.requested, caught.value.used) == (4000, 0)
 
@@ -229,7 +314,8 @@ def test_contents_are_not_searched() -> None:
     assert [row.shape for row in MetaTensor((2, 3))] == [(3,), (3,)]
 
 
-# --- copies ------------------------------------------------------------------------------------------------------------------------
+# --- copies
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_what_gives_memory_back_is_not_copied() -> None:
@@ -247,7 +333,10 @@ def test_what_gives_memory_back_is_not_copied() -> None:
         )
         for thing in things:
             for copied in (copy.copy, copy.deepcopy, pickle.dumps):
-                with pytest.raises(TypeError, match=f"^a {type(thing).__name__} can be neither pickled nor copied: pass it on"):
+                with pytest.raises(
+                    TypeError,
+                    match=f"^a {type(thing).__name__} can be neither pickled nor copied: pass it on",
+                ):
                     copied(thing)
 
 
@@ -255,7 +344,9 @@ def test_a_device_is_the_same_one_in_copies_and_in_other_processes() -> None:
     here = Device("cpu")
     for copied in (copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))):
         assert copied(here) == here
-    with pytest.raises(TypeError, match="is served by a driver of its own, which can be neither pickled nor copied"):
+    with pytest.raises(
+        TypeError, match="is served by a driver of its own, which can be neither pickled nor copied"
+    ):
         pickle.dumps(Device("cpu", driver=device()[1]))
 
 

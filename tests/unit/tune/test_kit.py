@@ -1,4 +1,6 @@
-"""Kits: what is written is read; what is damaged, cut off or put together by hand is refused before anything is measured."""
+"""Kits: what is written is read; what is damaged, cut off or put together by hand is refused before
+anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ def path(tmp_path: Path) -> Path:
     bundle = tmp_path / "c.tilec"
     target = ADD.variants[0].images[0].target
     info = dataclasses.replace(
-        ADD, variants=tuple(dataclasses.replace(v, images=tuple(i for i in v.images if i.target == target)) for v in ADD.variants)
+        ADD,
+        variants=tuple(
+            dataclasses.replace(v, images=tuple(i for i in v.images if i.target == target))
+            for v in ADD.variants
+        ),
     )
     write_bundle(bundle, bundle_of(info).info, IMAGES.__getitem__)
     (kernel,) = load(tmp_path / "tilec.toml", languages={"cuda": (".cu",)}).kernels
@@ -54,7 +60,14 @@ def path(tmp_path: Path) -> Path:
     worker.write_expected(tmp_path / "add.some.npz", case, {"z": np.zeros(64)})
     space = space_of(info, case)
     at = tuple(64 for _ in size_expressions(info))
-    facts = Facts(info=info, kernel_digest="a" * 64, space_digest="b" * 64, toolchain=(), target=str(target), sizes=size_expressions(info))
+    facts = Facts(
+        info=info,
+        kernel_digest="a" * 64,
+        space_digest="b" * 64,
+        toolchain=(),
+        target=str(target),
+        sizes=size_expressions(info),
+    )
     made = {point: Made(variants=info.variants, bundle=str(bundle)) for point in space.points}
     prepared = Prepared(space=space, at=at, expected=str(tmp_path / "add.some.npz"))
     write_kit(tmp_path / "a.tune", facts, tmp_path / "tilec.toml", (prepared,), made)
@@ -88,7 +101,9 @@ def test_what_was_written_is_read(path: Path) -> None:
 
 
 def test_a_kit_that_is_cut_off_or_has_a_flipped_bit_is_refused(path: Path) -> None:
-    """At places all over the file, and at each of its directory: there bits say how members are packed, and where they are."""
+    """At places all over the file, and at each of its directory: there bits say how members are
+    packed, and where they are.
+    """
     data = path.read_bytes()
     directory = data.index(b"PK\x01\x02")
     for place in [*range(0, directory, max(directory // 8, 1)), *range(directory, len(data), 9)]:
@@ -105,15 +120,36 @@ def test_a_kit_that_is_cut_off_or_has_a_flipped_bit_is_refused(path: Path) -> No
 
 
 CHANGES = {
-    "another version": (lambda index: index.update(kit=9), "version 9 of kits: this tilec reads version 1"),
+    "another version": (
+        lambda index: index.update(kit=9),
+        "version 9 of kits: this tilec reads version 1",
+    ),
     "no digest": (lambda index: index.update(kernel_digest=3), "kernel_digest is 3"),
     "another kernel": (lambda index: index.update(kernel="gemm"), "(KeyError('gemm'))"),
-    "another target": (lambda index: index.update(target="sm_100"), "its candidates are not those for sm_100"),
-    "no cases": (lambda index: index.update(cases=[]), "it has no cases, or no candidate for a point of theirs"),
-    "no candidates": (lambda index: index.update(candidates=[]), "it has no cases, or no candidate for a point of theirs"),
-    "sizes that are none": (lambda index: index["cases"][0].update(at=[-1]), "the sizes of add/some are [-1]"),
-    "no results": (lambda index: "expected/add.some.npz", "there is no add.some.npz, the results of the reference of add/some"),
-    "results from elsewhere": (lambda index: index["cases"][0].update(expected="../../c.npz"), "there is no c.npz, the results of"),
+    "another target": (
+        lambda index: index.update(target="sm_100"),
+        "its candidates are not those for sm_100",
+    ),
+    "no cases": (
+        lambda index: index.update(cases=[]),
+        "it has no cases, or no candidate for a point of theirs",
+    ),
+    "no candidates": (
+        lambda index: index.update(candidates=[]),
+        "it has no cases, or no candidate for a point of theirs",
+    ),
+    "sizes that are none": (
+        lambda index: index["cases"][0].update(at=[-1]),
+        "the sizes of add/some are [-1]",
+    ),
+    "no results": (
+        lambda index: "expected/add.some.npz",
+        "there is no add.some.npz, the results of the reference of add/some",
+    ),
+    "results from elsewhere": (
+        lambda index: index["cases"][0].update(expected="../../c.npz"),
+        "there is no c.npz, the results of",
+    ),
 }
 
 
@@ -127,7 +163,9 @@ def test_a_kit_that_was_put_together_by_hand_is_refused(path: Path, case: str) -
 
 
 def test_what_is_no_kit_at_all_is_said_before_anything_is_made_for_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no kit that can be measured: No such file or directory"):
+    with pytest.raises(
+        UsageError, match="is no kit that can be measured: No such file or directory"
+    ):
         require_kit(tmp_path / "a.tune")
     (tmp_path / "b.tune").write_text("x")
     with pytest.raises(UsageError, match="it is damaged, or only a part of one"):

@@ -1,4 +1,6 @@
-"""The log: what is appended comes back, whatever tears it off; what is damaged or of something else is refused."""
+"""The log: what is appended comes back, whatever tears it off; what is damaged or of something else
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,12 @@ MEASURED = Trial(
     held_back=("power",),
     steady=False,
 )
-WRONG = Trial(case="gemm/4k[f16]", point=(("T", "f16"), ("BM", 128), ("FAST", False)), status=Status.WRONG, reason="c[0] is 1, expected 2")
+WRONG = Trial(
+    case="gemm/4k[f16]",
+    point=(("T", "f16"), ("BM", 128), ("FAST", False)),
+    status=Status.WRONG,
+    reason="c[0] is 1, expected 2",
+)
 
 
 def write(path: Path, *trials: Trial) -> TrialLog:
@@ -85,7 +92,9 @@ def summed(line: bytes, old: bytes, new: bytes) -> bytes:
     """A line with something else in it, as if it had been written so."""
     row = json.loads(line.replace(old, new))
     del row["crc"]
-    return json.dumps({**row, "crc": f"{zlib.crc32(json.dumps(row, separators=(',', ':')).encode()):08x}"}).encode()
+    return json.dumps(
+        {**row, "crc": f"{zlib.crc32(json.dumps(row, separators=(',', ':')).encode()):08x}"}
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -93,16 +102,38 @@ def summed(line: bytes, old: bytes, new: bytes) -> bytes:
     [
         (lambda lines: [lines[0], b"{]", *lines[2:]], ":2: the log is damaged: it is not JSON"),
         (lambda lines: [lines[0], b"[1]", *lines[2:]], ":2: the log is damaged: it is no object"),
-        (lambda lines: [lines[0], b"{}", *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
-        (lambda lines: [lines[0], lines[1].replace(b"0.0011", b"0.0012"), *lines[2:]], ":2: the log is damaged: its checksum does not fit"),
-        (lambda lines: [lines[0], summed(lines[1], b"0.0011", b'"x"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
-        (lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]], "Invalid enum value 'fine'"),
-        (lambda lines: [lines[0], summed(lines[1], b'"effort"', b'"other"'), *lines[2:]], ":2: the log is damaged: it is no trial ("),
         (
-            lambda lines: [lines[0], summed(lines[2], b'"c[0] is 1, expected 2"', b'""'), *lines[2:]],
+            lambda lines: [lines[0], b"{}", *lines[2:]],
+            ":2: the log is damaged: its checksum does not fit",
+        ),
+        (
+            lambda lines: [lines[0], lines[1].replace(b"0.0011", b"0.0012"), *lines[2:]],
+            ":2: the log is damaged: its checksum does not fit",
+        ),
+        (
+            lambda lines: [lines[0], summed(lines[1], b"0.0011", b'"x"'), *lines[2:]],
+            ":2: the log is damaged: it is no trial (",
+        ),
+        (
+            lambda lines: [lines[0], summed(lines[1], b'"measured"', b'"fine"'), *lines[2:]],
+            "Invalid enum value 'fine'",
+        ),
+        (
+            lambda lines: [lines[0], summed(lines[1], b'"effort"', b'"other"'), *lines[2:]],
+            ":2: the log is damaged: it is no trial (",
+        ),
+        (
+            lambda lines: [
+                lines[0],
+                summed(lines[2], b'"c[0] is 1, expected 2"', b'""'),
+                *lines[2:],
+            ],
             "is measured and has samples, or has a reason",
         ),
-        (lambda lines: [lines[0].replace(b'"log":3', b'"log":9'), *lines[1:]], ":1: version 9 of the log: this tilec reads version 3"),
+        (
+            lambda lines: [lines[0].replace(b'"log":3', b'"log":9'), *lines[1:]],
+            ":1: version 9 of the log: this tilec reads version 3",
+        ),
         (lambda lines: [], "is empty"),
     ],
 )
@@ -126,7 +157,9 @@ def test_a_bit_that_flipped_anywhere_changes_no_result(tmp_path: Path) -> None:
         log.path.write_bytes(changed)
         try:
             # What is left of a log whose last line has no end is what was there before that line.
-            assert log.read(HEADER) == ((MEASURED,) if place == len(data) - 1 else (MEASURED, WRONG))
+            assert log.read(HEADER) == (
+                (MEASURED,) if place == len(data) - 1 else (MEASURED, WRONG)
+            )
             kept += 1
         except UsageError as refused:
             assert str(log.path) in refused.what  # noqa: PT017 - one of both is right

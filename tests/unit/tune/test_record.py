@@ -41,9 +41,18 @@ def results(info, kernel) -> list[CaseResult]:
     """Of both dtypes: BM=64 wins, 128 was given up half-way, 32 is wrong."""
     found = []
     for space in spaces_of(kernel, info, ()):
-        wrong, best, behind = (Trial(case=space.case.name, point=point, status=Status.MEASURED) for point in space.points)
+        wrong, best, behind = (
+            Trial(case=space.case.name, point=point, status=Status.MEASURED)
+            for point in space.points
+        )
         wrong = dataclasses.replace(wrong, status=Status.WRONG, reason="c[0] is 1, expected 2")
-        best = dataclasses.replace(best, samples=(1e-3,) * 30, variant=f"gemm-{space.case.name}", sm=(1500, 1980), memory=(3201, 3201))
+        best = dataclasses.replace(
+            best,
+            samples=(1e-3,) * 30,
+            variant=f"gemm-{space.case.name}",
+            sm=(1500, 1980),
+            memory=(3201, 3201),
+        )
         behind = dataclasses.replace(behind, samples=(2e-3,) * 6, effort=1 / 3)
         found.append(CaseResult(space=space, best=best, trials=(wrong, best, behind)))
     return found
@@ -53,7 +62,12 @@ def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
     record, notes = new_record(FACTS, READY, results, SIZES, [])
     assert not notes
     (device,) = record.devices
-    assert (device.name, device.cc, device.multiprocessors, device.driver) == ("Fake H200", (9, 0), 132, "580.95.05")
+    assert (device.name, device.cc, device.multiprocessors, device.driver) == (
+        "Fake H200",
+        (9, 0),
+        132,
+        "580.95.05",
+    )
     assert device.clocks is not None
     assert device.clocks.sm == (1500, 1980)
     entry = device.entries[0]
@@ -70,7 +84,11 @@ def test_an_entry_says_what_won_where_and_by_how_much(results) -> None:
 
 
 def test_hints_of_the_winner_are_those_of_its_image(results) -> None:
-    variant = dataclasses.replace(built(results[0].best.point), id=results[0].best.variant, hints=(("sm_90", (("occupancy", 2),)),))
+    variant = dataclasses.replace(
+        built(results[0].best.point),
+        id=results[0].best.variant,
+        hints=(("sm_90", (("occupancy", 2),)),),
+    )
     record, _ = new_record(FACTS, READY, results, SIZES, [variant])
     assert record.devices[0].entries[0].hints == (("occupancy", 2),)
 
@@ -88,13 +106,21 @@ def test_files_that_changed_without_the_code_are_confirmed(results) -> None:
     assert len(set(codes.values())) == 2
     assert read_record(record_text(record).encode(), "x.json") == record
     now = dataclasses.replace(FACTS, kernel_digest="c" * 64, toolchain=())
-    assert confirmed(record, now, codes, "x.json") == dataclasses.replace(record, kernel_digest="c" * 64, toolchain=())
+    assert confirmed(record, now, codes, "x.json") == dataclasses.replace(
+        record, kernel_digest="c" * 64, toolchain=()
+    )
 
 
 def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
     record, codes = coded(results)
-    for facts in (dataclasses.replace(FACTS, space_digest="c" * 64), dataclasses.replace(FACTS, sizes=("c.shape[0]",))):
-        with pytest.raises(UsageError, match=r"x\.json: what there is to choose from has changed since it was tuned") as caught:
+    for facts in (
+        dataclasses.replace(FACTS, space_digest="c" * 64),
+        dataclasses.replace(FACTS, sizes=("c.shape[0]",)),
+    ):
+        with pytest.raises(
+            UsageError,
+            match=r"x\.json: what there is to choose from has changed since it was tuned",
+        ) as caught:
             confirmed(record, facts, codes, "x.json")
         assert caught.value.fix == "`tilec tune gemm` measures what there is now"
     other = code_of([built(results[1].best.point, symbol="other")])
@@ -106,24 +132,39 @@ def test_what_changed_in_earnest_is_not_confirmed(results) -> None:
     for code in codes.values():
         older = older.replace(f'"code": "{code}", ', "").replace(f'"code": "{code}",', "")
     assert "code" not in older
-    with pytest.raises(UsageError, match="does not say what the code of case 4k was: it was written by an older tilec"):
+    with pytest.raises(
+        UsageError,
+        match="does not say what the code of case 4k was: it was written by an older tilec",
+    ):
         confirmed(read_record(older.encode(), "x.json"), FACTS, codes, "x.json")
 
 
 def test_a_record_of_the_cpu_device_is_of_no_gpu(results) -> None:
-    record, _ = new_record(dataclasses.replace(FACTS, target="tileir"), wire.Ready(device=CPU), results, SIZES, [])
+    record, _ = new_record(
+        dataclasses.replace(FACTS, target="tileir"), wire.Ready(device=CPU), results, SIZES, []
+    )
     (device,) = record.devices
-    assert (device.name, device.cc, device.driver, str(device.target)) == ("CPU", (0, 0), "", "tileir")
+    assert (device.name, device.cc, device.driver, str(device.target)) == (
+        "CPU",
+        (0, 0),
+        "",
+        "tileir",
+    )
 
 
 def test_a_driver_whose_version_is_not_known_is_named_by_its_cuda(results) -> None:
-    record, _ = new_record(FACTS, wire.Ready(device=H200, clocks_missing="no NVML"), results, SIZES, [])
+    record, _ = new_record(
+        FACTS, wire.Ready(device=H200, clocks_missing="no NVML"), results, SIZES, []
+    )
     assert record.devices[0].driver == "CUDA 13.0"
 
 
 def test_two_cases_of_the_same_sizes_have_one_entry(results) -> None:
     space = results[0].space
-    twin = dataclasses.replace(results[0], space=dataclasses.replace(space, case=dataclasses.replace(space.case, case="odd")))
+    twin = dataclasses.replace(
+        results[0],
+        space=dataclasses.replace(space, case=dataclasses.replace(space.case, case="odd")),
+    )
     record, notes = new_record(FACTS, READY, [results[0], twin], SIZES, [])
     assert len(record.devices[0].entries) == 1
     assert notes == ("case odd has the sizes of case 4k, whose entry stands for both",)
@@ -154,7 +195,13 @@ def test_other_devices_and_sizes_stay_as_long_as_kernel_and_space_do(results) ->
 )
 def test_a_record_of_what_has_changed_is_written_anew(results, change, said: str) -> None:
     old, _ = new_record(dataclasses.replace(FACTS, **change), READY, results, SIZES, [])
-    new, _ = new_record(FACTS, dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other")), results, SIZES, [])
+    new, _ = new_record(
+        FACTS,
+        dataclasses.replace(READY, device=dataclasses.replace(H200, name="Other")),
+        results,
+        SIZES,
+        [],
+    )
     found, text = merged(old, new, FACTS.info)
     assert found == new
     assert text.startswith(said)

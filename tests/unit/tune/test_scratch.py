@@ -1,4 +1,6 @@
-"""Folders to work in: they go when they were used, what a killed process left goes later, and what another one uses stays."""
+"""Folders to work in: they go when they were used, what a killed process left goes later, and what
+another one uses stays.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ with scratch(Path(sys.argv[1])) as own:
 """
 
 
-def test_it_goes_with_what_is_in_it_and_the_folder_stays_if_something_else_is_there(tmp_path: Path) -> None:
+def test_it_goes_with_what_is_in_it_and_the_folder_stays_if_something_else_is_there(
+    tmp_path: Path,
+) -> None:
     with scratch(tmp_path / "tune") as own:
         (own / "a" / "b").mkdir(parents=True)
     assert not (tmp_path / "tune").exists()
@@ -54,5 +58,8 @@ def test_what_another_process_uses_stays(tmp_path: Path) -> None:
 
 def test_where_none_can_be_made_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "tune").write_text("a file")
-    with pytest.raises(OutputError, match=r"cannot make the folder .*tune/work-[0-9]+ to work in"), scratch(tmp_path / "tune"):
+    with (
+        pytest.raises(OutputError, match=r"cannot make the folder .*tune/work-[0-9]+ to work in"),
+        scratch(tmp_path / "tune"),
+    ):
         pass

@@ -1,4 +1,6 @@
-"""Searchers over places whose times are known: what they ask, how often, and that they find the best."""
+"""Searchers over places whose times are known: what they ask, how often, and that they find the
+best.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ import pytest
 from tilec.tune.search import Ask, Search, Searcher, make_searcher
 from tilec_runtime.errors import MissingError
 
-POINTS = [(("BM", bm), ("BN", bn), ("MODE", mode)) for bm, bn, mode in itertools.product((16, 32, 64, 128), (16, 32, 64, 128), ("a", "b"))]
+POINTS = [
+    (("BM", bm), ("BN", bn), ("MODE", mode))
+    for bm, bn, mode in itertools.product((16, 32, 64, 128), (16, 32, 64, 128), ("a", "b"))
+]
 ALL = range(len(POINTS))
 SIZES = (16, 32, 64, 128, 256)
 
@@ -24,7 +29,9 @@ def cost(place: int) -> float:
 BEST = min(ALL, key=cost)
 
 
-def drive(searcher: Searcher, *, workers: int = 1, fails: frozenset[int] = frozenset()) -> list[Ask]:
+def drive(
+    searcher: Searcher, *, workers: int = 1, fails: frozenset[int] = frozenset()
+) -> list[Ask]:
     """Ask as `workers` devices do that end in the order in which they began, until it is done."""
     asked: list[Ask] = []
     running: list[Ask] = []
@@ -45,7 +52,10 @@ def test_the_grid_is_all_in_order() -> None:
 
 
 def test_random_is_each_once_in_an_order_of_its_seed() -> None:
-    orders = [[a.place for a in drive(make_searcher(Search.RANDOM, POINTS, ALL, most=0, seed=seed))] for seed in (1, 1, 2)]
+    orders = [
+        [a.place for a in drive(make_searcher(Search.RANDOM, POINTS, ALL, most=0, seed=seed))]
+        for seed in (1, 1, 2)
+    ]
     assert sorted(orders[0]) == list(ALL)
     assert orders[0] == orders[1] != orders[2]
 
@@ -74,13 +84,20 @@ def test_halving_gives_most_time_to_the_few_that_are_good() -> None:
 
 
 def test_halving_passes_over_what_failed() -> None:
-    asked = drive(make_searcher(Search.HALVING, POINTS, ALL, most=0, seed=0), fails=frozenset({BEST}))
+    asked = drive(
+        make_searcher(Search.HALVING, POINTS, ALL, most=0, seed=0), fails=frozenset({BEST})
+    )
     assert Counter(ask.place for ask in asked)[BEST] == 1
 
 
 def test_bayes_comes_closer_to_the_best_than_chance() -> None:
-    """With a fifth of 200 points, over some seeds: the version of optuna decides which points they are."""
-    points = [(("BM", m), ("BN", n), ("BK", k), ("MODE", mode)) for m, n, k, mode in itertools.product(SIZES, SIZES, (1, 2, 3, 4), "ab")]
+    """With a fifth of 200 points, over some seeds: the version of optuna decides which points they
+    are.
+    """
+    points = [
+        (("BM", m), ("BN", n), ("BK", k), ("MODE", mode))
+        for m, n, k, mode in itertools.product(SIZES, SIZES, (1, 2, 3, 4), "ab")
+    ]
 
     def far(place: int) -> float:
         point = dict(points[place])
@@ -101,7 +118,11 @@ def test_bayes_comes_closer_to_the_best_than_chance() -> None:
 
 def test_bayes_asks_for_no_point_that_the_matrix_excludes() -> None:
     left = [place for place in ALL if dict(POINTS[place])["BM"] >= dict(POINTS[place])["BN"]]
-    asked = drive(make_searcher(Search.BAYES, POINTS, left, most=0, seed=1), workers=2, fails=frozenset(left[::5]))
+    asked = drive(
+        make_searcher(Search.BAYES, POINTS, left, most=0, seed=1),
+        workers=2,
+        fails=frozenset(left[::5]),
+    )
     assert sorted(ask.place for ask in asked) == left
 
 

@@ -1,4 +1,6 @@
-"""A whole tuning without processes: workers are functions here, candidates are made at once, and the clock is a list."""
+"""A whole tuning without processes: workers are functions here, candidates are made at once, and
+the clock is a list.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ from tilec.tune.workplace import StoppedError
 from tilec_runtime.errors import NoDeviceError, OutputError
 from tilec_runtime.model.kernel import KernelInfo
 
-HEADER = Header(kernel="gemm", kernel_digest="a", space_digest="b", cases_digest="c", target="sm_90", device="GPU", toolchain="")
+HEADER = Header(
+    kernel="gemm",
+    kernel_digest="a",
+    space_digest="b",
+    cases_digest="c",
+    target="sm_90",
+    device="GPU",
+    toolchain="",
+)
 TIMES = {32: 3e-3, 64: 1e-3, 128: 2e-3}
 Answer = Callable[[wire.Measure], wire.Measured]
 
@@ -40,7 +50,9 @@ def samples(bm: int, count: int = 30) -> tuple[float, ...]:
 
 def measured(subject: wire.Subject) -> wire.Measured:
     measurement = Measurement(samples=samples(tile(subject)), launches=1, steady=True)
-    return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v", cache="as it is")
+    return wire.Measured(
+        status=Status.MEASURED, measurement=measurement, variant="v", cache="as it is"
+    )
 
 
 @dataclasses.dataclass
@@ -69,7 +81,9 @@ class Place:
 
     @property
     def tiles(self) -> list[int]:
-        return [tile(request.subject) for request in self.asked if isinstance(request, wire.Measure)]
+        return [
+            tile(request.subject) for request in self.asked if isinstance(request, wire.Measure)
+        ]
 
 
 @dataclasses.dataclass
@@ -115,14 +129,35 @@ class Heard:
 def tune(info: KernelInfo, kernel, tmp_path: Path):
     """Runs a session; what it heard and its log are attributes."""
 
-    def run(*places: Place, maker: Maker | None = None, known: Sequence[Trial] = (), clock=lambda: 0.0, log=None, **options):
+    def run(
+        *places: Place,
+        maker: Maker | None = None,
+        known: Sequence[Trial] = (),
+        clock=lambda: 0.0,
+        log=None,
+        **options,
+    ):
         spaces = spaces_of(kernel, info, ())[:1]
         log = log or TrialLog(tmp_path / "log.jsonl")
         log.open(HEADER, keep=False)
         run.heard, run.log = Heard(), log
-        work = Work(info=info, spaces=spaces, candidates=maker or Maker(), expected={}, budget=Budget(registers=200))
+        work = Work(
+            info=info,
+            spaces=spaces,
+            candidates=maker or Maker(),
+            expected={},
+            budget=Budget(registers=200),
+        )
         settings = SessionOptions(**{"search": Search.GRID, **options})
-        session = Session(work, places or (Place(),), log, known=known, options=settings, progress=run.heard, clock=clock)
+        session = Session(
+            work,
+            places or (Place(),),
+            log,
+            known=known,
+            options=settings,
+            progress=run.heard,
+            clock=clock,
+        )
         try:
             (result,) = session.run()
         finally:
@@ -164,14 +199,23 @@ def test_where_clocks_were_held_back_all_that_are_near_are_held_side_by_side(tun
             return timed(request.subject, alone)
 
     def timed(subject: wire.Subject, times: Mapping[int, float]) -> wire.Measured:
-        measurement = Measurement(samples=(1e-3 * times[tile(subject)],) * 30, launches=1, steady=True, held_back=Throttled.held)
+        measurement = Measurement(
+            samples=(1e-3 * times[tile(subject)],) * 30,
+            launches=1,
+            steady=True,
+            held_back=Throttled.held,
+        )
         return wire.Measured(status=Status.MEASURED, measurement=measurement, variant="v")
 
     place = Throttled()
     result = tune(place)
     assert [dict(trial.point)["BM"] for trial in (result.best, result.second)] == [128, 64]
     assert result.runoff.ratio == pytest.approx(0.9)
-    pairs = [(tile(request.first), tile(request.second)) for request in place.asked if isinstance(request, wire.MeasurePair)]
+    pairs = [
+        (tile(request.first), tile(request.second))
+        for request in place.asked
+        if isinstance(request, wire.MeasurePair)
+    ]
     assert pairs == [(64, 32), (64, 128)]
     Throttled.held = ()
     place = Throttled()
@@ -223,7 +267,11 @@ def test_candidates_are_compiled_while_others_are_measured(tune) -> None:
     maker = Compiling()
     result = tune(Place(answer=answer), maker=maker, batch=1)
     assert dict(result.best.point)["BM"] == 64
-    assert [[dict(point)["BM"] for point in points] for points in maker.calls] == [[32], [64], [128]]
+    assert [[dict(point)["BM"] for point in points] for points in maker.calls] == [
+        [32],
+        [64],
+        [128],
+    ]
 
 
 def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +292,9 @@ def test_the_run_off_may_turn_the_order_round(tune, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_fails_is_a_record_with_its_reason_and_is_not_measured(tune) -> None:
-    place = Place(answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2"))
+    place = Place(
+        answer=lambda request: wire.Measured(status=Status.WRONG, reason="c[0] is 1, expected 2")
+    )
     result = tune(place, maker=Maker(broken=frozenset({32}), heavy=frozenset({128})))
     assert result.best is None
     assert place.tiles == [64]
@@ -297,7 +347,11 @@ def test_when_time_is_up_the_best_so_far_wins(tune) -> None:
 
 def test_no_more_candidates_than_asked_for(tune) -> None:
     result = tune(Place(), most=2)
-    assert (len(result.trials), result.untried, result.why_untried) == (2, 1, "--max-candidates is 2")
+    assert (len(result.trials), result.untried, result.why_untried) == (
+        2,
+        1,
+        "--max-candidates is 2",
+    )
 
 
 def gone(request: wire.Measure) -> wire.Measured:
@@ -323,7 +377,9 @@ def test_when_a_device_goes_the_others_do_its_work(tune) -> None:
 
 
 def test_when_the_last_device_goes_the_log_has_what_was_measured(tune) -> None:
-    last = lambda request: gone(request) if tile(request.subject) == 128 else measured(request.subject)  # noqa: E731
+    def last(request):
+        return gone(request) if tile(request.subject) == 128 else measured(request.subject)
+
     with pytest.raises(NoDeviceError, match="fell off the bus"):
         tune(Place(answer=last))
     assert [dict(trial.point)["BM"] for trial in tune.log.read(HEADER)] == [32, 64]

@@ -51,15 +51,23 @@ def test_a_space_without_a_point_is_refused(info: KernelInfo, kernel) -> None:
     case = expand_cases(kernel, info)[0]
     with pytest.raises(CaseError) as caught:
         space_of(info, dataclasses.replace(case, choose=(("BM", 256),)))
-    assert caught.value.what == "gemm/4k[f16]: the matrix of gemm has no point for T = 'f16', BM = 256: there is nothing to tune"
+    assert (
+        caught.value.what
+        == "gemm/4k[f16]: the matrix of gemm has no point for T = 'f16', BM = 256: there is nothing to tune"
+    )
     assert "kernel.gemm.matrix" in caught.value.fix
 
 
 def test_inputs_must_not_depend_on_what_is_searched(info: KernelInfo) -> None:
-    kernel = kernel_with(Case(name="odd", inputs=(dataclasses.replace(A, shape=("4 * BM", "BK")), B, C)))
+    kernel = kernel_with(
+        Case(name="odd", inputs=(dataclasses.replace(A, shape=("4 * BM", "BK")), B, C))
+    )
     with pytest.raises(CaseError) as caught:
         spaces_of(kernel, info, ())
-    assert "inputs.a has the extent '4 * BM', which changes with BM: candidates would do other work" in caught.value.what
+    assert (
+        "inputs.a has the extent '4 * BM', which changes with BM: candidates would do other work"
+        in caught.value.what
+    )
     assert "axes = { BM = … }" in caught.value.fix
 
 
@@ -76,12 +84,27 @@ def test_a_case_that_is_not_there_gets_a_hint(info: KernelInfo, kernel) -> None:
 
 
 @pytest.mark.parametrize("key", ["shape", "small"])
-def test_a_case_that_launches_nothing_is_refused(info: KernelInfo, kernel, tmp_path, key: str) -> None:
-    """Its time would be none, and the record would choose by it; or whatever is compared would be right."""
-    inputs = tuple(dataclasses.replace(item, **{key: ("0", "128")} if item.name == "c" else {}) for item in kernel.cases[0].inputs)
-    (space, _) = spaces_of(kernel_with(dataclasses.replace(kernel.cases[0], inputs=inputs)), info, ())
+def test_a_case_that_launches_nothing_is_refused(
+    info: KernelInfo, kernel, tmp_path, key: str
+) -> None:
+    """Its time would be none, and the record would choose by it; or whatever is compared would be
+    right.
+    """
+    inputs = tuple(
+        dataclasses.replace(item, **{key: ("0", "128")} if item.name == "c" else {})
+        for item in kernel.cases[0].inputs
+    )
+    (space, _) = spaces_of(
+        kernel_with(dataclasses.replace(kernel.cases[0], inputs=inputs)), info, ()
+    )
     with pytest.raises(CaseError) as caught:
-        prepare_case(space, size_expressions(info), References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
+        prepare_case(
+            space,
+            size_expressions(info),
+            References(str(tmp_path)),
+            tmp_path,
+            on_reference=lambda _: None,
+        )
     assert caught.value.what == "gemm/4k[f16]: c has no elements: such a launch does nothing"
     assert caught.value.fix == "give the case sizes above 0, or leave it out with --case"
 
@@ -89,11 +112,16 @@ def test_a_case_that_launches_nothing_is_refused(info: KernelInfo, kernel, tmp_p
 def test_sizes_that_cannot_be_worked_out_name_the_case(info: KernelInfo, kernel, tmp_path) -> None:
     (space, _) = spaces_of(kernel, info, ())
     for text, what in (
-        ("1 // (c.shape[0] - 128)", r"gemm/4k\[f16\]: the size 1 // .* cannot be worked out: division by zero"),
+        (
+            "1 // (c.shape[0] - 128)",
+            r"gemm/4k\[f16\]: the size 1 // .* cannot be worked out: division by zero",
+        ),
         ("c.shape[0] - 129", r"gemm/4k\[f16\]: c.shape\[0\] - 129 is -1, which is no size"),
     ):
         with pytest.raises(CaseError, match=what):
-            prepare_case(space, (text,), References(str(tmp_path)), tmp_path, on_reference=lambda _: None)
+            prepare_case(
+                space, (text,), References(str(tmp_path)), tmp_path, on_reference=lambda _: None
+            )
 
 
 def test_names_of_files_are_plain() -> None:

@@ -1,4 +1,6 @@
-"""The search of one case as threads share it, in one thread: who gets what, and what becomes of what is given back."""
+"""The search of one case as threads share it, in one thread: who gets what, and what becomes of
+what is given back.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,16 @@ from tilec.tune.study import Study
 from tilec.tune.trial import Trial
 from tilec_runtime.model.kernel import KernelInfo
 
-MEASURED = wire.Measured(status=Status.MEASURED, measurement=Measurement(samples=(1e-3,) * 9, launches=1, steady=True), variant="v")
+MEASURED = wire.Measured(
+    status=Status.MEASURED,
+    measurement=Measurement(samples=(1e-3,) * 9, launches=1, steady=True),
+    variant="v",
+)
 
 
-def study_of(info: KernelInfo, kernel, heard: list[tuple[Trial, bool]], *, devices: int, same: bool = False) -> Study:
+def study_of(
+    info: KernelInfo, kernel, heard: list[tuple[Trial, bool]], *, devices: int, same: bool = False
+) -> Study:
     space = spaces_of(kernel, info, ())[0]
     found = Study(
         space,
@@ -29,11 +37,18 @@ def study_of(info: KernelInfo, kernel, heard: list[tuple[Trial, bool]], *, devic
         listener=lambda trial, best, *, fresh: heard.append((trial, fresh)),
         expired=lambda: False,
     )
-    found.compiled({point: Made(variants=(built(point, symbol="s" if same else ""),), bundle="b") for point in space.points})
+    found.compiled(
+        {
+            point: Made(variants=(built(point, symbol="s" if same else ""),), bundle="b")
+            for point in space.points
+        }
+    )
     return found
 
 
-def test_what_a_lost_device_was_at_is_tried_on_another_and_given_up_after_the_second(info: KernelInfo, kernel) -> None:
+def test_what_a_lost_device_was_at_is_tried_on_another_and_given_up_after_the_second(
+    info: KernelInfo, kernel
+) -> None:
     heard: list[tuple[Trial, bool]] = []
     study = study_of(info, kernel, heard, devices=3)
     first, _ = study.take()
@@ -43,7 +58,11 @@ def test_what_a_lost_device_was_at_is_tried_on_another_and_given_up_after_the_se
     assert not heard
     study.given_back(again)
     (trial, fresh), *_ = heard
-    assert (trial.status, trial.reason, fresh) == (Status.FAILED, "2 devices went away while they ran it", True)
+    assert (trial.status, trial.reason, fresh) == (
+        Status.FAILED,
+        "2 devices went away while they ran it",
+        True,
+    )
     other, _ = study.take()
     assert other.place != first.place
 

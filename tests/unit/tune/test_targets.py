@@ -41,10 +41,15 @@ def test_the_best_of_the_project_that_the_device_runs(default, more, device, fou
 
 def test_what_the_device_would_have_to_compile_is_not_tuned_for_unless_that_is_allowed() -> None:
     found = project("sm_80", "compute_80", "lto_80", "tileir")
-    with pytest.raises(UsageError, match=r"cannot be tuned on .*: no target of this project runs there") as caught:
+    with pytest.raises(
+        UsageError, match=r"cannot be tuned on .*: no target of this project runs there"
+    ) as caught:
         target_for(found, "k", H200, "")
     assert caught.value.fix.startswith("add sm_90 to [targets]; ")
-    with pytest.raises(UsageError, match=r"--target compute_80: .* would have to compile it at load, and jit-fallback is deny") as caught:
+    with pytest.raises(
+        UsageError,
+        match=r"--target compute_80: .* would have to compile it at load, and jit-fallback is deny",
+    ) as caught:
         target_for(found, "k", H200, "compute_80")
     assert caught.value.fix == 'say jit-fallback = "allow" in [targets], or tune for machine code'
     with pytest.raises(UsageError, match="--target lto_80 does not run on device 0"):
@@ -55,7 +60,10 @@ def test_without_a_device_the_only_machine_code_is_meant() -> None:
     assert str(target_for(project("sm_80", "tileir"), "k", None, "")) == "sm_80"
     with pytest.raises(UsageError) as caught:
         target_for(project("sm_90", "sm_100"), "k", None, "")
-    assert caught.value.what == "this project has 3 targets that are machine code: say which to tune for"
+    assert (
+        caught.value.what
+        == "this project has 3 targets that are machine code: say which to tune for"
+    )
     assert caught.value.fix.startswith("--target sm_100;")
 
 
@@ -77,5 +85,8 @@ def test_a_target_that_does_not_do_is_refused(wanted: str, device, said: str) ->
 def test_a_project_without_a_target_for_the_device_says_what_to_add() -> None:
     with pytest.raises(UsageError) as caught:
         target_for(project("sm_80"), "k", CPU, "")
-    assert caught.value.what == "kernel k cannot be tuned on the cpu device: no target of this project runs there"
+    assert (
+        caught.value.what
+        == "kernel k cannot be tuned on the cpu device: no target of this project runs there"
+    )
     assert caught.value.fix == "add tileir to [targets]; there are sm_80"

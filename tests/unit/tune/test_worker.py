@@ -1,4 +1,6 @@
-"""What a worker answers, on a pretended GPU whose kernel is a Python function: right, wrong, refused, faulting; and pairs."""
+"""What a worker answers, on a pretended GPU whose kernel is a Python function: right, wrong,
+refused, faulting; and pairs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from tilec.tune import meter, wire, worker
 from tilec_runtime.errors import CaseError
 
 COUNT = 64
-CASE = bind(Case(name="some", inputs=tuple(Input(name=n, shape=(str(COUNT),), dtype="f32", seed=i) for i, n in enumerate("zxy"))), ADD)
+CASE = bind(
+    Case(
+        name="some",
+        inputs=tuple(
+            Input(name=n, shape=(str(COUNT),), dtype="f32", seed=i) for i, n in enumerate("zxy")
+        ),
+    ),
+    ADD,
+)
 QUICK = MeasureOptions(least=3, most=4, warm_up=0.0, seconds=0.0)
 
 
@@ -35,7 +45,9 @@ def add(z: int, x: int, y: int, n: int, alpha: float) -> None:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    symbols = {image.symbol: FakeKernel(abi=v.abi, run=add) for v in ADD.variants for image in v.images}
+    symbols = {
+        image.symbol: FakeKernel(abi=v.abi, run=add) for v in ADD.variants for image in v.images
+    }
     found = FakeDriver((dataclasses.replace(H200, l2=4096),), symbols)
     monkeypatch.setattr(worker, "driver_of", lambda device: found)
     monkeypatch.setattr(meter, "uuid_of", lambda ordinal: "")  # of no GPU, also where there is one
@@ -47,17 +59,28 @@ def subject(tmp_path: Path) -> wire.Subject:
     bundle = tmp_path / "c.tilec"
     write_bundle(bundle, bundle_of(ADD).info, IMAGES.__getitem__)
     inputs = worker.make_inputs(CASE)
-    worker.write_expected(tmp_path / "some.npz", CASE, {"z": (inputs["x"] + inputs["y"]).astype(np.float64)})
+    worker.write_expected(
+        tmp_path / "some.npz", CASE, {"z": (inputs["x"] + inputs["y"]).astype(np.float64)}
+    )
     return wire.Subject(bundle=str(bundle), case=CASE, expected=str(tmp_path / "some.npz"))
 
 
 def answer(subject: wire.Subject) -> Any:
-    return worker.Worker(wire.Setup(device="cuda:0")).answer(wire.Measure(subject=subject, options=QUICK))
+    return worker.Worker(wire.Setup(device="cuda:0")).answer(
+        wire.Measure(subject=subject, options=QUICK)
+    )
 
 
-def test_a_right_candidate_is_measured_with_a_cold_cache(driver: FakeDriver, subject: wire.Subject) -> None:
+def test_a_right_candidate_is_measured_with_a_cold_cache(
+    driver: FakeDriver, subject: wire.Subject
+) -> None:
     found = answer(subject)
-    assert (found.status, found.reason, found.variant, found.cache) == (Status.MEASURED, "", "add-a16", "rotated")
+    assert (found.status, found.reason, found.variant, found.cache) == (
+        Status.MEASURED,
+        "",
+        "add-a16",
+        "rotated",
+    )
     assert 3 <= len(found.measurement.samples) <= 4
     assert "begin_capture" in driver.calls
 
@@ -91,8 +114,12 @@ def test_what_a_driver_refuses_is_a_failed_candidate(
     assert found.fatal == fatal
 
 
-def test_a_launch_that_is_refused_costs_the_candidate_alone(driver: FakeDriver, subject: wire.Subject) -> None:
-    inputs = tuple(dataclasses.replace(i, shape=("65",)) if i.name == "x" else i for i in CASE.inputs)
+def test_a_launch_that_is_refused_costs_the_candidate_alone(
+    driver: FakeDriver, subject: wire.Subject
+) -> None:
+    inputs = tuple(
+        dataclasses.replace(i, shape=("65",)) if i.name == "x" else i for i in CASE.inputs
+    )
     found = answer(dataclasses.replace(subject, case=dataclasses.replace(CASE, inputs=inputs)))
     assert found.status is Status.FAILED
     assert "x.shape[0] == z.shape[0]" in found.reason
@@ -102,30 +129,45 @@ def test_a_launch_that_is_refused_costs_the_candidate_alone(driver: FakeDriver, 
 def test_what_is_compared_may_be_smaller_than_what_is_measured(
     driver: FakeDriver, subject: wire.Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reference's results are of `small`; `floats` above would write beyond them if it were not."""
-    large = tuple(dataclasses.replace(i, shape=(str(64 * COUNT),), small=i.shape) if i.shape else i for i in CASE.inputs)
+    """The reference's results are of `small`; `floats` above would write beyond them if it were
+    not.
+    """
+    large = tuple(
+        dataclasses.replace(i, shape=(str(64 * COUNT),), small=i.shape) if i.shape else i
+        for i in CASE.inputs
+    )
     counts: list[int] = []
 
     def counted(z: int, x: int, y: int, n: int, alpha: float) -> None:
         counts.append(n)
         add(z, x, y, n, alpha)
 
-    driver.kernels = {name: FakeKernel(abi=kernel.abi, run=counted) for name, kernel in driver.kernels.items()}
+    driver.kernels = {
+        name: FakeKernel(abi=kernel.abi, run=counted) for name, kernel in driver.kernels.items()
+    }
     found = answer(dataclasses.replace(subject, case=dataclasses.replace(CASE, inputs=large)))
     assert (found.status, found.reason) == (Status.MEASURED, "")
     assert counts[0] == COUNT
     assert set(counts[1:]) == {64 * COUNT}
 
 
-def test_what_is_compared_has_to_take_the_variant_that_is_measured(driver: FakeDriver, subject: wire.Subject) -> None:
+def test_what_is_compared_has_to_take_the_variant_that_is_measured(
+    driver: FakeDriver, subject: wire.Subject
+) -> None:
     """63 elements fit the general variant alone, 4096 the one that assumes multiples of 16."""
-    inputs = tuple(dataclasses.replace(i, shape=("4096",), small=("63",)) if i.shape else i for i in CASE.inputs)
+    inputs = tuple(
+        dataclasses.replace(i, shape=("4096",), small=("63",)) if i.shape else i
+        for i in CASE.inputs
+    )
     case = dataclasses.replace(CASE, inputs=inputs)
     made = worker.make_inputs(small_case(case))
     worker.write_expected(Path(subject.expected), case, {"z": made["x"] + made["y"]})
     found = answer(dataclasses.replace(subject, case=case))
     assert (found.status, found.fatal) == (Status.FAILED, False)
-    assert found.reason == "it was checked with the extents of small, which take another variant: add, and with shape add-a16"
+    assert (
+        found.reason
+        == "it was checked with the extents of small, which take another variant: add, and with shape add-a16"
+    )
 
 
 def test_a_pair_is_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -> None:
@@ -137,7 +179,12 @@ def test_a_pair_is_measured_in_turn(driver: FakeDriver, subject: wire.Subject) -
 
 
 def test_results_of_references_are_kept_as_the_kernel_writes_them(tmp_path: Path) -> None:
-    case = dataclasses.replace(CASE, params=tuple(dataclasses.replace(p, dtype="bf16") if p.name == "z" else p for p in CASE.params))
+    case = dataclasses.replace(
+        CASE,
+        params=tuple(
+            dataclasses.replace(p, dtype="bf16") if p.name == "z" else p for p in CASE.params
+        ),
+    )
     wide = np.linspace(0, 3, 12).reshape(3, 4)
     worker.write_expected(tmp_path / "a.npz", case, {"z": wide})
     back = worker.read_expected(tmp_path / "a.npz", case)["z"]

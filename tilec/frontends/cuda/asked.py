@@ -52,7 +52,9 @@ class Asked:
 
     @property
     def lineinfo(self) -> bool:
-        """Whether source lines are kept: LTO-IR would name their files by directories of this machine."""
+        """Whether source lines are kept: LTO-IR would name their files by directories of this
+        machine.
+        """
         return (self.job.spec.lineinfo or self.job.spec.debug) and not self.lto
 
     def error(
@@ -69,7 +71,8 @@ class Asked:
         """An error that names the job and the kernel's place."""
         return CompileError(
             what,
-            diagnostics=diagnostics or (Diagnostic(message=what, location=self.found.decl.location, hint=fix),),
+            diagnostics=diagnostics
+            or (Diagnostic(message=what, location=self.found.decl.location, hint=fix),),
             cause=cause,
             fix=fix,
             log=log,

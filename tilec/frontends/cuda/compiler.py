@@ -1,4 +1,6 @@
-"""One CUDA C++ job to its image: which program it is in, what its entry point needs, and whether that is what a launch will pass."""
+"""One CUDA C++ job to its image: which program it is in, what its entry point needs, and whether
+that is what a launch will pass.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,21 @@ class Compiler:
         """
         spec, found = self._job.spec, self._asked.found
         expression = name_expression(
-            spec.symbol, dict(self._job.variant.axes), found.decl, required=found.required, variadic=found.variadic
+            spec.symbol,
+            dict(self._job.variant.axes),
+            found.decl,
+            required=found.required,
+            variadic=found.variadic,
         )
         linking = self._linking() if self._asked.lto else ()
-        return self._image(self._together(expression) or self._program((expression,)), expression, linking)
+        return self._image(
+            self._together(expression) or self._program((expression,)), expression, linking
+        )
 
     def _together(self, own: str) -> Made | None:
-        """The program of the job's whole group; None where it has none, or where the group does not compile as one."""
+        """The program of the job's whole group; None where it has none, or where the group does not
+        compile as one.
+        """
         if not self._job.group or self._asked.options.compiler == "nvcc":
             return None
         try:
@@ -66,22 +76,48 @@ class Compiler:
 
     def _program(self, expressions: tuple[str, ...]) -> Made:
         wanted = (self._job.target, self._job.spec.max_isa)
-        return self._programs.get(lambda: self._state(expressions), wanted, ProgramCompiler(self._asked, self._files, expressions))
+        return self._programs.get(
+            lambda: self._state(expressions),
+            wanted,
+            ProgramCompiler(self._asked, self._files, expressions),
+        )
 
     def _state(self, expressions: tuple[str, ...]) -> tuple[object, ...]:
-        """Everything that what is compiled depends on, as it is now; the kind of target is not part of it."""
+        """Everything that what is compiled depends on, as it is now; the kind of target is not part
+        of it.
+        """
         job, spec = self._job, self._job.spec
         options = self._asked.options
-        files = includes.closure(spec.source.root, spec.source.path, options.include, [value for _, value in options.define])
+        files = includes.closure(
+            spec.source.root,
+            spec.source.path,
+            options.include,
+            [value for _, value in options.define],
+        )
         files += self._files.inputs(spec.source.root, options)
-        return (spec.source, job.target.number, spec.opt, spec.lineinfo, spec.debug, expressions, tuple(files))
+        return (
+            spec.source,
+            job.target.number,
+            spec.opt,
+            spec.lineinfo,
+            spec.debug,
+            expressions,
+            tuple(files),
+        )
 
     def _expression(self, member: Member) -> str:
         base, _ = cut(member.symbol)
         found = declare.named(base, self._asked.candidates) or self._asked.found
-        return name_expression(member.symbol, dict(member.axes), found.decl, required=found.required, variadic=found.variadic)
+        return name_expression(
+            member.symbol,
+            dict(member.axes),
+            found.decl,
+            required=found.required,
+            variadic=found.variadic,
+        )
 
-    # --- results ------------------------------------------------------------------------------------------------------------------
+    # --- results
+    # ------------------------------------------------------------------------------------------------------------------
 
     def _image(self, made: Made, expression: str, linking: tuple[str, ...]) -> Image:
         asked, target = self._asked, self._job.target
@@ -89,7 +125,9 @@ class Compiler:
         try:
             kernel = made.kernel(expression)
         except BundleError as exc:
-            raise asked.error(f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command) from exc
+            raise asked.error(
+                f"the compiled image cannot be read: {exc.what}", log=made.log, command=made.command
+            ) from exc
         decl, spec = asked.found.decl, self._job.spec
         bound = bindings(spec.symbol, dict(self._job.variant.axes), decl)
         abi = spec.abi or derive(decl, bound, ptx.entry_params(made.text, symbol) or ())
@@ -97,8 +135,20 @@ class Compiler:
             check_arguments(abi, kernel.params, decl, stated=bool(spec.abi))
             mangled.check(abi, symbol, spec.params, dict(self._job.variant.axes), decl)
         except CompileError as exc:
-            raise asked.error(exc.what, diagnostics=exc.diagnostics, fix=exc.fix, log=made.log, command=made.command) from exc
-        data = made.text.encode("utf-8", "surrogateescape") if asked.ptx else made.ltoir if asked.lto else made.cubin
+            raise asked.error(
+                exc.what,
+                diagnostics=exc.diagnostics,
+                fix=exc.fix,
+                log=made.log,
+                command=made.command,
+            ) from exc
+        data = (
+            made.text.encode("utf-8", "surrogateescape")
+            if asked.ptx
+            else made.ltoir
+            if asked.lto
+            else made.cubin
+        )
         isa = made.isa
         info = ImageInfo(
             target=target,
@@ -106,7 +156,9 @@ class Compiler:
             size=len(data),
             symbol=symbol,
             ptx_isa=asked.tools["libnvrtc"].release if asked.lto else isa,
-            cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(self._job, asked.tools["ptxas"].release),
+            cuda=cuda_of_ptx_isa(isa)
+            if isa
+            else oldest_cuda(self._job, asked.tools["ptxas"].release),
             resources=_resources(kernel, made, symbol),
             max_threads=kernel.max_threads or decl.max_threads,
             required_block=kernel.required_block,
@@ -120,16 +172,21 @@ class Compiler:
         """What a link of the LTO-IR has to be told, which whoever loads it does.
 
         Raises:
-            CompileError: it cannot be said to a linker, or the compiler's LTO-IR is not to be shipped.
+            CompileError: it cannot be said to a linker, or the compiler's LTO-IR is not to be
+                shipped.
         """
         options, target = self._asked.options, self._job.target
         if options.compiler == "nvcc":
             what = f'compiler = "nvcc" makes no {target}: its LTO-IR holds paths of this machine, which no build of another one repeats'
-            raise self._asked.error(what, fix='take compiler = "nvrtc", or compute_NN (PTX), which is put right')
+            raise self._asked.error(
+                what, fix='take compiler = "nvrtc", or compute_NN (PTX), which is put right'
+            )
         registers, other = ltoir.registers_of(options.ptxas)
         if other:
             what = f"{other} is a flag of ptxas, and {target} is made into machine code by whoever loads it, without ptxas"
-            raise self._asked.error(what, fix="take the flag out, or leave lto_NN to other kernels in [[override]]")
+            raise self._asked.error(
+                what, fix="take the flag out, or leave lto_NN to other kernels in [[override]]"
+            )
         return ltoir.linking(opt=self._job.spec.opt, flags=options.flags, registers=registers)
 
     def _cluster(self, kernel: CubinKernel, made: Made) -> tuple[int, ...]:

@@ -52,14 +52,20 @@ class CudaFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """NVRTC with its parts, ptxas and the headers; nvcc and the linker too where they are installed.
+        """NVRTC with its parts, ptxas and the headers; nvcc and the linker too where they are
+        installed.
 
         Raises:
-            ToolchainError: one is missing, of another release than the others, or outside of the manifest's range.
+            ToolchainError: one is missing, of another release than the others, or outside of the
+                manifest's range.
         """
         tools = list(self._require(_ALWAYS).values())
         # The header rows are three views of one directory.
-        infos = [ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools if t.name not in ("crt-headers", "cccl-headers")]
+        infos = [
+            ToolInfo(name=t.name, version=t.version, digest=t.digest)
+            for t in tools
+            if t.name not in ("crt-headers", "cccl-headers")
+        ]
         for optional in ("nvcc", _LINKER):
             tool, _ = locate(optional, self._search)
             if tool is not None and tool.release == tools[0].release:
@@ -68,14 +74,17 @@ class CudaFrontend:
         return infos
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and what it is linked with, the project's headers that these can include, and for nvcc what it runs besides.
+        """The source and what it is linked with, the project's headers that these can include, and
+        for nvcc what it runs besides.
 
         Raises:
             CompileError: a file cannot be read, or leaves the project.
             UsageError: an option is wrong.
         """
         options = read_options(source.options)
-        files = includes.closure(source.root, source.path, options.include, [value for _, value in options.define])
+        files = includes.closure(
+            source.root, source.path, options.include, [value for _, value in options.define]
+        )
         if options.link:
             files += self._files.inputs(source.root, options)
         if options.compiler == "nvcc":
@@ -104,14 +113,25 @@ class CudaFrontend:
         with naming(job):
             self._check_include(job, options)
             linked = options.link or job.target.kind is TargetKind.LTOIR
-            names = (*(_NVCC if options.compiler == "nvcc" else _ALWAYS), *((_LINKER,) if linked else ()))
+            names = (
+                *(_NVCC if options.compiler == "nvcc" else _ALWAYS),
+                *((_LINKER,) if linked else ()),
+            )
             tools = self._require(names, digest=False)
             candidates = kernels(job.spec.source)
             found = find(job, candidates)
-            asked = Asked(job=job, options=options, found=found, candidates=candidates, tools=tools, path=self._search.path)
+            asked = Asked(
+                job=job,
+                options=options,
+                found=found,
+                candidates=candidates,
+                tools=tools,
+                path=self._search.path,
+            )
             return Compiler(asked, self._files, self._programs).run()
 
-    # --- parts --------------------------------------------------------------------------------------------------------------------
+    # --- parts
+    # --------------------------------------------------------------------------------------------------------------------
 
     def _require(self, names: tuple[str, ...], *, digest: bool = True) -> dict[str, Tool]:
         key = (*names, str(digest))
@@ -121,7 +141,10 @@ class CudaFrontend:
 
     def _nvcc_parts(self) -> list[InputFile]:
         tools = self._require(_NVCC)
-        parts = [InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest) for name in ("nvcc", "cudafe++", "cicc", "fatbinary")]
+        parts = [
+            InputFile(name=f"<toolkit>/{name}", digest=tools[name].digest)
+            for name in ("nvcc", "cudafe++", "cicc", "fatbinary")
+        ]
         return [*parts, *host_parts(self._search.path, DigestTable(self._search.state_dir))]
 
     @staticmethod
@@ -131,6 +154,8 @@ class CudaFrontend:
                 what = f"include directory {folder} is not there"
                 raise CompileError(
                     what,
-                    diagnostics=(Diagnostic(message=what, location=Location(file=job.spec.source.path)),),
+                    diagnostics=(
+                        Diagnostic(message=what, location=Location(file=job.spec.source.path)),
+                    ),
                     fix="correct `include` in [frontend.cuda]; it is relative to tilec.toml",
                 )

@@ -1,4 +1,6 @@
-"""The program that this process compiled last: other jobs of its group, and PTX of the same architecture, are taken from it."""
+"""The program that this process compiled last: other jobs of its group, and PTX of the same
+architecture, are taken from it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Programs:
         self._compiled: Made | None = None
         self._finished: dict[Hashable, Made] = {}
 
-    def get(self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler) -> Made:
+    def get(
+        self, state: Callable[[], Hashable], wanted: Hashable, compiler: ProgramCompiler
+    ) -> Made:
         """A program, compiled only if what is kept will not do.
 
         Args:

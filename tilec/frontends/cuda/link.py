@@ -1,4 +1,6 @@
-"""Links a CUDA program with its device functions: LTO-IR of all of them to one PTX text, that with machine code of libraries to a cubin."""
+"""Links a CUDA program with its device functions: LTO-IR of all of them to one PTX text, that with
+machine code of libraries to a cubin.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class LinkedProgram:
     command: str
 
 
-def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, str]) -> LinkedProgram:
+def link(
+    asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, str]
+) -> LinkedProgram:
     """Link a program's LTO-IR with the files that the manifest names, if any.
 
     Args:
@@ -47,11 +51,16 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
         symbols: theirs, by C++ name; of nvcc's, the empty symbol, which is found in the result.
 
     Raises:
-        CompileError: a file does not compile or cannot be linked, or the link dropped an entry point.
+        CompileError: a file does not compile or cannot be linked, or the link dropped an entry
+            point.
         ToolchainError: a tool is missing.
     """
     spec, library = asked.job.spec, asked.tools[_LIBRARY].path
-    options = [f"-arch=sm_{asked.job.target.number}", level(spec.opt), *(["-lineinfo"] if asked.lineinfo else [])]
+    options = [
+        f"-arch=sm_{asked.job.target.number}",
+        level(spec.opt),
+        *(["-lineinfo"] if asked.lineinfo else []),
+    ]
     options += arithmetic(asked.options.flags)
     # A source's other kernels may need what is not linked.
     options += [f"-kernels-used={symbol}" for symbol in symbols.values() if symbol]
@@ -59,7 +68,9 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
     pieces = files.pieces(asked)
     plain, late = _parted(library, own, pieces, options)
     done, ltoir = _linked(asked, [own, *plain], options)
-    command = command_line(["nvJitLink", "-lto", "-ptx", *options, own.name, *(piece.name for piece in plain)])
+    command = command_line(
+        ["nvJitLink", "-lto", "-ptx", *options, own.name, *(piece.name for piece in plain)]
+    )
     if not done.data:
         raise link_errors.refused(asked, pieces, done.log, command)
     text = done.data.decode("utf-8", "surrogateescape")
@@ -70,7 +81,9 @@ def link(asked: Asked, files: LinkedFiles, ltoir: bytes, symbols: Mapping[str, s
     for expression, symbol in symbols.items():
         if not symbol or ptx.entry_params(text, symbol) is None:
             raise link_errors.dropped(asked, expression, symbol, done.log, command)
-    return LinkedProgram(text=text, symbols=symbols, libraries=tuple(late), ltoir=ltoir, command=command)
+    return LinkedProgram(
+        text=text, symbols=symbols, libraries=tuple(late), ltoir=ltoir, command=command
+    )
 
 
 def assemble(asked: Asked, text: str, libraries: Sequence[Piece]) -> Assembled:
@@ -83,14 +96,24 @@ def assemble(asked: Asked, text: str, libraries: Sequence[Piece]) -> Assembled:
     spec = asked.job.spec
     if asked.ptx or asked.lto:
         raise link_errors.no_ltoir(asked, libraries)
-    options = [f"-arch=sm_{asked.job.target.number}", level(spec.opt), *(["-lineinfo"] if asked.lineinfo else [])]
+    options = [
+        f"-arch=sm_{asked.job.target.number}",
+        level(spec.opt),
+        *(["-lineinfo"] if asked.lineinfo else []),
+    ]
     options += [f"-Xptxas={flag}" for flag in asked.options.ptxas]
-    pieces = [Piece(name=spec.source.path, kind="PTX", data=text.encode("utf-8", "surrogateescape") + b"\0"), *libraries]
+    pieces = [
+        Piece(
+            name=spec.source.path, kind="PTX", data=text.encode("utf-8", "surrogateescape") + b"\0"
+        ),
+        *libraries,
+    ]
     command = command_line(["nvJitLink", *options, *(piece.name for piece in pieces)])
     library = asked.tools[_LIBRARY].path
     done = link_code(library, pieces, options, timeout=spec.timeout)
     if not done.data and link_errors.undefined_in(done.log):
-        # Some members of a library may be LTO-IR alone; where none is, nvJitLink refuses to be asked for them.
+        # Some members of a library may be LTO-IR alone; where none is, nvJitLink refuses to be
+        # asked for them.
         mixed = link_code(library, pieces, ["-lto", *options], timeout=spec.timeout)
         done = mixed if mixed.data else done
     return Assembled(cubin=done.data, log=done.log, command=command, timed_out=done.timed_out)
@@ -105,11 +128,17 @@ def _linked(asked: Asked, pieces: Sequence[Piece], options: list[str]) -> tuple[
     return Outcome(data=made.text.encode("utf-8", "surrogateescape"), log=made.log), made.ltoir
 
 
-def _parted(library: str, own: Piece, pieces: Sequence[Piece], options: Sequence[str]) -> tuple[list[Piece], list[Piece]]:
+def _parted(
+    library: str, own: Piece, pieces: Sequence[Piece], options: Sequence[str]
+) -> tuple[list[Piece], list[Piece]]:
     """The pieces that become PTX with the program, and those that hold no LTO-IR."""
     plain = [piece for piece in pieces if piece.kind == "LTOIR"]
     others = [piece for piece in pieces if piece.kind != "LTOIR"]
-    late = [piece for piece in others if piece.kind in ("PTX", "CUBIN") or _holds_none(link_ptx(library, [own, piece], options))]
+    late = [
+        piece
+        for piece in others
+        if piece.kind in ("PTX", "CUBIN") or _holds_none(link_ptx(library, [own, piece], options))
+    ]
     return [*plain, *(piece for piece in others if piece not in late)], late
 
 

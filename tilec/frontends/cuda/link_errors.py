@@ -1,4 +1,6 @@
-"""What a failed link means: what is defined nowhere, which file is defined twice, too new, or damaged."""
+"""What a failed link means: what is defined nowhere, which file is defined twice, too new, or
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tilec.frontends.tools.nvjitlink import Piece
 from tilec.model.link import LinkKind
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 
-_UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
+_UNDEFINED = re.compile(
+    r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'"
+)
 _TWICE = re.compile(r"(?:Multiple definition of|globals named) '([^']+)'")
 _TOO_NEW = re.compile(r"\((\d+)\) in LTOIR arch newer than target")
 _VARIABLE = re.compile(r"\.extern\s+\.(?:global|const)\b[^;]*?([\w$]+)\s*(?:\[[^;]*\])?;")
@@ -24,7 +28,9 @@ def undefined_in(log: str) -> list[str]:
 
 
 def undefined(asked: Asked, made: Made, log: str, command: str) -> CompileError | None:
-    """Return the error for what nothing defines; None where the log tells of none, and no variable is left open."""
+    """Return the error for what nothing defines; None where the log tells of none, and no variable
+    is left open.
+    """
     # ptxas leaves variables to a linker: a driver would refuse the image.
     variables = [] if made.libraries else _VARIABLE.findall(made.text)
     missing = list(dict.fromkeys([*undefined_in(log), *variables]))
@@ -34,7 +40,11 @@ def undefined(asked: Asked, made: Made, log: str, command: str) -> CompileError 
     told = []
     for name in missing:
         callers = [kernels.get(user) or readable(user) for user in ptx.users(made.text, name)]
-        by = f", {'used' if name in variables else 'called'} by {' and '.join(callers)}" if callers else ""
+        by = (
+            f", {'used' if name in variables else 'called'} by {' and '.join(callers)}"
+            if callers
+            else ""
+        )
         shown = name if readable(name) == name else f"{readable(name)} ({name})"
         told.append(f"{shown} is declared and defined nowhere{by}")
     linked = ", ".join(entry.path for entry in asked.options.link)
@@ -56,7 +66,14 @@ def refused(asked: Asked, pieces: Sequence[Piece], log: str, command: str) -> Co
     """Return the error for a link that nvJitLink refuses."""
     target = asked.job.target
     first = next((line.strip() for line in log.splitlines() if line.strip()), "without a word")
-    named = next((piece for piece in pieces if re.search(rf"{re.escape(piece.name)}(?=$|[\s:'])", log, re.MULTILINE)), None)
+    named = next(
+        (
+            piece
+            for piece in pieces
+            if re.search(rf"{re.escape(piece.name)}(?=$|[\s:'])", log, re.MULTILINE)
+        ),
+        None,
+    )
     cause = fix = ""
     if twice := _TWICE.search(log):
         what = f"{readable(twice[1])} ({twice[1]}) is defined twice, {named.name if named else 'a linked file'} defines it again"
@@ -73,13 +90,21 @@ def refused(asked: Asked, pieces: Sequence[Piece], log: str, command: str) -> Co
         what = f"nvJitLink refuses to link {asked.job.spec.source.path} for {target}: {first}"
     place = Location(file=named.name, line=1) if named else asked.found.decl.location
     return asked.error(
-        what, diagnostics=(Diagnostic(message=what, location=place, hint=fix),), cause=cause, fix=fix, log=log, command=command
+        what,
+        diagnostics=(Diagnostic(message=what, location=place, hint=fix),),
+        cause=cause,
+        fix=fix,
+        log=log,
+        command=command,
     )
 
 
 def no_ltoir(asked: Asked, libraries: Sequence[Piece]) -> CompileError:
     """Return the error for machine code where PTX or LTO-IR is wanted."""
-    names, wanted = " and ".join(piece.name for piece in libraries), "LTO-IR" if asked.lto else "PTX"
+    names, wanted = (
+        " and ".join(piece.name for piece in libraries),
+        "LTO-IR" if asked.lto else "PTX",
+    )
     what = f"{names} cannot be linked for {asked.job.target}: no LTO-IR in it, and machine code cannot become {wanted}"
     fix = "make it with LTO-IR (nvcc -dc -gencode arch=compute_80,code=lto_80), or give the kernel's cubin targets alone in [[override]]"
     place = Diagnostic(message=what, location=Location(file=libraries[0].name, line=1), hint=fix)
@@ -90,4 +115,10 @@ def dropped(asked: Asked, expression: str, symbol: str, log: str, command: str) 
     """Return the error for a link that succeeds without the kernel."""
     what = f"the link dropped the kernel {expression}: the result has no entry point {symbol or 'of it'}"
     cause = "the linker keeps entry points that it is told of; one of the linked files may define the same name as something else"
-    return asked.error(what, cause=cause, fix="look at the kept command, and at what the linked files define", log=log, command=command)
+    return asked.error(
+        what,
+        cause=cause,
+        fix="look at the kept command, and at what the linked files define",
+        log=log,
+        command=command,
+    )

@@ -1,4 +1,6 @@
-"""The files that a CUDA kernel is linked with: what they are as inputs, and as pieces for the linker, compiled where they are sources."""
+"""The files that a CUDA kernel is linked with: what they are as inputs, and as pieces for the
+linker, compiled where they are sources.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _MOST_PARTS = 64
 
 
 class LinkedFiles:
-    """Reads and compiles linked files; keeps what it compiled last, which the variants of a kernel share."""
+    """Reads and compiles linked files; keeps what it compiled last, which the variants of a kernel
+    share.
+    """
 
     def __init__(self) -> None:
         self._parts: collections.OrderedDict[Hashable, bytes] = collections.OrderedDict()
@@ -45,11 +49,14 @@ class LinkedFiles:
         """
         return [self._piece(asked, entry) for entry in asked.options.link]
 
-    # --- files --------------------------------------------------------------------------------------------------------------------
+    # --- files
+    # --------------------------------------------------------------------------------------------------------------------
 
     def _inputs_of(self, root: str, entry: LinkEntry, options: CudaOptions) -> list[InputFile]:
         if entry.kind is LinkKind.CUDA:
-            return includes.closure(root, entry.path, options.include, [value for _, value in options.define])
+            return includes.closure(
+                root, entry.path, options.include, [value for _, value in options.define]
+            )
         return [InputFile(name=entry.path, digest=sha256(_read(root, entry.path)))]
 
     def _piece(self, asked: Asked, entry: LinkEntry) -> Piece:
@@ -60,12 +67,30 @@ class LinkedFiles:
             if not kind:
                 what = f"{entry.path} holds no device code that can be linked: it begins with {data[:8].hex(' ') or 'nothing'}"
                 cause = "archives, objects, fatbins, LTO-IR and PTX are known by their first bytes"
-                raise located(what, entry.path, cause=cause, fix="see that the file is whole, and of one of these kinds")
+                raise located(
+                    what,
+                    entry.path,
+                    cause=cause,
+                    fix="see that the file is whole, and of one of these kinds",
+                )
             return Piece(name=entry.path, kind=kind, data=data)
         spec, options = asked.job.spec, asked.options
         state = tuple(self._inputs_of(root, entry, options))
-        key = (entry, asked.job.target.number, asked.lto, spec.source.options, spec.opt, asked.lineinfo, root, state)
-        return Piece(name=entry.path, kind="LTOIR", data=self._kept(key, lambda: _cuda_functions(asked, entry)))
+        key = (
+            entry,
+            asked.job.target.number,
+            asked.lto,
+            spec.source.options,
+            spec.opt,
+            asked.lineinfo,
+            root,
+            state,
+        )
+        return Piece(
+            name=entry.path,
+            kind="LTOIR",
+            data=self._kept(key, lambda: _cuda_functions(asked, entry)),
+        )
 
     def _kept(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
         if key not in self._parts:
@@ -76,10 +101,21 @@ class LinkedFiles:
         return self._parts[key]
 
 
-def located(what: str, path: str, *, cause: str = "", fix: str = "", log: str = "", line: int = 1, overtime: bool = False) -> CompileError:
+def located(
+    what: str,
+    path: str,
+    *,
+    cause: str = "",
+    fix: str = "",
+    log: str = "",
+    line: int = 1,
+    overtime: bool = False,
+) -> CompileError:
     """An error at a place in a linked file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
-    return CompileError(what, diagnostics=(place,), cause=cause, fix=fix, log=log, overtime=overtime)
+    return CompileError(
+        what, diagnostics=(place,), cause=cause, fix=fix, log=log, overtime=overtime
+    )
 
 
 def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
@@ -92,7 +128,16 @@ def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     if options.compiler == "nvcc":
         nvcc = asked.tools["nvcc"].path
         place = {"root": spec.source.root, "path": asked.path}
-        got = compile_ltoir(nvcc, source, entry.path, "", arch=arch, arguments=arguments, timeout=spec.timeout, **place)
+        got = compile_ltoir(
+            nvcc,
+            source,
+            entry.path,
+            "",
+            arch=arch,
+            arguments=arguments,
+            timeout=spec.timeout,
+            **place,
+        )
         made, log, command, late = got.ltoir, got.log, got.command, got.timed_out
     else:
         command = command_line(["nvcc", "-dc", "-dlto", f"-arch={arch}", *arguments, entry.path])
@@ -114,7 +159,9 @@ def _cuda_functions(asked: Asked, entry: LinkEntry) -> bytes:
     if late:
         what = f"compiling {entry.path}, which {spec.source.path} is linked with, took longer than {spec.timeout:g} s and was ended"
         raise located(what, entry.path, fix="raise timeout in [toolchain]", log=log, overtime=True)
-    words = read_log(log, spec.source.root, toolkit=toolkit, fallback=Location(file=entry.path, line=1))
+    words = read_log(
+        log, spec.source.root, toolkit=toolkit, fallback=Location(file=entry.path, line=1)
+    )
     what = f"{entry.path}, which {spec.source.path} is linked with, does not compile for {asked.job.target}"
     raise asked.error(what, diagnostics=words.diagnostics, log=log, command=command)
 
@@ -126,4 +173,8 @@ def _read(root: str, name: str) -> bytes:
         what = f"{name}, which is linked, lies outside of the project: {exc.what}"
         raise located(what, name, fix=exc.fix) from exc
     except OSError as exc:
-        raise located(f"cannot read {name}, which is linked: {exc.strerror}", name, fix="see that the file is there and readable") from exc
+        raise located(
+            f"cannot read {name}, which is linked: {exc.strerror}",
+            name,
+            fix="see that the file is there and readable",
+        ) from exc

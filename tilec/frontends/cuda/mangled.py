@@ -88,7 +88,9 @@ def check(
             raise _error(what, f"pass it as {type_.dtype}", decl, slot.expr)
 
 
-def _check_tensor(name: str, stated: str, compiled: Compiled | None, symbol: str, decl: KernelDecl) -> None:
+def _check_tensor(
+    name: str, stated: str, compiled: Compiled | None, symbol: str, decl: KernelDecl
+) -> None:
     dtype = compiled.dtype if compiled else ""
     if not stated and not dtype:
         why = "the source does not show it"
@@ -142,7 +144,10 @@ def _compiled(text: str) -> Compiled:
 def _split(text: str) -> list[str]:
     """A list of types cut at its commas; `void` alone, or nothing, is an empty one."""
     cuts = [place for place, char in _outside(text, brackets="<([{") if char == ","]
-    parts = [text[start:end].strip() for start, end in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True)]
+    parts = [
+        text[start:end].strip()
+        for start, end in zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True)
+    ]
     return [] if parts in ([""], ["void"]) else parts
 
 
@@ -160,7 +165,8 @@ def _outside(text: str, brackets: str = "<") -> list[tuple[int, str]]:
 def _demangled(symbol: str) -> str:
     """A symbol's C++ name with its parameters; empty where it is no mangled name.
 
-    The C++ runtime has the function of the ABI for it, and the bindings of CUDA cannot be imported without that library.
+    The C++ runtime has the function of the ABI for it, and the bindings of CUDA cannot be imported
+    without that library.
     """
     if not symbol.startswith("_Z"):
         return ""

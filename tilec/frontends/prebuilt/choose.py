@@ -51,28 +51,48 @@ def choose(target: Target, symbol: str, found: list[Member]) -> Member:
         CompileError: none does, or two do equally; names what there is.
     """
     ranked = [(rank, member) for member in found if (rank := _rank(member, target)) is not None]
-    having = [(rank, member) for rank, member in ranked if not member.entries or symbol in member.entries]
+    having = [
+        (rank, member) for rank, member in ranked if not member.entries or symbol in member.entries
+    ]
     path = found[0].file.path
     listing = "".join(f"\n    {member.file.path}: {member.what}" for member in found)
     if not having:
         if ranked:
-            names = ", ".join(dict.fromkeys(name for _, member in ranked for name in member.entries))
-            raise fault(path, f"what serves {target} has no kernel {symbol!r}, but {names}", fix="name one of these in `symbol`")
+            names = ", ".join(
+                dict.fromkeys(name for _, member in ranked for name in member.entries)
+            )
+            raise fault(
+                path,
+                f"what serves {target} has no kernel {symbol!r}, but {names}",
+                fix="name one of these in `symbol`",
+            )
         what = f"no file of this kernel serves {target}; there is:{listing}"
         raise fault(path, what, fix=_advice(target))
     best = min(rank for rank, _ in having)
     equal = [member for rank, member in having if rank == best]
     if len(equal) > 1:
         shown = " and ".join(f"{member.file.path} ({member.what})" for member in equal)
-        raise fault(path, f"two files serve {target} equally: {shown}", fix="leave one of them out of `files`")
+        raise fault(
+            path,
+            f"two files serve {target} equally: {shown}",
+            fix="leave one of them out of `files`",
+        )
     return equal[0]
 
 
 def passed_over(target: Target, chosen: Member, found: list[Member]) -> tuple[Diagnostic, ...]:
-    """Warnings of machine code that one would expect to be taken: that for `sm_90a` alone, where the target is `sm_90`."""
+    """Warnings of machine code that one would expect to be taken: that for `sm_90a` alone, where
+    the target is `sm_90`.
+    """
     if target.kind is not TargetKind.CUBIN or target.suffix or chosen.form is FileKind.CUBIN:
         return ()
-    alone = [member for member in found if member.form is FileKind.CUBIN and member.number == f"{target.number}a" and not member.tile]
+    alone = [
+        member
+        for member in found
+        if member.form is FileKind.CUBIN
+        and member.number == f"{target.number}a"
+        and not member.tile
+    ]
     return tuple(
         Diagnostic(
             message=f"{member.file.path} is {member.what} alone and is not taken for {target}, which is made of {chosen.what}",
@@ -97,13 +117,21 @@ def _of_file(file: Prebuilt, opener: Opener) -> list[Member]:
         inside = opener.members(file)
         found = [member for part in inside.files for member in _of_file(part, opener)]
         for kind, number in inside.others:
-            what = f"{kind.value}, in a fatbin" if kind is FileKind.TILEIR else f"{kind.value} for sm_{number} and later, in a fatbin"
+            what = (
+                f"{kind.value}, in a fatbin"
+                if kind is FileKind.TILEIR
+                else f"{kind.value} for sm_{number} and later, in a fatbin"
+            )
             found.append(Member(file=file, form=kind, what=what, number=number))
         return found
     if file.kind is FileKind.TILEIR:
         version, entries = read_tile(file)
         names = tuple(entry.name for entry in entries)
-        return [Member(file=file, form=file.kind, what=f"Tile IR {version[0]}.{version[1]}", entries=names)]
+        return [
+            Member(
+                file=file, form=file.kind, what=f"Tile IR {version[0]}.{version[1]}", entries=names
+            )
+        ]
     return [Member(file=file, form=file.kind, what=file.kind.value)]
 
 
@@ -111,10 +139,21 @@ def _cubin(file: Prebuilt) -> Member:
     cubin = opened_cubin(file)
     number = f"{cubin.cc[0]}{cubin.cc[1]}" + ("a" if cubin.accelerated else "")
     if cubin.cc not in ARCHS:
-        raise fault(file.path, f"this cubin is for sm_{number}, which this tilec does not know", fix="take a newer tilec")
+        raise fault(
+            file.path,
+            f"this cubin is for sm_{number}, which this tilec does not know",
+            fix="take a newer tilec",
+        )
     made = " of a tile kernel" if cubin.tile else ""
     names = tuple(kernel.name for kernel in cubin.kernels)
-    return Member(file=file, form=file.kind, what=f"a cubin{made} for sm_{number}", number=number, entries=names, tile=cubin.tile)
+    return Member(
+        file=file,
+        form=file.kind,
+        what=f"a cubin{made} for sm_{number}",
+        number=number,
+        entries=names,
+        tile=cubin.tile,
+    )
 
 
 def _rank(member: Member, target: Target) -> int | None:
@@ -131,9 +170,16 @@ def _rank(member: Member, target: Target) -> int | None:
             return 0
         return 1 if member.number == plain else None
     if member.form is FileKind.PTX:
-        return 2 if target.kind is not TargetKind.LTOIR and _compiles(member.number, target) else None
+        return (
+            2 if target.kind is not TargetKind.LTOIR and _compiles(member.number, target) else None
+        )
     if member.form is FileKind.TILEIR:
-        fits = target.kind is TargetKind.CUBIN and not target.suffix and target.arch.tile and not _in_fatbin(member)
+        fits = (
+            target.kind is TargetKind.CUBIN
+            and not target.suffix
+            and target.arch.tile
+            and not _in_fatbin(member)
+        )
         return 5 if fits else None
     if member.form is FileKind.LTOIR:
         return 3 if not member.number or _compiles(member.number, target) else None
@@ -156,7 +202,11 @@ def _in_fatbin(member: Member) -> bool:
 
 def _later(number: str) -> str:
     return (
-        f"sm_{number} alone" if number.endswith("a") else f"the family of sm_{number}" if number.endswith("f") else f"sm_{number} and later"
+        f"sm_{number} alone"
+        if number.endswith("a")
+        else f"the family of sm_{number}"
+        if number.endswith("f")
+        else f"sm_{number} and later"
     )
 
 

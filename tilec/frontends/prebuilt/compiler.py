@@ -1,4 +1,6 @@
-"""One prebuilt job to its image: the file that serves the target, what is compiled of it, and whether it takes what a launch passes."""
+"""One prebuilt job to its image: the file that serves the target, what is compiled of it, and
+whether it takes what a launch passes.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,17 @@ def compile_job(job: Job, opener: Opener) -> Image:
     """The image of a job.
 
     Raises:
-        CompileError: a file is damaged, has another digest than stated, or does not serve the target; or its code takes other arguments.
+        CompileError: a file is damaged, has another digest than stated, or does not serve the
+            target; or its code takes other arguments.
         ToolchainError: a tool is missing.
     """
     files = prebuilt_files(job.spec.source)
     found = members(files, opener)
     member = choose(job.target, job.spec.symbol, found)
     image = _Maker(job, member, opener).image()
-    return dataclasses.replace(image, warnings=(*image.warnings, *passed_over(job.target, member, found)))
+    return dataclasses.replace(
+        image, warnings=(*image.warnings, *passed_over(job.target, member, found))
+    )
 
 
 class _Maker:
@@ -57,9 +62,17 @@ class _Maker:
             return self._of_bytecode()
         return self._of_ptx()
 
-    # --- machine code -------------------------------------------------------------------------------------------------------------
+    # --- machine code
+    # -------------------------------------------------------------------------------------------------------------
 
-    def _of_cubin(self, data: bytes, *, tile: bool, reproducible: bool = True, warnings: tuple[Diagnostic, ...] = ()) -> Image:
+    def _of_cubin(
+        self,
+        data: bytes,
+        *,
+        tile: bool,
+        reproducible: bool = True,
+        warnings: tuple[Diagnostic, ...] = (),
+    ) -> Image:
         cubin, kernel = self._read(data)
         abi = self._checked(kernel.params)
         info = ImageInfo(
@@ -69,7 +82,11 @@ class _Maker:
             symbol=self._symbol,
             exact=tile,
             # Drivers read the cubins of every release of their major version.
-            cuda=max(self._job.target.arch.toolkit, (cubin.toolkit[0], 0), OLDEST_CUDA if tile else (0, 0)),
+            cuda=max(
+                self._job.target.arch.toolkit,
+                (cubin.toolkit[0], 0),
+                OLDEST_CUDA if tile else (0, 0),
+            ),
             resources=sass.resources(data, kernel),
             max_threads=kernel.max_threads,
             required_block=kernel.required_block,
@@ -84,9 +101,12 @@ class _Maker:
             cubin = read_cubin(data)
             return cubin, cubin.kernel(self._symbol)
         except BundleError as exc:
-            raise fault(self._path, exc.what, fix="name one of the file's kernels in `symbol`") from exc
+            raise fault(
+                self._path, exc.what, fix="name one of the file's kernels in `symbol`"
+            ) from exc
 
-    # --- PTX ----------------------------------------------------------------------------------------------------------------------
+    # --- PTX
+    # ----------------------------------------------------------------------------------------------------------------------
 
     def _of_ptx(self) -> Image:
         target = self._job.target
@@ -95,7 +115,11 @@ class _Maker:
         entry = next((entry for entry in module.entries if entry.name == self._symbol), None)
         if entry is None:
             names = ", ".join(entry.name for entry in module.entries)
-            raise fault(self._path, f"there is no kernel {self._symbol!r}; there is {names}", fix="name one of these in `symbol`")
+            raise fault(
+                self._path,
+                f"there is no kernel {self._symbol!r}; there is {names}",
+                fix="name one of these in `symbol`",
+            )
         isa = self._isa(module.isa) if target.kind is TargetKind.PTX else None
         lowered = ptx.with_isa(text, isa) if isa and isa != module.isa else text
         done = self._ptxas(lowered)
@@ -106,7 +130,13 @@ class _Maker:
         abi = self._checked(kernel.params)
         spills = ptxas.spills(done.log, self._symbol, ptx.calls(text, self._symbol))
         lto = target.kind is TargetKind.LTOIR
-        data = lowered.encode("utf-8", "surrogateescape") if isa else self._ltoir() if lto else done.cubin
+        data = (
+            lowered.encode("utf-8", "surrogateescape")
+            if isa
+            else self._ltoir()
+            if lto
+            else done.cubin
+        )
         toolkit = self._opener.release("ptxas")
         info = ImageInfo(
             target=target,
@@ -133,17 +163,31 @@ class _Maker:
         spec = self._job.spec
         if self._member.form is FileKind.NVVM and self._job.target.kind is TargetKind.LTOIR:
             return self._text_of_ltoir()
-        return self._opener.ptx(self._member.file, self._job.target, opt=spec.opt, lineinfo=spec.lineinfo or spec.debug)
+        return self._opener.ptx(
+            self._member.file, self._job.target, opt=spec.opt, lineinfo=spec.lineinfo or spec.debug
+        )
 
     def _text_of_ltoir(self) -> str:
-        """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone from it."""
-        made = dataclasses.replace(self._member.file, kind=FileKind.LTOIR, data=self._ltoir(), digest=f"{self._member.file.digest}/ltoir")
+        """What a linker makes of the LTO-IR that libNVVM made: functions that nothing uses are gone
+        from it.
+        """
+        made = dataclasses.replace(
+            self._member.file,
+            kind=FileKind.LTOIR,
+            data=self._ltoir(),
+            digest=f"{self._member.file.digest}/ltoir",
+        )
         text = self._opener.ptx(made, self._job.target, opt=self._job.spec.opt)
         if ptx.entry_params(text, self._symbol) is None:
             what = f"the LTO-IR of this NVVM IR has no kernel {self._symbol!r} any more"
             named = f"[ptr @{self._symbol}]"
             fix = f'say in the IR that it is used: @llvm.used = appending global [1 x ptr] {named}, section "llvm.metadata"'
-            raise fault(self._path, what, cause="a link keeps what is said to be used, and nothing says that of it", fix=fix)
+            raise fault(
+                self._path,
+                what,
+                cause="a link keeps what is said to be used, and nothing says that of it",
+                fix=fix,
+            )
         return text
 
     def _isa(self, own: Version) -> Version:
@@ -165,12 +209,18 @@ class _Maker:
             timeout=spec.timeout,
         )
         if done.timed_out:
-            what = f"ptxas took more than {spec.timeout:g} s for {self._job.target}, and was stopped"
+            what = (
+                f"ptxas took more than {spec.timeout:g} s for {self._job.target}, and was stopped"
+            )
             fix = "raise timeout in [toolchain]"
-            raise fault(self._path, what, fix=fix, log=done.log, command=done.command, overtime=True)
+            raise fault(
+                self._path, what, fix=fix, log=done.log, command=done.command, overtime=True
+            )
         return done
 
-    def _refused(self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None) -> CompileError:
+    def _refused(
+        self, done: ptxas.Assembled, text: str, lowered: str, isa: Version | None
+    ) -> CompileError:
         lines = lowered.split("\n")
         # Lines of a text that was made of another file say nothing about that file.
         own = self._member.form is FileKind.PTX and "(" not in self._path
@@ -183,7 +233,16 @@ class _Maker:
             for message, line in ptx.complaints(done.log)
         )
         words = (
-            found[0].message if found else next((line.strip() for line in done.log.splitlines() if "error" in line or "fatal" in line), "")
+            found[0].message
+            if found
+            else next(
+                (
+                    line.strip()
+                    for line in done.log.splitlines()
+                    if "error" in line or "fatal" in line
+                ),
+                "",
+            )
         )
         if text != lowered and isa is not None and self._ptxas(text).cubin:
             need = ptx.needed_isa(done.log)
@@ -194,12 +253,16 @@ class _Maker:
                 else "raise min-driver, or build this kernel for cubin targets only"
             )
         else:
-            what, fix = f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}", ""
+            what, fix = (
+                f"ptxas refuses this PTX for {self._job.target}: {words or 'without a word'}",
+                "",
+            )
         error = fault(self._path, what, fix=fix, log=done.log, command=done.command)
         error.diagnostics = found or error.diagnostics
         return error
 
-    # --- Tile IR ------------------------------------------------------------------------------------------------------------------
+    # --- Tile IR
+    # ------------------------------------------------------------------------------------------------------------------
 
     def _of_bytecode(self) -> Image:
         job, data = self._job, self._member.file.data
@@ -207,7 +270,9 @@ class _Maker:
             version, entries = read_tile(self._member.file)
             entry = next(entry for entry in entries if entry.name == self._symbol)
             params = given_abi.laid_out([(p.size, p.size) for p in entry.params])
-            return bytecode_image(job, data, symbol=self._symbol, version=version, abi=self._checked(params))
+            return bytecode_image(
+                job, data, symbol=self._symbol, version=version, abi=self._checked(params)
+            )
         try:
             made = assemble_tile(
                 data,
@@ -222,12 +287,17 @@ class _Maker:
             )
         except CompileError as exc:
             place = Location(file=self._path, line=1)
-            known = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+            known = tuple(
+                d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics
+            )
             exc.diagnostics = known or (Diagnostic(message=exc.what, location=place),)
             raise
-        return self._of_cubin(made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings)
+        return self._of_cubin(
+            made.cubin, tile=True, reproducible=made.reproducible, warnings=made.warnings
+        )
 
-    # --- checks -------------------------------------------------------------------------------------------------------------------
+    # --- checks
+    # -------------------------------------------------------------------------------------------------------------------
 
     def _checked(self, params: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
         abi = given_abi.slots(self._job, params)
@@ -238,7 +308,11 @@ class _Maker:
         asked = (*self._job.spec.cluster, 1, 1, 1)[:3] if self._job.spec.cluster else ()
         if asked and kernel.cluster and asked != kernel.cluster:
             what = f"the manifest asks for clusters of {_by(asked)}, the code was compiled for {_by(kernel.cluster)}"
-            raise fault(self._path, what, fix="make them agree, or leave launch.cluster out: the code's is used")
+            raise fault(
+                self._path,
+                what,
+                fix="make them agree, or leave launch.cluster out: the code's is used",
+            )
 
 
 def _by(dims: Sequence[int]) -> str:

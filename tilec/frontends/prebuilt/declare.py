@@ -26,7 +26,15 @@ _GIVES = {
     FileKind.TILEIR: (TargetKind.CUBIN, TargetKind.TILEIR),
 }
 # PTX says how many bits an integer has, and rarely means the sign that it writes.
-_LOOSE = {"u8": "u8", "s8": "i8", "u16": "u16", "s16": "i16", "u32": "u32", "s32": "i32", "s64": "i64"}
+_LOOSE = {
+    "u8": "u8",
+    "s8": "i8",
+    "u16": "u16",
+    "s16": "i16",
+    "u32": "u32",
+    "s32": "i32",
+    "s64": "i64",
+}
 _EXACT = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
 _SCALAR_SIZES = (1, 2, 4, 8)
 
@@ -51,7 +59,9 @@ def kinds_of(file: Prebuilt, opener: Opener) -> tuple[TargetKind, ...]:
         return _GIVES[file.kind]
     members = opener.members(file)
     kinds = {kind for member in members.files for kind in _GIVES[member.kind]}
-    kinds |= {kind for other, _ in members.others if other is FileKind.LTOIR for kind in _GIVES[other]}
+    kinds |= {
+        kind for other, _ in members.others if other is FileKind.LTOIR for kind in _GIVES[other]
+    }
     return tuple(kind for kind in TargetKind if kind in kinds)
 
 
@@ -64,10 +74,17 @@ def opened_cubin(file: Prebuilt) -> Cubin:
     try:
         cubin = read_cubin(file.data)
     except BundleError as exc:
-        cause, fix = exc.cause or "the file is cut short or damaged", exc.fix or "see that the file is whole"
+        cause, fix = (
+            exc.cause or "the file is cut short or damaged",
+            exc.fix or "see that the file is whole",
+        )
         raise fault(file.path, exc.what, cause=cause, fix=fix) from exc
     if not cubin.kernels:
-        raise fault(file.path, "this cubin has no kernel", cause="it holds device functions alone, or was made for linking")
+        raise fault(
+            file.path,
+            "this cubin has no kernel",
+            cause="it holds device functions alone, or was made for linking",
+        )
     return cubin
 
 
@@ -95,12 +112,22 @@ def _of_fatbin(file: Prebuilt, opener: Opener) -> list[KernelDecl]:
     # PTX says most of a kernel's parameters.
     texts = [member for member in members.files if member.kind is FileKind.PTX]
     if texts:
-        return [_of_ptx(entry, file.path, line=1) for entry in read_ptx(texts[0].text, file.path).entries]
+        return [
+            _of_ptx(entry, file.path, line=1)
+            for entry in read_ptx(texts[0].text, file.path).entries
+        ]
     if members.files:
         return _of_cubin(opened_cubin(members.files[0]), file.path)
     if any(kind is FileKind.LTOIR for kind, _ in members.others):
-        return [_of_ptx(entry, file.path, line=1) for entry in read_ptx(opener.any_ptx(file), file.path).entries]
-    raise fault(file.path, "this fatbin holds Tile IR alone", fix="name the bytecode file itself (.tileirbc)")
+        return [
+            _of_ptx(entry, file.path, line=1)
+            for entry in read_ptx(opener.any_ptx(file), file.path).entries
+        ]
+    raise fault(
+        file.path,
+        "this fatbin holds Tile IR alone",
+        fix="name the bytecode file itself (.tileirbc)",
+    )
 
 
 def _of_cubin(cubin: Cubin, path: str) -> list[KernelDecl]:
@@ -139,7 +166,11 @@ def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
         ParamDecl(
             name=f"param_{index}",
             # An integer has no sign in Tile IR: the manifest may give it one.
-            type=f"ptr<{param.dtype}>" if param.pointer else param.dtype if param.dtype.startswith(("f", "bf")) else "",
+            type=f"ptr<{param.dtype}>"
+            if param.pointer
+            else param.dtype
+            if param.dtype.startswith(("f", "bf"))
+            else "",
             kind="tensor" if param.pointer else "scalar",
             dtype=param.dtype,
             out=True if param.pointer else None,
@@ -147,7 +178,14 @@ def _of_tile(entry: TileEntry, path: str) -> KernelDecl:
         )
         for index, param in enumerate(entry.params)
     )
-    return KernelDecl(name=entry.name, qualified=entry.name, location=place, params=params, named=False, simt=False)
+    return KernelDecl(
+        name=entry.name,
+        qualified=entry.name,
+        location=place,
+        params=params,
+        named=False,
+        simt=False,
+    )
 
 
 def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
@@ -157,7 +195,9 @@ def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
         name=entry.name,
         qualified=entry.name,
         location=place,
-        params=tuple(_param(param, name, place) for param, name in zip(entry.params, names, strict=True)),
+        params=tuple(
+            _param(param, name, place) for param, name in zip(entry.params, names, strict=True)
+        ),
         max_threads=entry.max_threads,
         cluster=entry.cluster,
         block=entry.required_block,
@@ -169,14 +209,29 @@ def _of_ptx(entry: PtxEntry, path: str, *, line: int = 0) -> KernelDecl:
 def _param(param: PtxParam, name: str, place: Location) -> ParamDecl:
     """What PTX says for sure has a type; of everything else the manifest may say more."""
     if param.pointer:
-        return ParamDecl(name=name, type=f".{param.type} .ptr", kind="tensor", out=True, size=param.size, location=place)
+        return ParamDecl(
+            name=name,
+            type=f".{param.type} .ptr",
+            kind="tensor",
+            out=True,
+            size=param.size,
+            location=place,
+        )
     if not param.count and param.type in _EXACT:
-        return ParamDecl(name=name, type=f".{param.type}", kind="scalar", dtype=_EXACT[param.type], location=place)
+        return ParamDecl(
+            name=name,
+            type=f".{param.type}",
+            kind="scalar",
+            dtype=_EXACT[param.type],
+            location=place,
+        )
     if not param.count and param.type in _LOOSE:
         return ParamDecl(name=name, kind="scalar", dtype=_LOOSE[param.type], location=place)
     if param.size in _SCALAR_SIZES:
         return ParamDecl(name=name, kind="", out=True, size=param.size, location=place)
-    shown = f".align {param.align} .{param.type}[{param.count}]" if param.count else f".{param.type}"
+    shown = (
+        f".align {param.align} .{param.type}[{param.count}]" if param.count else f".{param.type}"
+    )
     return ParamDecl(name=name, type=shown, kind="struct", size=param.size, location=place)
 
 

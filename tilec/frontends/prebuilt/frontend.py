@@ -1,4 +1,6 @@
-"""The `prebuilt` frontend: kernels that come compiled, as PTX, cubin, fatbin, LTO-IR, NVVM IR or Tile IR, each file with its digest."""
+"""The `prebuilt` frontend: kernels that come compiled, as PTX, cubin, fatbin, LTO-IR, NVVM IR or
+Tile IR, each file with its digest.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,27 @@ _TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
 
 
 class PrebuiltFrontend:
-    """Takes compiled code as it is, and compiles what is not machine code yet for the targets that are asked for."""
+    """Takes compiled code as it is, and compiles what is not machine code yet for the targets that
+    are asked for.
+    """
 
     name = "prebuilt"
-    suffixes: tuple[str, ...] = (".ptx", ".cubin", ".fatbin", ".ltoir", ".ll", ".bc", ".tileirbc", ".tilebc")
-    kinds: tuple[TargetKind, ...] = (TargetKind.CUBIN, TargetKind.PTX, TargetKind.LTOIR, TargetKind.TILEIR)
+    suffixes: tuple[str, ...] = (
+        ".ptx",
+        ".cubin",
+        ".fatbin",
+        ".ltoir",
+        ".ll",
+        ".bc",
+        ".tileirbc",
+        ".tilebc",
+    )
+    kinds: tuple[TargetKind, ...] = (
+        TargetKind.CUBIN,
+        TargetKind.PTX,
+        TargetKind.LTOIR,
+        TargetKind.TILEIR,
+    )
     simt: bool = True
     hints: tuple[str, ...] = ()
 
@@ -39,14 +57,18 @@ class PrebuiltFrontend:
         return ""
 
     def toolchain(self) -> Sequence[ToolInfo]:
-        """The tools that are installed: a cubin needs none of them, and what a file does need is asked for when it is compiled.
+        """The tools that are installed: a cubin needs none of them, and what a file does need is
+        asked for when it is compiled.
 
         Raises:
             ToolchainError: they are of several releases, or outside of the manifest's range.
         """
         names = tuple(name for name in _TOOLS if locate(name, self._search)[0] is not None)
         found = require(names, self._search) if names else {}
-        return [ToolInfo(name=tool.name, version=tool.version, digest=tool.digest) for tool in found.values()]
+        return [
+            ToolInfo(name=tool.name, version=tool.version, digest=tool.digest)
+            for tool in found.values()
+        ]
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
         """The source and the kernel's other files.
@@ -69,7 +91,8 @@ class PrebuiltFrontend:
         """Compile one job, or take the code that is there.
 
         Raises:
-            CompileError: a file is damaged, has another digest than stated, does not serve the target, or takes other arguments.
+            CompileError: a file is damaged, has another digest than stated, does not serve the
+                target, or takes other arguments.
             ToolchainError: a tool is missing.
         """
         with naming(job):

@@ -17,7 +17,9 @@ _ADDRESS = re.compile(r"^\s*\.address_size\s+(\d+)", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class PtxModule:
-    """What a text says of itself: its ISA, the architecture that it is for (as a PTX target), and its entry points."""
+    """What a text says of itself: its ISA, the architecture that it is for (as a PTX target), and
+    its entry points.
+    """
 
     isa: Version
     target: Target
@@ -41,10 +43,16 @@ def read_ptx(text: str, path: str) -> PtxModule:
     try:
         target = Target.parse(f"compute_{found[1]}")
     except ValueError as exc:
-        raise fault(path, f".target sm_{found[1]}: {exc}", line=line_of(plain, found.start(1))) from exc
+        raise fault(
+            path, f".target sm_{found[1]}: {exc}", line=line_of(plain, found.start(1))
+        ) from exc
     bits = _ADDRESS.search(plain)
     if bits is not None and bits[1] != "64":
-        raise fault(path, f".address_size {bits[1]}: kernels have addresses of 64 bits", line=line_of(plain, bits.start(1)))
+        raise fault(
+            path,
+            f".address_size {bits[1]}: kernels have addresses of 64 bits",
+            line=line_of(plain, bits.start(1)),
+        )
     try:
         entries = read_entries(plain, path)
     except BundleError as exc:
@@ -52,7 +60,14 @@ def read_ptx(text: str, path: str) -> PtxModule:
     if not entries:
         loose = re.search(r"\.entry\b", plain)
         if loose:
-            raise fault(path, "this entry point is cut short", line=line_of(plain, loose.start()), fix="see that the file is whole")
+            raise fault(
+                path,
+                "this entry point is cut short",
+                line=line_of(plain, loose.start()),
+                fix="see that the file is whole",
+            )
         has = " (it has device functions alone)" if ".func" in plain else ""
-        raise fault(path, f"this PTX declares no entry point{has}", fix="a kernel is a `.visible .entry`")
+        raise fault(
+            path, f"this PTX declares no entry point{has}", fix="a kernel is a `.visible .entry`"
+        )
     return PtxModule(isa=isa, target=target, entries=entries)

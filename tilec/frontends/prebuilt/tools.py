@@ -1,4 +1,6 @@
-"""What opens other forms of compiled code: nvJitLink and libNVVM make PTX of them, cuobjdump takes fatbins apart."""
+"""What opens other forms of compiled code: nvJitLink and libNVVM make PTX of them, cuobjdump takes
+fatbins apart.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _FIX = "pip install 'tilec[build]'"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Members:
-    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it as (kind, architecture, as in `90`)."""
+    """What a fatbin holds: its cubins and PTX texts as files of their own, and what else is in it
+    as (kind, architecture, as in `90`).
+    """
 
     files: tuple[Prebuilt, ...]
     others: tuple[tuple[FileKind, str], ...]
@@ -60,7 +64,8 @@ class Opener:
         return require((name,), self._search, digest=False)[name].release
 
     def any_ptx(self, file: Prebuilt) -> str:
-        """PTX for the oldest architecture that a file of LTO-IR or NVVM IR can be compiled for: for reading what it declares.
+        """PTX for the oldest architecture that a file of LTO-IR or NVVM IR can be compiled for: for
+        reading what it declares.
 
         Raises:
             CompileError: it is damaged.
@@ -74,7 +79,10 @@ class Opener:
                 return self.ptx(file, Target.parse("compute_100"))
         if file.kind is FileKind.FATBIN:
             # nvJitLink passes over members that are too new, and does not say that they are there.
-            oldest = min((number for kind, number in self.members(file).others if kind is FileKind.LTOIR), key=int)
+            oldest = min(
+                (number for kind, number in self.members(file).others if kind is FileKind.LTOIR),
+                key=int,
+            )
             return self.ptx(file, Target.parse(f"compute_{oldest}"))
         try:
             return self.ptx(file, Target.parse("compute_75"))
@@ -112,11 +120,17 @@ class Opener:
         if file.kind is FileKind.NVVM:
             return _compiled(file, target, opt, lineinfo=False, more=("-gen-lto",))
         done = link_ltoir(
-            self.path("libnvJitLink"), [Piece(name="k", kind="FATBIN", data=file.data)], [f"-arch=sm_{target.number}"], whole=True
+            self.path("libnvJitLink"),
+            [Piece(name="k", kind="FATBIN", data=file.data)],
+            [f"-arch=sm_{target.number}"],
+            whole=True,
         )
         if not done.ltoir:
             what = f"{file.path}: nvJitLink takes no LTO-IR out of a fatbin: {_first(done.log) or 'it is older than CUDA 13.4'}"
-            raise ToolchainError(what, fix="name the LTO-IR itself as a file (.ltoir), or pip install --upgrade 'tilec[build]'")
+            raise ToolchainError(
+                what,
+                fix="name the LTO-IR itself as a file (.ltoir), or pip install --upgrade 'tilec[build]'",
+            )
         return done.ltoir
 
     def members(self, file: Prebuilt) -> Members:
@@ -131,13 +145,18 @@ class Opener:
         return self._members[file.digest]
 
     def _taken_apart(self, file: Prebuilt) -> Members:
-        # The container's format is not documented and its members are compressed in several ways: the toolkit's own reader is used.
+        # The container's format is not documented and its members are compressed in several ways:
+        # the toolkit's own reader is used.
         tool = self.path("cuobjdump")
         with tempfile.TemporaryDirectory(prefix="tilec-fatbin-") as folder:
             Path(folder, "k.fatbin").write_bytes(file.data)
             listed = run_tool([tool, "k.fatbin"], timeout=_PATIENCE, cwd=folder)
-            taken = run_tool([tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=_PATIENCE, cwd=folder)
-            made = sorted(path for path in Path(folder).iterdir() if path.suffix in (".cubin", ".ptx"))
+            taken = run_tool(
+                [tool, "-xelf", "all", "-xptx", "all", "k.fatbin"], timeout=_PATIENCE, cwd=folder
+            )
+            made = sorted(
+                path for path in Path(folder).iterdir() if path.suffix in (".cubin", ".ptx")
+            )
             files = tuple(
                 Prebuilt(
                     path=f"{file.path} ({path.name})",
@@ -148,15 +167,27 @@ class Opener:
                 for path in made
             )
         names = {"nvvm": FileKind.LTOIR, "tile ir": FileKind.TILEIR}
-        others = tuple((names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names)
+        others = tuple(
+            (names[m[1]], m[2]) for m in _MEMBER.finditer(listed.stdout) if m[1] in names
+        )
         if listed.timed_out or taken.timed_out:
             what = f"cuobjdump did not come to its end within {_PATIENCE} s: the file has {len(file.data) >> 20} MiB"
-            fix = "take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE"
+            fix = (
+                "take out the part that you mean, and name that: cuobjdump --extract-elf NAME FILE"
+            )
             raise fault(file.path, what, fix=fix, overtime=True)
         if _NO_CODE in f"{listed.stdout}{listed.stderr}":
-            raise fault(file.path, "there is no code for GPUs in it", cause="it was compiled for its host alone")
+            raise fault(
+                file.path,
+                "there is no code for GPUs in it",
+                cause="it was compiled for its host alone",
+            )
         if listed.rc or taken.rc or not (files or others):
-            words = (taken.stderr or listed.stderr or listed.stdout).strip().replace(str(Path(folder, "k.fatbin")), file.path)
+            words = (
+                (taken.stderr or listed.stderr or listed.stdout)
+                .strip()
+                .replace(str(Path(folder, "k.fatbin")), file.path)
+            )
             raise fault(
                 file.path,
                 f"the fatbin cannot be read: {words.splitlines()[0] if words else 'it has no members'}",
@@ -178,15 +209,24 @@ def _linked(file: Prebuilt, library: str, target: Target, opt: int, lineinfo: bo
         fix = f"make it for the oldest target (compute_{target.cc[0]}{target.cc[1]}), or take {target} out of the targets"
         raise fault(file.path, what, fix=fix, log=done.log)
     what = f"nvJitLink refuses this LTO-IR for {target}: {_first(done.log)}"
-    raise fault(file.path, what, cause="it is damaged, or was made by a newer toolkit", log=done.log)
+    raise fault(
+        file.path, what, cause="it is damaged, or was made by a newer toolkit", log=done.log
+    )
 
 
-def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more: Sequence[str] = ()) -> bytes:
+def _compiled(
+    file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more: Sequence[str] = ()
+) -> bytes:
     try:
         nvvm = importlib.import_module("cuda.bindings.nvvm")
     except ImportError as exc:
         raise ToolchainError(f"libnvvm cannot be used: {exc}", fix=_FIX) from exc
-    options = [f"-arch=compute_{target.number}", f"-opt={3 if opt else 0}", *(["-generate-line-info"] if lineinfo else []), *more]
+    options = [
+        f"-arch=compute_{target.number}",
+        f"-opt={3 if opt else 0}",
+        *(["-generate-line-info"] if lineinfo else []),
+        *more,
+    ]
     program = nvvm.create_program()
     data = file.data.rstrip(b"\0") if b"\0" not in file.data.rstrip(b"\0") else file.data
     try:
@@ -198,7 +238,9 @@ def _compiled(file: Prebuilt, target: Target, opt: int, *, lineinfo: bool, more:
         place = _PLACE.search(log)
         what = f"libNVVM refuses this NVVM IR for {target}: {_first(log) or exc}"
         cause = "libNVVM reads typed pointers up to compute capability 9.0 and opaque ones from 10.0 on; or the file is damaged"
-        raise fault(file.path, what, line=int(place[1]) if place else 1, cause=cause, log=log) from exc
+        raise fault(
+            file.path, what, line=int(place[1]) if place else 1, cause=cause, log=log
+        ) from exc
     finally:
         nvvm.destroy_program(program)
 

@@ -1,4 +1,6 @@
-"""All contact with numba-cuda but for checks of indices: import, kernels, types, compiler up to PTX. Private names live here."""
+"""All contact with numba-cuda but for checks of indices: import, kernels, types, compiler up to
+PTX. Private names live here.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,18 @@ from tilec.simt import Kernel, Options
 from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 
-# The versions that this file was written against: part of what it uses is private, and moves from one minor version to the next.
+# The versions that this file was written against: part of what it uses is private, and moves from
+# one minor version to the next.
 TESTED: Version = (0, 30)
-# The first NumPy that these do not work with: they read a name of it that is gone. Their own requirements allow it.
+# The first NumPy that these do not work with: they read a name of it that is gone. Their own
+# requirements allow it.
 NUMPY: Version = (2, 5)
 FIX = "pip install 'tilec[simt]'"
-_DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"bool": "bool", "bool_": "bool", "__nv_bfloat16": "bf16"}
+_DTYPES = {name: dtype for dtype, name in NAMES.items()} | {
+    "bool": "bool",
+    "bool_": "bool",
+    "__nv_bfloat16": "bf16",
+}
 _lock = threading.RLock()
 
 
@@ -42,7 +50,8 @@ class Asked:
         line: of its definition, which the entry's code is said to be in.
         arch: as libNVVM names it (`compute_90a`). capability: the same as numbers.
         optimize, lineinfo, bounds: as the profile and the kernel say.
-        values: variables of modules that hold axes of the matrix, with what they have in this variant.
+        values: variables of modules that hold axes of the matrix, with what they have in this
+            variant.
     """
 
     function: FunctionType
@@ -64,7 +73,8 @@ class Made:
 
     Attributes:
         ptx: the text. modules: the LLVM modules that it is made of.
-        sources: CUDA C++ with functions that it may call. needs: other files that numba links when a kernel is launched.
+        sources: CUDA C++ with functions that it may call. needs: other files that numba links when
+            a kernel is launched.
         cooperative: the grid synchronizes.
         log: what libNVVM said.
     """
@@ -79,7 +89,9 @@ class Made:
 
 @contextlib.contextmanager
 def environment() -> Iterator[None]:
-    """While it lasts, no variable that numba reads is set, and nobody else compiles: a build depends on its inputs only."""
+    """While it lasts, no variable that numba reads is set, and nobody else compiles: a build
+    depends on its inputs only.
+    """
     with _lock:
         kept = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
         for name in kept:
@@ -94,7 +106,8 @@ def load() -> Any:
     """The package `numba.cuda`.
 
     Raises:
-        ToolchainError: it is missing, of a version that tilec was not written against, or its simulator is in its place.
+        ToolchainError: it is missing, of a version that tilec was not written against, or its
+            simulator is in its place.
     """
     try:
         with environment(), warnings.catch_warnings():
@@ -141,7 +154,9 @@ def require_numpy(version: str) -> None:
 
 
 def kernel_of(value: Any) -> Kernel | None:
-    """The kernel behind an attribute of a module: of `@simt.kernel` or of `@cuda.jit`, None where there is none."""
+    """The kernel behind an attribute of a module: of `@simt.kernel` or of `@cuda.jit`, None where
+    there is none.
+    """
     if isinstance(value, Kernel):
         return value
     found = dispatcher_of(value)
@@ -173,23 +188,36 @@ def dispatcher_of(value: Any) -> Any:
         return None
     from numba.cuda.dispatcher import CUDADispatcher
 
-    if not isinstance(value, CUDADispatcher) or value.py_func.__module__.partition(".")[0] in ("numba", "numba_cuda"):
+    if not isinstance(value, CUDADispatcher) or value.py_func.__module__.partition(".")[0] in (
+        "numba",
+        "numba_cuda",
+    ):
         return None
     return value
 
 
 def dtype_named(value: Any) -> str:
-    """tilec's name of the dtype that an annotation means: one of numba, of NumPy or of Python; empty where it is none."""
+    """tilec's name of the dtype that an annotation means: one of numba, of NumPy or of Python;
+    empty where it is none.
+    """
     for kind, means in ((int, "i32"), (float, "f32"), (bool, "bool")):
         # Not by `==`: NumPy's dtypes are equal to the type of Python that they read as.
         if value is kind:
             return means
-    name = value if isinstance(value, str) else getattr(value, "__name__", None) if isinstance(value, type) else str(value)
+    name = (
+        value
+        if isinstance(value, str)
+        else getattr(value, "__name__", None)
+        if isinstance(value, type)
+        else str(value)
+    )
     return str(name) if name in NAMES else _DTYPES.get(str(name), "")
 
 
 def unknown_field(layout: Any) -> str:
-    """The NumPy dtype in a struct that numba has no type for, such as one of the other byte order; empty where it has all."""
+    """The NumPy dtype in a struct that numba has no type for, such as one of the other byte order;
+    empty where it has all.
+    """
     from numba.cuda.core.errors import NumbaNotImplementedError
     from numba.cuda.np.numpy_support import from_dtype
 
@@ -215,35 +243,64 @@ def compile_ptx(asked: Asked) -> Made:
         environment(),
         warnings.catch_warnings(record=True) as told,
         _bound(asked.values),
-        replaced(capability=asked.capability, lineinfo=asked.lineinfo, optimize=asked.optimize, bounds=asked.bounds),
+        replaced(
+            capability=asked.capability,
+            lineinfo=asked.lineinfo,
+            optimize=asked.optimize,
+            bounds=asked.bounds,
+        ),
     ):
         warnings.simplefilter("always")
         library = _lowered(asked)
         irs = canonical(library.llvm_strs)
         ptx = _nvvm(irs, asked)
-        log = "\n".join(str(item.message) for item in told if item.category.__name__ == "NvvmWarning")
+        log = "\n".join(
+            str(item.message) for item in told if item.category.__name__ == "NvvmWarning"
+        )
         sources, needs = _linked(library._linking_files)  # noqa: SLF001 - this file's job
         if "numba_attempt_nocopy_reshape" in ptx:
             sources += (_reshape(),)
-        return Made(ptx=ptx, modules=tuple(irs), sources=sources, needs=needs, cooperative=library.use_cooperative, log=log)
+        return Made(
+            ptx=ptx,
+            modules=tuple(irs),
+            sources=sources,
+            needs=needs,
+            cooperative=library.use_cooperative,
+            log=log,
+        )
 
 
 def ltoir(modules: Sequence[str], arch: str, *, optimize: bool = True) -> bytes:
     """LTO-IR of LLVM modules, for an architecture as libNVVM names it."""
     from numba.cuda.cudadrv import nvvm
 
-    # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses code that disagrees on it.
-    modules = [module.replace('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"') for module in modules]
+    # NVRTC calls other versions of debug information an error, numba a warning: a linker refuses
+    # code that disagrees on it.
+    modules = [
+        module.replace('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
+        for module in modules
+    ]
     with environment(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made: bytes = nvvm.compile_ir(modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None})
+        made: bytes = nvvm.compile_ir(
+            modules, arch=arch, opt=3 if optimize else 0, **{"gen-lto": None}
+        )
         return made
 
 
 def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
-    """(file, line) of every place that an error of numba has, innermost first; those that it lost are found where it was raised."""
+    """(file, line) of every place that an error of numba has, innermost first; those that it lost
+    are found where it was raised.
+    """
     frames = [frame for frame, _ in traceback.walk_tb(exc.__traceback__)]
-    held = [exc, *(frame.f_locals.get(name) for frame in reversed(frames) for name in ("inst", "constraint", "self"))]
+    held = [
+        exc,
+        *(
+            frame.f_locals.get(name)
+            for frame in reversed(frames)
+            for name in ("inst", "constraint", "self")
+        ),
+    ]
     for value in held:
         at = getattr(value, "loc", None)
         file, line = getattr(at, "filename", None), getattr(at, "line", None)
@@ -251,7 +308,8 @@ def places_of(exc: BaseException) -> Iterator[tuple[str, int]]:
             yield file, line
 
 
-# --- compiling --------------------------------------------------------------------------------------------------------------------------
+# --- compiling
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def _lowered(asked: Asked) -> Any:
@@ -260,9 +318,14 @@ def _lowered(asked: Asked) -> Any:
     from numba.cuda import compiler, types
     from numba.cuda.cudadrv import nvvm
 
-    options = {"fastmath": asked.options.fastmath, "lineinfo": asked.lineinfo, "opt": asked.optimize}
+    options = {
+        "fastmath": asked.options.fastmath,
+        "lineinfo": asked.lineinfo,
+        "opt": asked.optimize,
+    }
     device = cuda.jit(device=True, **options)(asked.function)
-    # On its own first: an error of the kernel is then told as one of the kernel, and not of the entry that calls it.
+    # On its own first: an error of the kernel is then told as one of the kernel, and not of the
+    # entry that calls it.
     made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
     if made.signature.return_type != types.none:
         raise ReturnsError(str(made.signature.return_type))
@@ -294,7 +357,9 @@ class ReturnsError(Exception):
 def _nvvm(irs: Sequence[str], asked: Asked) -> str:
     from numba.cuda.cudadrv import nvvm
 
-    made: bytes = nvvm.compile_ir(list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath)
+    made: bytes = nvvm.compile_ir(
+        list(irs), arch=asked.arch, opt=3 if asked.optimize else 0, fastmath=asked.options.fastmath
+    )
     return made.decode().strip("\0").strip() + "\n"
 
 

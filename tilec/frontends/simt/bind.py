@@ -1,4 +1,6 @@
-"""What the manifest says of a SIMT kernel's parameters, as arguments of its function and as slots for a launch."""
+"""What the manifest says of a SIMT kernel's parameters, as arguments of its function and as slots
+for a launch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Bound:
 
     Attributes:
         arguments: of its function, constants left out. constants: values of the others, by name.
-        abi: what a launch packs: of an array its address, its extents, and the strides that are not known.
+        abi: what a launch packs: of an array its address, its extents, and the strides that are not
+            known.
     """
 
     arguments: tuple[Argument, ...]
@@ -47,7 +50,8 @@ def bind(job: Job, kernel: Declared) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
-        CompileError: kernel and manifest do not fit together; names every parameter that is concerned.
+        CompileError: kernel and manifest do not fit together; names every parameter that is
+            concerned.
     """
     binder = _Binder(job, kernel)
     problems = []
@@ -55,14 +59,20 @@ def bind(job: Job, kernel: Declared) -> Bound:
         try:
             binder.parameter(decl)
         except _MismatchError as exc:
-            problems.append(Diagnostic(message=exc.what, location=decl.location or kernel.decl.location, hint=exc.hint))
+            problems.append(
+                Diagnostic(
+                    message=exc.what, location=decl.location or kernel.decl.location, hint=exc.hint
+                )
+            )
     if problems:
         raise CompileError(
             f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {problems[0].message}",
             diagnostics=tuple(problems),
             fix=problems[0].hint,
         )
-    return Bound(arguments=tuple(binder.arguments), constants=binder.constants, abi=tuple(binder.slots))
+    return Bound(
+        arguments=tuple(binder.arguments), constants=binder.constants, abi=tuple(binder.slots)
+    )
 
 
 class _Binder:
@@ -83,19 +93,29 @@ class _Binder:
             _MismatchError: it cannot be.
         """
         said = self._said[decl.name]
-        if isinstance(said, Constant) or (said is None and decl.name in self._axes and decl.name not in self._params):
+        if isinstance(said, Constant) or (
+            said is None and decl.name in self._axes and decl.name not in self._params
+        ):
             self.constants[decl.name] = self._constant(decl, said)
             return
         given = self._next()
-        address = _ADDRESS.fullmatch(given.expr) if given is not None and given.type == "ptr" else None
+        address = (
+            _ADDRESS.fullmatch(given.expr) if given is not None and given.type == "ptr" else None
+        )
         if given is not None and given.type not in ("ptr", "struct"):
             self._scalar(decl, given.expr, given.type)
             return
-        stated = self._params.get(address[1] if address else given.expr.strip() if given is not None else decl.name)
+        stated = self._params.get(
+            address[1] if address else given.expr.strip() if given is not None else decl.name
+        )
         if stated is None:
             close = did_you_mean(decl.name, [*self._params, *self._axes]).removeprefix("; ")
             what = f"neither params nor an axis of the matrix says what parameter {decl.name!r} is"
-            raise _MismatchError(what, close or f"annotate it ({HELP}), or say it in [kernel.{self._job.spec.name}.params]")
+            raise _MismatchError(
+                what,
+                close
+                or f"annotate it ({HELP}), or say it in [kernel.{self._job.spec.name}.params]",
+            )
         match stated.kind:
             case ParamKind.TENSOR:
                 self._array(decl, stated)
@@ -129,9 +149,13 @@ class _Binder:
     def _array(self, decl: ParamDecl, stated: Param) -> None:
         rank = stated.rank if stated.rank >= 0 else decl.rank
         if not 1 <= rank <= _MOST_RANK:
-            raise _MismatchError(f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions")
+            raise _MismatchError(
+                f"parameter {decl.name!r} has rank {rank}: arrays of SIMT kernels have 1 to {_MOST_RANK} dimensions"
+            )
         dtype = self._dtype(decl, stated.dtype or decl.dtype)
-        self.arguments.append(View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride))
+        self.arguments.append(
+            View(dtype=dtype, rank=rank, written=stated.out, strides=stated.stride)
+        )
         self.slots.append(AbiSlot(type="ptr", expr=f"{stated.name}.ptr", size=8, align=8))
         self.slots += [_wide(f"{stated.name}.shape[{axis}]") for axis in range(rank)]
         free = [axis for axis, fixed in enumerate(stated.stride or ()) if fixed is None]
@@ -146,12 +170,21 @@ class _Binder:
     def _struct(self, decl: ParamDecl, stated: Param, said: Any) -> None:
         if not isinstance(said, ByValue):
             what = f"nothing says what is in the struct {decl.name!r}"
-            raise _MismatchError(what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]")
+            raise _MismatchError(
+                what, f"annotate it: {decl.name}: simt.Struct[a structured NumPy dtype]"
+            )
         if stated.size and stated.size != said.layout.itemsize:
             what = f"struct {decl.name!r} has {said.layout.itemsize} bytes, and the manifest says {stated.size}"
             raise _MismatchError(what, f"leave params.{stated.name}.size out")
         self.arguments.append(Struct(layout=said.layout, align=alignment_of(said.layout)))
-        self.slots.append(AbiSlot(type="struct", expr=stated.name, size=said.layout.itemsize, align=alignment_of(said.layout)))
+        self.slots.append(
+            AbiSlot(
+                type="struct",
+                expr=stated.name,
+                size=said.layout.itemsize,
+                align=alignment_of(said.layout),
+            )
+        )
 
     def _dtype(self, decl: ParamDecl, name: str) -> str:
         found = str(self._axes.get(name, name))
@@ -160,7 +193,11 @@ class _Binder:
 
     def _known(self, decl: ParamDecl, dtype: str) -> None:
         if dtype not in NAMES:
-            what = f"parameter {decl.name!r}: numba has no dtype {dtype}" if dtype in DTYPES else f"parameter {decl.name!r} has no dtype"
+            what = (
+                f"parameter {decl.name!r}: numba has no dtype {dtype}"
+                if dtype in DTYPES
+                else f"parameter {decl.name!r} has no dtype"
+            )
             raise _MismatchError(what, f"it has {', '.join(NAMES)}")
 
 

@@ -1,4 +1,6 @@
-"""Compiles jobs of the simt frontend: bind, PTX by numba and libNVVM, link what the kernel calls; machine code is `machine_code`'s."""
+"""Compiles jobs of the simt frontend: bind, PTX by numba and libNVVM, link what the kernel calls;
+machine code is `machine_code`'s.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,21 @@ from tilec_runtime.model.image import Image
 class JobCompiler:
     """Compiles one job."""
 
-    def __init__(self, job: Job, module: LoadedModule, kernel: Declared, tools: Mapping[str, Tool], library: Library) -> None:
-        self._job, self._module, self._kernel, self._tools, self._library = job, module, kernel, tools, library
+    def __init__(
+        self,
+        job: Job,
+        module: LoadedModule,
+        kernel: Declared,
+        tools: Mapping[str, Tool],
+        library: Library,
+    ) -> None:
+        self._job, self._module, self._kernel, self._tools, self._library = (
+            job,
+            module,
+            kernel,
+            tools,
+            library,
+        )
         self._is_lto = job.target.kind is TargetKind.LTOIR
         # LTO-IR would name files by directories of this machine.
         self._lineinfo = (job.spec.lineinfo or job.spec.debug) and not self._is_lto
@@ -76,12 +91,16 @@ class JobCompiler:
     def _ptx(self, bound: Bound) -> api.Made:
         job, kernel = self._job, self._kernel
         function, axes = kernel.kernel.function, dict(self._job.variant.axes)
-        held = {name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes}
+        held = {
+            name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
+        }
         if held:
             function = capturing(function, held)
         if bound.constants:
             if kernel.node is None:
-                raise self._subject.error("its source is in no file of the project, which is what constants are bound in")
+                raise self._subject.error(
+                    "its source is in no file of the project, which is what constants are bound in"
+                )
             function = with_constants(function, kernel.node, bound.constants)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
@@ -102,7 +121,9 @@ class JobCompiler:
             options=options,
             values=values,
         )
-        what = f"{job.spec.source.path}: kernel {kernel.decl.name!r} does not compile for {job.target}"
+        what = (
+            f"{job.spec.source.path}: kernel {kernel.decl.name!r} does not compile for {job.target}"
+        )
         try:
             with self._module.active():
                 return api.compile_ptx(asked)
@@ -112,7 +133,9 @@ class JobCompiler:
             raise error from exc
 
     def _linked(self, made: api.Made) -> tuple[str, bytes]:
-        """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one module."""
+        """Return PTX with all that the kernel calls, and where LTO-IR is wanted that, as one
+        module.
+        """
         job, called = self._job, undefined(made.ptx)
         if made.needs:
             what = f"numba links {', '.join(made.needs)} into it when it is launched, which an image cannot hold"
@@ -121,11 +144,21 @@ class JobCompiler:
         if not called and not self._is_lto:
             return made.ptx, b""
         arch = f"compute_{job.target.number}"
-        pieces = [Piece(name=job.spec.source.path, kind="LTOIR", data=api.ltoir(made.modules, arch, optimize=self._opt > 0))]
+        pieces = [
+            Piece(
+                name=job.spec.source.path,
+                kind="LTOIR",
+                data=api.ltoir(made.modules, arch, optimize=self._opt > 0),
+            )
+        ]
         if called:
-            pieces += self._library.pieces(job, called, made.sources, self._tools, portable=self._is_lto)
+            pieces += self._library.pieces(
+                job, called, made.sources, self._tools, portable=self._is_lto
+            )
         options = (*self._linking(), *(["-lineinfo"] if self._lineinfo else []))
-        done = ltoir.as_one(self._tools[LINKER], pieces, f"sm_{job.target.number}", options, whole=self._is_lto)
+        done = ltoir.as_one(
+            self._tools[LINKER], pieces, f"sm_{job.target.number}", options, whole=self._is_lto
+        )
         if missing := sorted(undefined(done.text)):
             what = f"it calls {', '.join(missing)}, which is defined nowhere"
             fix = f'define it in CUDA C++, extern "C" __device__, and link that: [kernel.{job.spec.name}] link = ["act.cu"]'
@@ -147,11 +180,23 @@ class JobCompiler:
         return ltoir.linking(opt=self._opt, flags=fast, registers=options.max_registers)
 
     def _warnings(self, made: api.Made) -> tuple[Diagnostic, ...]:
-        """Return libNVVM's words, and one of a grid that waits for itself in launches that do not promise that all of it is there."""
-        words = tuple(Diagnostic(message=line, severity="warning") for line in made.log.splitlines() if line.strip())
+        """Return libNVVM's words, and one of a grid that waits for itself in launches that do not
+        promise that all of it is there.
+        """
+        words = tuple(
+            Diagnostic(message=line, severity="warning")
+            for line in made.log.splitlines()
+            if line.strip()
+        )
         if not made.cooperative or self._job.spec.cooperative:
             return words
         at = self._kernel.decl.location
         what = "the kernel waits for its whole grid, and its launches are not cooperative: they stop with an error"
-        excerpt, hint = line_of(self._module.texts, at.file, at.line), "say launch.cooperative = true"
-        return (*words, Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint))
+        excerpt, hint = (
+            line_of(self._module.texts, at.file, at.line),
+            "say launch.cooperative = true",
+        )
+        return (
+            *words,
+            Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),
+        )

@@ -1,4 +1,6 @@
-"""Reads the SIMT kernels of an executed module: names, parameters as their annotations say, what they write, axes, docstrings."""
+"""Reads the SIMT kernels of an executed module: names, parameters as their annotations say, what
+they write, axes, docstrings.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,12 @@ _FORMS = {Access.READ: False, Access.WRITE: True}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A kernel of a module: function and options, what each parameter is annotated with (None for nothing), and the declaration.
+    """A kernel of a module: function and options, what each parameter is annotated with (None for
+    nothing), and the declaration.
 
-    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or what it calls, may name; `captured` are
-    axes that it captures of the function which made it, by name.
+    `node` is its definition; `variables` are those of modules that hold axes which the kernel, or
+    what it calls, may name; `captured` are axes that it captures of the function which made it, by
+    name.
     """
 
     kernel: Kernel
@@ -40,7 +44,8 @@ class Declared:
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance.
+    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
+    appearance.
 
     Raises:
         CompileError: an annotation cannot be read.
@@ -53,15 +58,25 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
             if kernel is not None:
                 found[name] = _Reader(module, name, kernel, problems).read(api.linked_by(value))
     if problems:
-        raise CompileError(f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems))
+        raise CompileError(
+            f"{module.source.path}: {problems[0].message}", diagnostics=tuple(problems)
+        )
     return found
 
 
 class _Reader:
     """Reads one kernel."""
 
-    def __init__(self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]) -> None:
-        self._texts, self._module, self._name, self._kernel, self._problems = module.texts, module, name, kernel, problems
+    def __init__(
+        self, module: LoadedModule, name: str, kernel: Kernel, problems: list[Diagnostic]
+    ) -> None:
+        self._texts, self._module, self._name, self._kernel, self._problems = (
+            module.texts,
+            module,
+            name,
+            kernel,
+            problems,
+        )
         code = kernel.function.__code__
         self._file = code.co_filename
         self._node = function_node(module.texts.get(self._file, ""), code.co_firstlineno)
@@ -75,9 +90,14 @@ class _Reader:
         for name, parameter in inspect.signature(function).parameters.items():
             at, text = self._place(name)
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.POSITIONAL_ONLY):
-                self._refuse(f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place", at)
+                self._refuse(
+                    f"{name!r} is no plain parameter: a kernel takes a fixed number of arguments, by place",
+                    at,
+                )
             said[name] = annotation = self._annotation(name, at)
-            params.append(self._param(name, annotation, text, at, parameter.default, name in written))
+            params.append(
+                self._param(name, annotation, text, at, parameter.default, name in written)
+            )
             if name in written and params[-1].out is False:
                 self._refuse(
                     f"{name} is only read ({text}), and the kernel stores to it",
@@ -96,27 +116,44 @@ class _Reader:
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
             axes=tuple(self._axes(params, said, variables, axes)),
         )
-        return Declared(kernel=self._kernel, said=said, decl=decl, node=self._node, variables=variables, linked=linked, captured=axes)
+        return Declared(
+            kernel=self._kernel,
+            said=said,
+            decl=decl,
+            node=self._node,
+            variables=variables,
+            linked=linked,
+            captured=axes,
+        )
 
-    # --- parts --------------------------------------------------------------------------------------------------------------------
+    # --- parts
+    # --------------------------------------------------------------------------------------------------------------------
 
     def _definition(self) -> Location:
         if self._node is None:
             return Location(file=self._module.source.path, line=1)
         line = line_of(self._texts, self._file, self._node.lineno)
-        return Location(file=self._file, line=self._node.lineno, column=characters(line, self._node.col_offset) + len("def ") + 1)
+        return Location(
+            file=self._file,
+            line=self._node.lineno,
+            column=characters(line, self._node.col_offset) + len("def ") + 1,
+        )
 
     def _place(self, name: str) -> tuple[Location, str]:
         """Place and annotation (as written) of a parameter."""
         for arg in _args(self._node):
             if arg.arg == name:
-                column = characters(line_of(self._texts, self._file, arg.lineno), arg.col_offset) + 1
+                column = (
+                    characters(line_of(self._texts, self._file, arg.lineno), arg.col_offset) + 1
+                )
                 written = ast.unparse(arg.annotation) if arg.annotation else ""
                 return Location(file=self._file, line=arg.lineno, column=column), written
         return self._definition(), ""
 
     def _annotation(self, name: str, at: Location) -> Any:
-        """What a parameter is annotated with; text, as `from __future__ import annotations` leaves it, is read in the module."""
+        """What a parameter is annotated with; text, as `from __future__ import annotations` leaves
+        it, is read in the module.
+        """
         function = self._kernel.function
         value = function.__annotations__.get(name)
         if isinstance(value, str) and not api.dtype_named(value):
@@ -125,41 +162,78 @@ class _Reader:
             except TilecError as exc:
                 self._refuse(f"{name}: {exc.what}", at, exc.fix)
             except Exception as exc:  # noqa: BLE001 - whatever the user's expression raises
-                self._refuse(f"{name}: its annotation {value!r} cannot be read: {type(exc).__name__}: {exc}", at, HELP)
+                self._refuse(
+                    f"{name}: its annotation {value!r} cannot be read: {type(exc).__name__}: {exc}",
+                    at,
+                    HELP,
+                )
             return None
         return value
 
-    def _param(self, name: str, said: Any, text: str, at: Location, default: Any, written: bool) -> ParamDecl:
+    def _param(
+        self, name: str, said: Any, text: str, at: Location, default: Any, written: bool
+    ) -> ParamDecl:
         plain = default if isinstance(default, bool | int | float | str) else None
         match said:
             case None:
                 # The manifest says what it is.
-                return ParamDecl(name=name, kind="tensor", out=True if written else None, default=plain, location=at)
+                return ParamDecl(
+                    name=name,
+                    kind="tensor",
+                    out=True if written else None,
+                    default=plain,
+                    location=at,
+                )
             case Array(access=access, dtype=dtype, rank=rank):
                 return ParamDecl(
-                    name=name, type=text, kind="tensor", dtype=self._dtype(name, dtype, at), out=_FORMS[access], rank=rank, location=at
+                    name=name,
+                    type=text,
+                    kind="tensor",
+                    dtype=self._dtype(name, dtype, at),
+                    out=_FORMS[access],
+                    rank=rank,
+                    location=at,
                 )
             case Constant():
                 return ParamDecl(name=name, type=text, kind="constant", default=plain, location=at)
             case ByValue(layout=layout):
-                return ParamDecl(name=name, type=text, kind="struct", size=self._size(name, layout, at), location=at)
-        return ParamDecl(name=name, type=text, kind="scalar", dtype=self._dtype(name, said, at), default=plain, location=at)
+                return ParamDecl(
+                    name=name,
+                    type=text,
+                    kind="struct",
+                    size=self._size(name, layout, at),
+                    location=at,
+                )
+        return ParamDecl(
+            name=name,
+            type=text,
+            kind="scalar",
+            dtype=self._dtype(name, said, at),
+            default=plain,
+            location=at,
+        )
 
     def _dtype(self, name: str, said: Any, at: Location) -> str:
         if isinstance(said, DTypeAxis):
             return said.name
         found = api.dtype_named(said)
         if not found:
-            self._refuse(f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP)
+            self._refuse(
+                f"{name}: {said!r} is no dtype of a SIMT kernel ({', '.join(NAMES)})", at, HELP
+            )
         return found
 
     def _size(self, name: str, layout: Any, at: Location) -> int:
         """Bytes of a struct.
 
-        Its fields lie where C puts them: a layout without room for their alignment is one that launches and C code would read otherwise.
+        Its fields lie where C puts them: a layout without room for their alignment is one that
+        launches and C code would read otherwise.
         """
         if getattr(layout, "fields", None) is None or layout.subdtype is not None:
-            self._refuse(f'{name}: simt.Struct takes a structured NumPy dtype, such as numpy.dtype([("low", "f4")], align=True)', at)
+            self._refuse(
+                f'{name}: simt.Struct takes a structured NumPy dtype, such as numpy.dtype([("low", "f4")], align=True)',
+                at,
+            )
             return 1
         if not _aligned(layout):
             self._refuse(
@@ -176,7 +250,9 @@ class _Reader:
         return int(layout.itemsize)
 
     def _variables(self) -> Iterator[tuple[str, str, Axis]]:
-        """(module, variable, axis) for every axis of the project's modules whose variable the kernel, or what it calls, may name."""
+        """(module, variable, axis) for every axis of the project's modules whose variable the
+        kernel, or what it calls, may name.
+        """
         named = _named(self._kernel.function, self._module)
         for module, loaded in self._module.modules.items():
             for variable, value in vars(loaded).items():
@@ -184,16 +260,26 @@ class _Reader:
                     yield module, variable, value
 
     def _captured(self) -> Iterator[tuple[str, Axis]]:
-        """(name, axis) of what the kernel captures. Other captured values are constants of it; what cannot be one is refused."""
+        """(name, axis) of what the kernel captures. Other captured values are constants of it; what
+        cannot be one is refused.
+        """
         for name, value in captured(self._kernel.function).items():
             if isinstance(value, Axis):
                 yield name, value
             elif isinstance(value, list | dict | set | bytearray):
                 what = f"it captures {name!r}, a {type(value).__name__}, and what a kernel captures is a constant of it"
-                self._refuse(what, self._definition(), "capture a number, a tuple or an array of NumPy; or make it a parameter")
-            elif isinstance(value, Kernel) or (isinstance(value, FunctionType) and value.__module__ in self._module.modules):
+                self._refuse(
+                    what,
+                    self._definition(),
+                    "capture a number, a tuple or an array of NumPy; or make it a parameter",
+                )
+            elif isinstance(value, Kernel) or (
+                isinstance(value, FunctionType) and value.__module__ in self._module.modules
+            ):
                 what = f"it captures {name!r}, which is no device function"
-                self._refuse(what, self._definition(), "put @cuda.jit(device=True) on what it calls")
+                self._refuse(
+                    what, self._definition(), "put @cuda.jit(device=True) on what it calls"
+                )
 
     def _axes(
         self,
@@ -207,17 +293,36 @@ class _Reader:
             held = said[param.name]
             axis = held.dtype if isinstance(held, Array) else held
             if isinstance(axis, DTypeAxis):
-                uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=True, where=f"{param.name}: {param.type}"))
+                uses.setdefault(
+                    axis.name,
+                    AxisUse(name=axis.name, dtype=True, where=f"{param.name}: {param.type}"),
+                )
         for name, axis in captured:
-            uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=f"{name}, which it captures"))
+            uses.setdefault(
+                axis.name,
+                AxisUse(
+                    name=axis.name,
+                    dtype=isinstance(axis, DTypeAxis),
+                    where=f"{name}, which it captures",
+                ),
+            )
         for module, variable, axis in variables:
             where = f"{variable} of {module.rpartition('.')[2]}"
-            uses.setdefault(axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where))
+            uses.setdefault(
+                axis.name, AxisUse(name=axis.name, dtype=isinstance(axis, DTypeAxis), where=where)
+            )
         yield from uses.values()
 
     def _refuse(self, what: str, at: Location, hint: str = "") -> None:
         message = f"kernel {self._name!r}: {what}"
-        self._problems.append(Diagnostic(message=message, location=at, excerpt=line_of(self._texts, at.file, at.line), hint=hint))
+        self._problems.append(
+            Diagnostic(
+                message=message,
+                location=at,
+                excerpt=line_of(self._texts, at.file, at.line),
+                hint=hint,
+            )
+        )
 
 
 def _alignment(layout: Any) -> int:
@@ -230,7 +335,9 @@ def _alignment(layout: Any) -> int:
 
 
 def _aligned(layout: Any) -> bool:
-    """Whether every field lies where C puts it, those of structs inside too: `align=True` leaves these as they are."""
+    """Whether every field lies where C puts it, those of structs inside too: `align=True` leaves
+    these as they are.
+    """
     if layout.subdtype is not None:
         return _aligned(layout.subdtype[0])
     inside = (layout.fields or {}).values()
@@ -244,11 +351,15 @@ def alignment_of(layout: Any) -> int:
 
 
 def _args(node: ast.FunctionDef | None) -> tuple[ast.arg, ...]:
-    return (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
+    return (
+        (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
+    )
 
 
 def _named(function: FunctionType, module: LoadedModule) -> set[str]:
-    """Every name in the code of a kernel and of the project's device functions that it may call, attributes too."""
+    """Every name in the code of a kernel and of the project's device functions that it may call,
+    attributes too.
+    """
     helpers: dict[str, list[FunctionType]] = {}
     for loaded in module.modules.values():
         for name, value in vars(loaded).items():
@@ -275,13 +386,18 @@ def _names_of(code: CodeType) -> set[str]:
 
 
 def _written(node: ast.FunctionDef) -> set[str]:
-    """Parameters that the body stores to, by an index or an atomic; what helper functions store cannot be seen here."""
+    """Parameters that the body stores to, by an index or an atomic; what helper functions store
+    cannot be seen here.
+    """
     names = {arg.arg for arg in _args(node)}
     found = set()
     for part in ast.walk(node):
         match part:
             case ast.Subscript(ctx=ast.Store(), value=ast.Name(id=name)):
                 found.add(name)
-            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="atomic") | ast.Name(id="atomic")), args=[ast.Name(id=name), *_]):
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(attr="atomic") | ast.Name(id="atomic")),
+                args=[ast.Name(id=name), *_],
+            ):
                 found.add(name)
     return found & names

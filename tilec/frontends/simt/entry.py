@@ -1,4 +1,6 @@
-"""The function that is launched for a SIMT kernel: it takes what a launch packs, and hands arrays and structs to the kernel."""
+"""The function that is launched for a SIMT kernel: it takes what a launch packs, and hands arrays
+and structs to the kernel.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ NAMES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """An array that the entry builds of an address, extents, and the strides (in elements) that are not known; None is C-contiguous."""
+    """An array that the entry builds of an address, extents, and the strides (in elements) that are
+    not known; None is C-contiguous.
+    """
 
     dtype: str
     rank: int
@@ -54,8 +58,12 @@ class Struct:
 Argument = View | Scalar | Struct
 
 
-def entry(function: FunctionType, arguments: Sequence[Argument], line: int, device: Any) -> tuple[FunctionType, tuple[Any, ...]]:
-    """Return the function that is launched, with the types of its parameters: it builds the arguments and calls the kernel's function."""
+def entry(
+    function: FunctionType, arguments: Sequence[Argument], line: int, device: Any
+) -> tuple[FunctionType, tuple[Any, ...]]:
+    """Return the function that is launched, with the types of its parameters: it builds the
+    arguments and calls the kernel's function.
+    """
     from numba.cuda import types
 
     scope: dict[str, Any] = {"kernel": device, "record": _parts().record}
@@ -74,7 +82,9 @@ def entry(function: FunctionType, arguments: Sequence[Argument], line: int, devi
             scope[f"view{index}"] = _parts().view(inner(argument))
             passed.append(f"view{index}({name}, ({', '.join(extents)},), ({', '.join(strides)},))")
         elif isinstance(argument, Struct):
-            params.append(_parts().by_value(inner(argument), argument.layout.itemsize, argument.align))
+            params.append(
+                _parts().by_value(inner(argument), argument.layout.itemsize, argument.align)
+            )
             passed.append(f"record({name})")
         else:
             params.append(numba_type(argument.dtype))
@@ -93,8 +103,12 @@ def inner(argument: Argument) -> Any:
 
     if isinstance(argument, View):
         layout = "C" if argument.strides is None else "A"
-        return types.Array(numba_type(argument.dtype), argument.rank, layout, readonly=not argument.written)
-    return numba_type(argument.dtype) if isinstance(argument, Scalar) else from_dtype(argument.layout)
+        return types.Array(
+            numba_type(argument.dtype), argument.rank, layout, readonly=not argument.written
+        )
+    return (
+        numba_type(argument.dtype) if isinstance(argument, Scalar) else from_dtype(argument.layout)
+    )
 
 
 def numba_type(dtype: str) -> Any:
@@ -108,13 +122,17 @@ def _strides(name: str, view: View, extents: Sequence[str]) -> tuple[list[str], 
     """(strides as expressions, parameters that they need)."""
     if view.strides is None:
         return [" * ".join(extents[axis + 1 :]) or "1" for axis in range(view.rank)], []
-    given = [f"{name}s{axis}" if fixed is None else str(fixed) for axis, fixed in enumerate(view.strides)]
+    given = [
+        f"{name}s{axis}" if fixed is None else str(fixed) for axis, fixed in enumerate(view.strides)
+    ]
     return given, [text for text, fixed in zip(given, view.strides, strict=True) if fixed is None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """What entries are made of: a view's intrinsic by its type, a struct's parameter, and the intrinsic that reads one as a record."""
+    """What entries are made of: a view's intrinsic by its type, a struct's parameter, and the
+    intrinsic that reads one as a record.
+    """
 
     view: Callable[[Any], Any]
     by_value: Callable[[Any, int, int], Any]
@@ -138,7 +156,9 @@ def _parts() -> _Parts:
     @register_model(ByValue)
     class ByValueModel(models.PrimitiveModel):  # type: ignore[misc]
         def __init__(self, manager: Any, kind: Any) -> None:
-            super().__init__(manager, kind, ir.ArrayType(ir.IntType(8 * kind.align), kind.size // kind.align))
+            super().__init__(
+                manager, kind, ir.ArrayType(ir.IntType(8 * kind.align), kind.size // kind.align)
+            )
 
     def record(_typing: Any, value: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -151,15 +171,21 @@ def _parts() -> _Parts:
         def make(_typing: Any, address: Any, shape: Any, strides: Any) -> Any:
             def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 array = arrayobj.make_array(signature.return_type)(context, builder)
-                item = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-                # A launch's arrays are in global memory: said here, loads and stores need not find out at run time.
+                item = context.get_constant(
+                    types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+                )
+                # A launch's arrays are in global memory: said here, loads and stores need not find
+                # out at run time.
                 outer = ir.PointerType(array.data.type.pointee, addrspace=1)
                 data = builder.addrspacecast(builder.addrspacecast(args[0], outer), array.data.type)
                 arrayobj.populate_array(
                     array,
                     data=data,
                     shape=cgutils.unpack_tuple(builder, args[1]),
-                    strides=[builder.mul(stride, item) for stride in cgutils.unpack_tuple(builder, args[2])],
+                    strides=[
+                        builder.mul(stride, item)
+                        for stride in cgutils.unpack_tuple(builder, args[2])
+                    ],
                     itemsize=item,
                     meminfo=None,
                 )

@@ -1,4 +1,6 @@
-"""Turns what numba refuses into located compile errors: the user's file and line, the words that matter, and the calls that lead there."""
+"""Turns what numba refuses into located compile errors: the user's file and line, the words that
+matter, and the calls that lead there.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,46 @@ _FRAMES = re.compile(
 )
 # What numba calls by the names of its own inside.
 _SPELLED = (
-    (re.compile(r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"), r"\1"),
+    (
+        re.compile(
+            r"Function\(<(?:built-in function|function|intrinsic) ([\w.]+)(?: at 0x[0-9a-f]+)?>\)"
+        ),
+        r"\1",
+    ),
     (re.compile(r"Function\(<class 'numba\.cuda\.stubs\.([\w.]+)'>\)"), r"cuda.\1"),
-    (re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"), "a list of the module is no constant: make it a tuple"),
-    (re.compile(r"<numba\S*ExternFunction object at 0x[0-9a-f]+>"), "a function of cuda.declare_device"),
+    (
+        re.compile(r"<numba\S* object at 0x[0-9a-f]+>, \(List\(.*"),
+        "a list of the module is no constant: make it a tuple",
+    ),
+    (
+        re.compile(r"<numba\S*ExternFunction object at 0x[0-9a-f]+>"),
+        "a function of cuda.declare_device",
+    ),
     (re.compile(r"\.?\. Raised from .*"), ""),
     (re.compile(r"<ufunc '(\w+)'>"), r"numba-cuda does not compile numpy.\1 in kernels"),
     (
-        re.compile(r"Cannot bind 'args=\((.*)\) kws=\{.*\}' to signature '(\(.*?\))' due to \"TypeError: (.*?)\"\.?"),
+        re.compile(
+            r"Cannot bind 'args=\((.*)\) kws=\{.*\}' to signature '(\(.*?\))' due to \"TypeError: (.*?)\"\.?"
+        ),
         r"a function of \2 is called with (\1): \3",
     ),
-    (re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)' from '[^']*'>\)"), r"kernels have no \2.\1"),
-    (re.compile(r"'CUDATargetContext' object has no attribute 'build_(\w+)'"), r"kernels have no \1"),
+    (
+        re.compile(r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)' from '[^']*'>\)"),
+        r"kernels have no \2.\1",
+    ),
+    (
+        re.compile(r"'CUDATargetContext' object has no attribute 'build_(\w+)'"),
+        r"kernels have no \1",
+    ),
     (re.compile(r"\('wrong tuple length for \S+: ', '(.*)'\)"), r"wrong tuple length: \1"),
-    (re.compile(r"^'([A-Za-z_]\w*)'$"), r"\1 is not known: the struct has no such field"),  # all that it says
-    (re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"), "a function calls itself, which numba does not compile for GPUs"),
+    (
+        re.compile(r"^'([A-Za-z_]\w*)'$"),
+        r"\1 is not known: the struct has no such field",
+    ),  # all that it says
+    (
+        re.compile(r".*(?:insert_unresolved_ref|compiler re-entrant).*"),
+        "a function calls itself, which numba does not compile for GPUs",
+    ),
 )
 _MUT = "the array is only read: annotate it with simt.Mut, or say out = true"
 _HINTS = (
@@ -43,41 +70,74 @@ _HINTS = (
         re.compile(r"(?:shared|local)\.array"),
         "extents are constants: a number, simt.Const[int], simt.size(…); 0 takes them from launch.shared",
     ),
-    (re.compile(r"Untyped global name.*simt\.\w+Axis"), "give the axis values in the kernel's matrix"),
-    (re.compile(r"Untyped global name"), "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)"),
-    (re.compile(r"function (?:zeros|empty|ones|full)\b"), "a kernel makes arrays with cuda.shared.array and cuda.local.array"),
-    (re.compile(r"^<ufunc '"), "take the function of the module math, or of numba.cuda.libdevice; abs, min and max are Python's own"),
-    (re.compile(r"ExternFunction object at"), "call it as cuda.declare_device has it; and that has to be as CUDA C++ defines it"),
-    (re.compile(r"exception_match|not supported"), "numba-cuda's documentation lists what Python it compiles"),
+    (
+        re.compile(r"Untyped global name.*simt\.\w+Axis"),
+        "give the axis values in the kernel's matrix",
+    ),
+    (
+        re.compile(r"Untyped global name"),
+        "kernels see numbers, tuples, arrays of constants, and functions with @cuda.jit(device=True)",
+    ),
+    (
+        re.compile(r"function (?:zeros|empty|ones|full)\b"),
+        "a kernel makes arrays with cuda.shared.array and cuda.local.array",
+    ),
+    (
+        re.compile(r"^<ufunc '"),
+        "take the function of the module math, or of numba.cuda.libdevice; abs, min and max are Python's own",
+    ),
+    (
+        re.compile(r"ExternFunction object at"),
+        "call it as cuda.declare_device has it; and that has to be as CUDA C++ defines it",
+    ),
+    (
+        re.compile(r"exception_match|not supported"),
+        "numba-cuda's documentation lists what Python it compiles",
+    ),
 )
 
 
-def kernel_error(exc: Exception, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
+def kernel_error(
+    exc: Exception, *, module: LoadedModule, kernel: Declared, what: str
+) -> CompileError:
     """The error of a kernel that numba refused; `what` starts its first line."""
     at = kernel.decl.location
     if isinstance(exc, api.ReturnsError):
         first = f"a kernel returns nothing, and this one returns {exc}"
-        place = Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint="store results in a simt.Mut")
+        place = Diagnostic(
+            message=first,
+            location=at,
+            excerpt=line_of(module.texts, at.file, at.line),
+            hint="store results in a simt.Mut",
+        )
         return CompileError(f"{what}: {first}", diagnostics=(place,))
     said = _COLOR.sub("", str(exc))
     first = _first(said) or type(exc).__name__
     places = list(dict.fromkeys(_places(exc, said, module)))
     hint = next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
     diagnostics = tuple(_diagnostics(places or [at], first, hint, module))
-    return CompileError(f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {said}")
+    return CompileError(
+        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {said}"
+    )
 
 
-def _diagnostics(places: Sequence[Location], first: str, hint: str, module: LoadedModule) -> Iterator[Diagnostic]:
+def _diagnostics(
+    places: Sequence[Location], first: str, hint: str, module: LoadedModule
+) -> Iterator[Diagnostic]:
     for index, place in enumerate(places):
         excerpt = line_of(module.texts, place.file, place.line)
         if index == 0:
             yield Diagnostic(message=first, location=place, excerpt=excerpt, hint=hint)
         else:
-            yield Diagnostic(message="called from here", location=place, severity="note", excerpt=excerpt)
+            yield Diagnostic(
+                message="called from here", location=place, severity="note", excerpt=excerpt
+            )
 
 
 def _places(exc: Exception, said: str, module: LoadedModule) -> Iterator[Location]:
-    """The user's places that an error names, innermost first: numba's texts go from there to the call in the kernel."""
+    """The user's places that an error names, innermost first: numba's texts go from there to the
+    call in the kernel.
+    """
     for match in _PLACES.finditer(said):
         file, line = match[1] or match[3], int(match[2] or match[4])
         if file in module.texts:
@@ -92,7 +152,9 @@ def _first(said: str) -> str:
     lines = [line.strip() for line in said.splitlines()]
     kept = [line for line in lines if line and not _FRAMES.match(line)]
     first = kept[0] if kept else ""
-    signature = next((line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")), "")
+    signature = next(
+        (line.removeprefix(">>>").strip() for line in lines if line.startswith(">>>")), ""
+    )
     told = f"{first} {signature}" if first.endswith("for signature:") and signature else first
     for pattern, instead in _SPELLED:
         told = pattern.sub(instead, told)

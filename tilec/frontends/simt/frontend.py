@@ -23,7 +23,9 @@ from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 
 class SimtFrontend:
-    """Reads SIMT Python. Modules are executed once per process and state of their files; numba's own cache is neither read nor written."""
+    """Reads SIMT Python. Modules are executed once per process and state of their files; numba's
+    own cache is neither read nor written.
+    """
 
     name = "simt"
     # Python files are those of tile kernels where the manifest does not say another language.
@@ -49,12 +51,14 @@ class SimtFrontend:
         """numba-cuda with what it stands on, Python, libNVVM, NVRTC, nvJitLink and ptxas.
 
         Raises:
-            ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not written against.
+            ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not
+                written against.
         """
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively; read from import statements, nothing is executed.
+        """The source and every project module it may import, transitively; read from import
+        statements, nothing is executed.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
@@ -63,7 +67,8 @@ class SimtFrontend:
         return [own[name] for name in sorted(own)]
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The kernels among the module's attributes, in order of appearance; the module is executed.
+        """The kernels among the module's attributes, in order of appearance; the module is
+        executed.
 
         Raises:
             CompileError: it cannot be, or an annotation cannot be read; with the user's line.
@@ -96,11 +101,15 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
 
 
 def _without_driver(exc: CompileError) -> CompileError:
-    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a signature does; others as they are."""
+    """The error of a module that compiles a kernel when it is imported, as `@cuda.jit` with a
+    signature does; others as they are.
+    """
     if "CudaSupportError" not in exc.what:
         return exc
     what = "the module asks for a GPU when it is imported: @cuda.jit with a signature does, or a call of numba.cuda outside of kernels"
-    hint = "take the signature out, and annotate the parameters or say in the manifest what they are"
+    hint = (
+        "take the signature out, and annotate the parameters or say in the manifest what they are"
+    )
     place = next((d for d in exc.diagnostics if d.location), Diagnostic(message=what))
     told = dataclasses.replace(place, message=what, hint=hint)
     return CompileError(what, diagnostics=(told,), fix=hint, log=exc.log)

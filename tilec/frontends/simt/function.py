@@ -1,4 +1,6 @@
-"""A kernel's function with its compile-time constants bound: they become what it captures, which numba reads as constants."""
+"""A kernel's function with its compile-time constants bound: they become what it captures, which
+numba reads as constants.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,11 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
-def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Mapping[str, Any]) -> FunctionType:
-    """The function without these parameters, with their values in the places; lines and module stay as they are.
+def with_constants(
+    function: FunctionType, node: ast.FunctionDef, constants: Mapping[str, Any]
+) -> FunctionType:
+    """The function without these parameters, with their values in the places; lines and module stay
+    as they are.
 
     Args:
         function: the kernel's.
@@ -28,7 +33,13 @@ def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Map
     arguments.defaults = []
     maker: Any = ast.FunctionDef(
         name="make",
-        args=ast.arguments(posonlyargs=[], args=[ast.arg(arg=name) for name in given], kwonlyargs=[], kw_defaults=[], defaults=[]),
+        args=ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(arg=name) for name in given],
+            kwonlyargs=[],
+            kw_defaults=[],
+            defaults=[],
+        ),
         body=[inner, ast.Return(value=ast.Name(id=inner.name, ctx=ast.Load()))],
         decorator_list=[],
     )
@@ -44,7 +55,9 @@ def with_constants(function: FunctionType, node: ast.FunctionDef, constants: Map
 
 
 def captured(function: FunctionType) -> dict[str, Any]:
-    """What a function captures of the functions around it, by name; names that were never given a value are left out."""
+    """What a function captures of the functions around it, by name; names that were never given a
+    value are left out.
+    """
     found = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -57,8 +70,13 @@ def captured(function: FunctionType) -> dict[str, Any]:
 def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
     """The function with these in the place of what it captures under the same names."""
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    closure = tuple(CellType(values[name]) if name in values else cell for name, cell in zip(names, cells, strict=True))
-    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    closure = tuple(
+        CellType(values[name]) if name in values else cell
+        for name, cell in zip(names, cells, strict=True)
+    )
+    made = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, closure
+    )
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     made.__annotations__, made.__doc__ = function.__annotations__, function.__doc__
     return made

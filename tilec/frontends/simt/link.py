@@ -1,4 +1,6 @@
-"""Functions of CUDA C++ that SIMT kernels call: those that numba brings, the barrier of a grid, and the sources of `link`."""
+"""Functions of CUDA C++ that SIMT kernels call: those that numba brings, the barrier of a grid, and
+the sources of `link`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from tilec_runtime.errors import CompileError, Diagnostic, Location, ToolchainEr
 _STD = "-std=c++17"
 _MOST_KEPT = 64
 _SOURCE = "link the .cu file that it was made of, or write the kernel in CUDA C++"
-# numba calls CUDA's device runtime for `cuda.cg.this_grid().sync()`: its functions with the code of the headers' own barrier.
-# Cooperative groups with type traits of their own: nothing here needs libcu++, reading which takes ten times as long.
+# numba calls CUDA's device runtime for `cuda.cg.this_grid().sync()`: its functions with the code of
+# the headers' own barrier. Cooperative groups with type traits of their own: nothing here needs
+# libcu++, reading which takes ten times as long.
 _BARRIER = """#define _CG_LIMIT_INCLUDED_DEPENDENCIES
 #include <cooperative_groups.h>
 extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope group) { return group; }
@@ -45,7 +48,9 @@ def linked(source: Source) -> tuple[LinkEntry, ...]:
     for entry in found:
         if entry.kind is not LinkKind.CUDA:
             what = f"{entry.path} is {entry.kind.value}, and a SIMT kernel is linked with CUDA C++ sources alone"
-            place = Diagnostic(message=what, location=Location(file=entry.path, line=1), hint=_SOURCE)
+            place = Diagnostic(
+                message=what, location=Location(file=entry.path, line=1), hint=_SOURCE
+            )
             raise CompileError(what, diagnostics=(place,), fix=_SOURCE)
     return found
 
@@ -56,7 +61,9 @@ def linked_inputs(source: Source) -> list[InputFile]:
     Raises:
         CompileError: one cannot be read, leaves the project, or is no CUDA C++.
     """
-    return [file for entry in linked(source) for file in includes.closure(source.root, entry.path, ())]
+    return [
+        file for entry in linked(source) for file in includes.closure(source.root, entry.path, ())
+    ]
 
 
 def undefined(ptx: str) -> set[str]:
@@ -67,7 +74,8 @@ def undefined(ptx: str) -> set[str]:
 def misdeclared(ptx: str, called: set[str]) -> list[str]:
     """Return the `called` functions that linked PTX calls through their address.
 
-    A linker makes such a call where Python declares other sizes of parameters or results than the function has; otherwise it is direct.
+    A linker makes such a call where Python declares other sizes of parameters or results than the
+    function has; otherwise it is direct.
     """
     return sorted(called.intersection(_ADDRESS.findall(ptx)))
 
@@ -78,8 +86,17 @@ class Library:
     def __init__(self) -> None:
         self._kept: dict[Hashable, bytes] = {}
 
-    def pieces(self, job: Job, called: set[str], sources: Sequence[str], tools: Mapping[str, Tool], *, portable: bool) -> list[Piece]:
-        """Return LTO-IR of the linked sources, of numba's own, and of the barrier, for the job's architecture.
+    def pieces(
+        self,
+        job: Job,
+        called: set[str],
+        sources: Sequence[str],
+        tools: Mapping[str, Tool],
+        *,
+        portable: bool,
+    ) -> list[Piece]:
+        """Return LTO-IR of the linked sources, of numba's own, and of the barrier, for the job's
+        architecture.
 
         Args:
             job: the job.
@@ -92,22 +109,42 @@ class Library:
             CompileError: a linked source does not compile; with its own lines.
             ToolchainError: numba's own does not.
         """
-        found = [self._linked(job, entry.path, tools, portable=portable) for entry in linked(job.spec.source)]
+        found = [
+            self._linked(job, entry.path, tools, portable=portable)
+            for entry in linked(job.spec.source)
+        ]
         barrier = [_BARRIER] if any(name.startswith("cudaCG") for name in called) else []
-        return found + [self._numbas(job, number, text, tools) for number, text in enumerate([*barrier, *sources])]
+        return found + [
+            self._numbas(job, number, text, tools)
+            for number, text in enumerate([*barrier, *sources])
+        ]
 
     def _linked(self, job: Job, path: str, tools: Mapping[str, Tool], *, portable: bool) -> Piece:
-        root, lineinfo = job.spec.source.root, (job.spec.lineinfo or job.spec.debug) and not portable
+        root, lineinfo = (
+            job.spec.source.root,
+            (job.spec.lineinfo or job.spec.debug) and not portable,
+        )
         key = (root, path, job.target.number, lineinfo, portable, *includes.closure(root, path, ()))
         if key not in self._kept:
             self._keep(key, _compiled(job, path, tools, lineinfo=lineinfo, portable=portable))
         return Piece(name=path, kind="LTOIR", data=self._kept[key])
 
     def _numbas(self, job: Job, number: int, text: str, tools: Mapping[str, Tool]) -> Piece:
-        name, arch, headers = f"numba{number}.cu", f"compute_{job.target.number}", tools["headers"].path
+        name, arch, headers = (
+            f"numba{number}.cu",
+            f"compute_{job.target.number}",
+            tools["headers"].path,
+        )
         if (text, arch) not in self._kept:
             made = compile_device(
-                tools, text.encode(), name, root=headers, arch=arch, arguments=[_STD], timeout=job.spec.timeout, portable=True
+                tools,
+                text.encode(),
+                name,
+                root=headers,
+                arch=arch,
+                arguments=[_STD],
+                timeout=job.spec.timeout,
+                portable=True,
             )
             if not made.ok:
                 raise ToolchainError(
@@ -124,20 +161,33 @@ class Library:
         self._kept[key] = data
 
 
-def _compiled(job: Job, path: str, tools: Mapping[str, Tool], *, lineinfo: bool, portable: bool) -> bytes:
+def _compiled(
+    job: Job, path: str, tools: Mapping[str, Tool], *, lineinfo: bool, portable: bool
+) -> bytes:
     spec, arch = job.spec, f"compute_{job.target.number}"
     source = Path(spec.source.root, path).read_bytes()
     if b"\0" in source:
         what = f"{path} holds a zero byte: it is no C++ text"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=path, line=1)),))
+        raise CompileError(
+            what, diagnostics=(Diagnostic(message=what, location=Location(file=path, line=1)),)
+        )
     arguments = [_STD, *(["-lineinfo"] if lineinfo else [])]
     made = compile_device(
-        tools, source, path, root=spec.source.root, arch=arch, arguments=arguments, timeout=spec.timeout, portable=portable
+        tools,
+        source,
+        path,
+        root=spec.source.root,
+        arch=arch,
+        arguments=arguments,
+        timeout=spec.timeout,
+        portable=portable,
     )
     if made.ok:
         return made.ltoir
     log = made.log or made.result
-    words = read_log(log, spec.source.root, toolkit=tools["headers"].path, fallback=Location(file=path, line=1))
+    words = read_log(
+        log, spec.source.root, toolkit=tools["headers"].path, fallback=Location(file=path, line=1)
+    )
     raise CompileError(
         f"{path}, which {spec.source.path} is linked with, does not compile for {job.target}",
         diagnostics=words.diagnostics,

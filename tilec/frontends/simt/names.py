@@ -1,4 +1,6 @@
-"""Names and order of numba's LLVM modules, made to depend on the kernel alone: numba counts the compiles of a process."""
+"""Names and order of numba's LLVM modules, made to depend on the kernel alone: numba counts the
+compiles of a process.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ _DECLARED = re.compile(r'^declare [^@\n]*@"?([\w$.]+)"?', re.MULTILINE)
 
 
 def canonical(modules: Sequence[str]) -> list[str]:
-    """The modules, each once, the first one in front and each behind one that calls it, with names counted from one.
+    """The modules, each once, the first one in front and each behind one that calls it, with names
+    counted from one.
 
-    numba numbers every function of a process, and keeps the modules of called functions in a set. A module that nothing in front of it
-    calls is of no use to libNVVM.
+    numba numbers every function of a process, and keeps the modules of called functions in a set. A
+    module that nothing in front of it calls is of no use to libNVVM.
     """
     waiting = list(dict.fromkeys(modules))
     maker = {name: module for module in waiting for name in _DEFINED.findall(module)}
@@ -41,7 +44,9 @@ def _renumbered(module: str, tags: dict[str, int], memory: dict[str, int]) -> st
 
 
 def _tagged(name: str, number: Callable[[str], str]) -> str:
-    """A mangled name with other numbers in its tags `B2v7`: length, then `v` and the number of the function."""
+    """A mangled name with other numbers in its tags `B2v7`: length, then `v` and the number of the
+    function.
+    """
     out, end = [], 0
     for match in _TAG.finditer(name):
         digits = int(match[1]) - 1
@@ -55,5 +60,9 @@ def _tagged(name: str, number: Callable[[str], str]) -> str:
 
 
 def symbol_of(name: str) -> str:
-    """A Python name as an entry can be called: other characters than those of C become their code points."""
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name)
+    """A Python name as an entry can be called: other characters than those of C become their code
+    points.
+    """
+    return "".join(
+        c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name
+    )

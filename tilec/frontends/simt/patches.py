@@ -1,8 +1,11 @@
-"""Functions of numba-cuda that are replaced while a kernel is compiled, where it has no hook; checked against numba-cuda 0.30.
+"""Functions of numba-cuda that are replaced while a kernel is compiled, where it has no hook;
+checked against numba-cuda 0.30.
 
-- Device functions are compiled for the target, anew for each kernel, and no driver is asked for a device.
+- Device functions are compiled for the target, anew for each kernel, and no driver is asked for a
+  device.
 - Atomics of arrays that are only read are errors, as numba-cuda's other stores to them are.
-- Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops the kernel.
+- Checks of indices, which numba-cuda has written and turned off, are made, and a failed one stops
+  the kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ from tilec_runtime.model.arch import Version
 
 
 @contextlib.contextmanager
-def replaced(*, capability: Version, lineinfo: bool, optimize: bool, bounds: bool) -> Iterator[None]:
-    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no driver is asked for a device."""
+def replaced(
+    *, capability: Version, lineinfo: bool, optimize: bool, bounds: bool
+) -> Iterator[None]:
+    """While it lasts, device functions are compiled for the target, anew, and as the kernel is; no
+    driver is asked for a device.
+    """
     from numba.cuda import dispatcher
 
     class Device:
@@ -45,14 +52,17 @@ def replaced(*, capability: Version, lineinfo: bool, optimize: bool, bounds: boo
     finally:
         dispatcher.CUDADispatcher.compile_device = own
         dispatcher.get_current_device = asks
-        # What is kept would be taken by the next compile, which may be for other values of globals, or with checks.
+        # What is kept would be taken by the next compile, which may be for other values of globals,
+        # or with checks.
         for function, args in made:
             function.overloads.pop(args, None)
 
 
 @contextlib.contextmanager
 def _readonly_atomics_refused() -> Iterator[None]:
-    """While it lasts, a call of `cuda.atomic` on a read-only array is an error of typing, in kernels and in what they call."""
+    """While it lasts, a call of `cuda.atomic` on a read-only array is an error of typing, in
+    kernels and in what they call.
+    """
     from numba import cuda
     from numba.cuda import types
     from numba.cuda.core.errors import TypingError
@@ -80,9 +90,13 @@ def _checked() -> Iterator[None]:
     from numba.cuda import cache_hints, cgutils, cudaimpl, target
 
     class Checked:
-        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks the index, which numba leaves out."""
+        """`cgutils` as atomics and hinted loads see it: what computes an address for them checks
+        the index, which numba leaves out.
+        """
 
-        get_item_pointer = staticmethod(functools.partial(cgutils.get_item_pointer, boundscheck=True))
+        get_item_pointer = staticmethod(
+            functools.partial(cgutils.get_item_pointer, boundscheck=True)
+        )
 
         def __getattr__(self, name: str) -> Any:
             return getattr(cgutils, name)
@@ -101,7 +115,9 @@ def _checked() -> Iterator[None]:
 
 
 def stop_on_error(kernel: Any) -> None:
-    """Make an entry (an LLVM function) stop the kernel where it would return an exception's code (`raise`, `assert`)."""
+    """Make an entry (an LLVM function) stop the kernel where it would return an exception's code
+    (`raise`, `assert`).
+    """
     from llvmlite import ir
 
     for block in kernel.blocks:
@@ -112,18 +128,28 @@ def stop_on_error(kernel: Any) -> None:
             builder = ir.IRBuilder(block)
             builder.position_before(block.terminator)
             stop = "{ .reg .pred %raised; setp.gt.s32 %raised, $0, 0; @%raised trap; }"
-            builder.asm(ir.FunctionType(ir.VoidType(), [code.type]), stop, "r", [code], side_effect=True)
+            builder.asm(
+                ir.FunctionType(ir.VoidType(), [code.type]), stop, "r", [code], side_effect=True
+            )
 
 
 def _check(context: Any, builder: Any, ind: Any, dimlen: Any, axis: int | None = None) -> None:
-    """Code for one index: numba calls this with the index (a negative one counted from the end already) and the extent."""
+    """Code for one index: numba calls this with the index (a negative one counted from the end
+    already) and the extent.
+    """
     from numba.cuda import cgutils
 
     # As numbers without a sign, those below zero are above every extent.
     outside = builder.icmp_unsigned(">=", ind, dimlen)
     with cgutils.if_unlikely(builder, outside):
         file, line = _place(builder)
-        _tell(context, builder, (ind, dimlen), axis, f"{file}:{line}" if line else f"in {context.fndesc.qualname}")
+        _tell(
+            context,
+            builder,
+            (ind, dimlen),
+            axis,
+            f"{file}:{line}" if line else f"in {context.fndesc.qualname}",
+        )
         _fail(context, builder, f"index{_of(axis)} is in bounds", file, line)
 
 
@@ -132,14 +158,18 @@ def _of(axis: int | None) -> str:
 
 
 def _fail(context: Any, builder: Any, condition: str, file: str, line: int) -> None:
-    """Code that ends the kernel as a failed `assert` of CUDA C++ does: the driver tells condition, place, block and thread."""
+    """Code that ends the kernel as a failed `assert` of CUDA C++ does: the driver tells condition,
+    place, block and thread.
+    """
     from llvmlite import ir
     from numba.cuda import cgutils
 
     text, i32, i64 = ir.PointerType(ir.IntType(8)), ir.IntType(32), ir.IntType(64)
     kind = ir.FunctionType(ir.VoidType(), [text, text, i32, text, i64])
     function = cgutils.get_or_insert_function(builder.module, kind, "__assertfail")
-    said, place, name = (_text(builder, word) for word in (condition, file, context.fndesc.qualname))
+    said, place, name = (
+        _text(builder, word) for word in (condition, file, context.fndesc.qualname)
+    )
     builder.call(function, (said, place, i32(line), name, i64(1)))
 
 
@@ -151,26 +181,40 @@ def _text(builder: Any, words: str) -> Any:
     data = cgutils.make_bytearray(words.encode() + b"\0")
     held = cgutils.add_global_variable(builder.module, data.type, "tilec_text", addrspace=1)
     held.linkage, held.global_constant, held.initializer = "internal", True, data
-    return builder.addrspacecast(builder.bitcast(held, ir.PointerType(ir.IntType(8), addrspace=1)), ir.PointerType(ir.IntType(8)))
+    return builder.addrspacecast(
+        builder.bitcast(held, ir.PointerType(ir.IntType(8), addrspace=1)),
+        ir.PointerType(ir.IntType(8)),
+    )
 
 
-def _tell(context: Any, builder: Any, numbers: tuple[Any, Any], axis: int | None, where: str) -> None:
-    """Code that prints what a failed assertion cannot say: index and extent, with place, block and thread."""
+def _tell(
+    context: Any, builder: Any, numbers: tuple[Any, Any], axis: int | None, where: str
+) -> None:
+    """Code that prints what a failed assertion cannot say: index and extent, with place, block and
+    thread.
+    """
     from llvmlite import ir
     from numba.cuda import cgutils, nvvmutils
 
     wide = ir.IntType(64)
     registers = nvvmutils.SRegBuilder(builder)
     blocks, threads = ([read(xyz) for xyz in "xyz"] for read in (registers.ctaid, registers.tid))
-    values = [builder.sext(v, wide) if v.type.width < 64 else v for v in (*numbers, *blocks, *threads)]
+    values = [
+        builder.sext(v, wide) if v.type.width < 64 else v for v in (*numbers, *blocks, *threads)
+    ]
     said = f"{where}: index %lld{_of(axis)} is out of bounds, the extent is %lld; block (%lld, %lld, %lld), thread (%lld, %lld, %lld)\n"
     packed = cgutils.alloca_once_value(builder, cgutils.make_anonymous_struct(builder, values))
     format_ = context.insert_string_const_addrspace(builder, said)
-    builder.call(nvvmutils.declare_vprint(builder.module), (format_, builder.bitcast(packed, ir.PointerType(ir.IntType(8)))))
+    builder.call(
+        nvvmutils.declare_vprint(builder.module),
+        (format_, builder.bitcast(packed, ir.PointerType(ir.IntType(8)))),
+    )
 
 
 def _place(builder: Any) -> tuple[str, int]:
-    """(file, line) of the code that is being made, where line information is kept; else an empty name and 0."""
+    """(file, line) of the code that is being made, where line information is kept; else an empty
+    name and 0.
+    """
     at = builder.debug_metadata
     facts = dict(at.operands) if at is not None else {}
     line, scope = facts.get("line"), facts.get("scope")

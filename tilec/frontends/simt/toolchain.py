@@ -1,4 +1,6 @@
-"""What takes part in compiling a SIMT kernel, with versions and digests; numba is not imported for it."""
+"""What takes part in compiling a SIMT kernel, with versions and digests; numba is not imported for
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ TOOLS = ("libnvvm", "libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-he
 
 
 def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
-    """numba-cuda, numba and llvmlite, Python (which executes the module, and whose bytecode is compiled), and the toolkit's part.
+    """numba-cuda, numba and llvmlite, Python (which executes the module, and whose bytecode is
+    compiled), and the toolkit's part.
 
     Raises:
-        ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not written against.
+        ToolchainError: something is missing, half installed, or a numba-cuda that tilec was not
+            written against.
     """
     made = [
         python.package(name, stem, part, whose="SIMT Python", fix=api.FIX, verify=search.verify)
@@ -31,5 +35,9 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     api.require_version(made[0].version)
     api.require_numpy(version("numpy"))
     tools = require(TOOLS, search)
-    rows = (ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values() if t.name != "crt-headers")
+    rows = (
+        ToolInfo(name=t.name, version=t.version, digest=t.digest)
+        for t in tools.values()
+        if t.name != "crt-headers"
+    )
     return (*made, python.interpreter(), *rows)

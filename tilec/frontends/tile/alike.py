@@ -10,14 +10,21 @@ from tilec.frontends.tile.values import Below, Nearest, Within
 from tilec.model.alike import Alike
 
 
-def of_access(param: SafeParam, places: Sequence[tuple[Any, str | None]], params: Sequence[SafeParam], *, like: bool) -> Iterator[Alike]:
+def of_access(
+    param: SafeParam,
+    places: Sequence[tuple[Any, str | None]],
+    params: Sequence[SafeParam],
+    *,
+    like: bool,
+) -> Iterator[Alike]:
     """Extents that are equal because of one access.
 
     Args:
         param: the array.
         places: for each axis the tile's index and extent, as far as they are known.
         params: all parameters of the kernel.
-        like: the tile is that of an output's region. Elsewhere, tiles of one element are look-ups by number.
+        like: the tile is that of an output's region. Elsewhere, tiles of one element are look-ups
+            by number.
     """
     for axis, (index, size) in enumerate(places):
         if size is None or (size == "1" and not like):
@@ -51,7 +58,9 @@ def of_outputs(params: Sequence[SafeParam]) -> Iterator[Alike]:
 
 
 def _other_extent(one: str, other: str) -> str | None:
-    """The condition under which two extents of tiles differ; None where they always do, empty where they never do."""
+    """The condition under which two extents of tiles differ; None where they always do, empty where
+    they never do.
+    """
     if one == other:
         return ""
     return None if one.isdigit() and other.isdigit() else f"{one} != {other}"

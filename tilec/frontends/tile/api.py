@@ -1,4 +1,6 @@
-"""All contact with cuda.tile: its import under a known environment, kernels, signatures and export. Private names live here only."""
+"""All contact with cuda.tile: its import under a known environment, kernels, signatures and export.
+Private names live here only.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ class Annotation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Exported:
-    """Tile IR bytecode of one kernel, the optimisation level to assemble it at, and what was warned of on the way."""
+    """Tile IR bytecode of one kernel, the optimisation level to assemble it at, and what was warned
+    of on the way.
+    """
 
     bytecode: bytes
     opt: int
@@ -109,11 +113,15 @@ def cuda_tile() -> ModuleType:
             import cuda.tile.compilation
     except ModuleNotFoundError as exc:
         if exc.name in ("cuda", "cuda.tile"):
-            raise ToolchainError("cuda-tile is not installed: tile kernels cannot be compiled", fix=FIX) from exc
+            raise ToolchainError(
+                "cuda-tile is not installed: tile kernels cannot be compiled", fix=FIX
+            ) from exc
         raise ToolchainError(f"cuda-tile is half installed: {exc}", fix=FIX) from exc
     except (ImportError, OSError) as exc:
         raise ToolchainError(
-            f"cuda-tile cannot be imported: {exc}", cause="it is half installed, or for another platform", fix=FIX
+            f"cuda-tile cannot be imported: {exc}",
+            cause="it is half installed, or for another platform",
+            fix=FIX,
         ) from exc
     patches.name_installed_files()
     return typing.cast("ModuleType", cuda.tile)
@@ -136,16 +144,26 @@ def is_trusted(file: str) -> bool:
 @functools.cache
 def language_names() -> frozenset[str]:
     """The language's files, by the names that they have in debug information."""
-    return frozenset(patches.installed_name(str(path)) for path in Path(lang().__file__ or "").parent.glob("*.py"))
+    return frozenset(
+        patches.installed_name(str(path))
+        for path in Path(lang().__file__ or "").parent.glob("*.py")
+    )
 
 
 @contextmanager
 def _without_its_variables() -> Iterator[None]:
-    """Import cuda.tile as if none of its variables were set: some change what it compiles, and it reads them once."""
-    saved = {k: v for k, v in os.environ.items() if k.startswith(("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"))}
+    """Import cuda.tile as if none of its variables were set: some change what it compiles, and it
+    reads them once.
+    """
+    saved = {
+        k: v
+        for k, v in os.environ.items()
+        if k.startswith(("CUDA_TILE_", "EXPERIMENTAL_CUDA_TILE_"))
+    }
     for key in saved:
         del os.environ[key]
-    # Its cache stays off, and with a directory given it makes none of its own (which a killed worker would leave behind).
+    # Its cache stays off, and with a directory given it makes none of its own (which a killed
+    # worker would leave behind).
     os.environ.update(CUDA_TILE_CACHE_DIR="off", CUDA_TILE_TEMP_DIR=tempfile.gettempdir())
     try:
         yield
@@ -177,7 +195,9 @@ def annotations_of(function: FunctionType) -> dict[str, Annotation]:
 def _annotation(hint: Any) -> Annotation:
     ct = cuda_tile()
     if typing.get_origin(hint) is not typing.Annotated:
-        return Annotation(unsupported="tuples are not supported" if typing.get_origin(hint) is tuple else "")
+        return Annotation(
+            unsupported="tuples are not supported" if typing.get_origin(hint) is tuple else ""
+        )
     inner, *extras = typing.get_args(hint)
     unsupported = "tuples are not supported" if typing.get_origin(inner) is tuple else ""
     constant, scalar, index = False, "", "i32"
@@ -193,7 +213,11 @@ def _annotation(hint: Any) -> Annotation:
         elif hasattr(extra, "dtype"):
             scalar = "i64" if extra.dtype == ct.int64 else "i32"
     return Annotation(
-        constant=constant, inner=inner if isinstance(inner, type) else None, scalar=scalar, index=index, unsupported=unsupported
+        constant=constant,
+        inner=inner if isinstance(inner, type) else None,
+        scalar=scalar,
+        index=index,
+        unsupported=unsupported,
     )
 
 
@@ -211,16 +235,21 @@ def opt_level(kernel: Any, target: str) -> int:
     return int(kernel._compiler_options.opt_level_for_target(target or "default"))  # noqa: SLF001 - there is no public way
 
 
-def export(kernel: Any, bindings: Sequence[Binding], *, symbol: str, target: str, version: Version) -> Exported:
+def export(
+    kernel: Any, bindings: Sequence[Binding], *, symbol: str, target: str, version: Version
+) -> Exported:
     """Compile a kernel to Tile IR bytecode, for `target` (`sm_90`) or, with an empty one, for any.
 
     Raises:
-        Exception: what cuda.tile raises: TileError and its kin for the user's source, others for a wrong signature or its own bugs.
+        Exception: what cuda.tile raises: TileError and its kin for the user's source, others for a
+            wrong signature or its own bugs.
     """
     import cuda.tile.compilation as ctc
 
     opt = opt_level(kernel, target)
-    signature = ctc.KernelSignature([_constraint(b) for b in bindings], ctc.CallingConvention.cutile_python_v2(), symbol=symbol)
+    signature = ctc.KernelSignature(
+        [_constraint(b) for b in bindings], ctc.CallingConvention.cutile_python_v2(), symbol=symbol
+    )
     output = io.BytesIO()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -260,7 +289,9 @@ def _constraint(binding: Binding) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Frame:
-    """One step of the way to an error in tile code: file, line from 1, column in bytes from 0 (-1 unknown), function."""
+    """One step of the way to an error in tile code: file, line from 1, column in bytes from 0 (-1
+    unknown), function.
+    """
 
     file: str
     line: int
@@ -269,22 +300,34 @@ class Frame:
 
 
 def tile_error(exc: BaseException) -> tuple[str, tuple[Frame, ...]] | None:
-    """Message and frames (innermost first) of an error that cuda.tile found in the user's source; None for any other exception."""
+    """Message and frames (innermost first) of an error that cuda.tile found in the user's source;
+    None for any other exception.
+    """
     if not isinstance(exc, cuda_tile().TileError):
         return None
     frames = []
     loc: Any = exc.loc
     while loc is not None and not loc.is_unknown():
         name = getattr(loc.function, "name", "") or "<lambda>"
-        frames.append(Frame(file=loc.filename or "", line=loc.line or 0, column=-1 if loc.col is None else loc.col, function=name))
+        frames.append(
+            Frame(
+                file=loc.filename or "",
+                line=loc.line or 0,
+                column=-1 if loc.col is None else loc.col,
+                function=name,
+            )
+        )
         loc = loc.call_site
     return str(exc.message), tuple(frames)
 
 
 def wants_newer(exc: BaseException | None) -> bool:
     """Whether the kernel uses what the bytecode version lacks."""
-    # There is one class for whatever a compiler does not support; the version is told apart by the text alone.
-    return isinstance(exc, cuda_tile().TileUnsupportedFeatureError) and "requires tileiras" in str(exc.message)
+    # There is one class for whatever a compiler does not support; the version is told apart by the
+    # text alone.
+    return isinstance(exc, cuda_tile().TileUnsupportedFeatureError) and "requires tileiras" in str(
+        exc.message
+    )
 
 
 def is_bug(exc: BaseException) -> bool:

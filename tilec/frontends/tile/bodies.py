@@ -1,4 +1,6 @@
-"""Finds the source of the functions that a kernel may call: nodes, files, and what their names mean."""
+"""Finds the source of the functions that a kernel may call: nodes, files, and what their names
+mean.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class Body:
 
 
 class Bodies:
-    """The functions of one module's kernels. `texts` are those of the project's files; those of other packages are added.
+    """The functions of one module's kernels. `texts` are those of the project's files; those of
+    other packages are added.
 
-    Other packages may be exchanged without the project's declarations being made anew, so nothing is concluded from their text.
+    Other packages may be exchanged without the project's declarations being made anew, so nothing
+    is concluded from their text.
     """
 
     def __init__(self, texts: dict[str, str]) -> None:
@@ -43,28 +47,67 @@ class Bodies:
         return self._known[function]
 
     def to_follow(self, value: Any) -> Body | None:
-        """The source of a function of the project that calls can be followed into; None for anything else."""
-        if type(value) is not FunctionType or value.__code__.co_filename not in self._own or value.__code__.co_flags & inspect.CO_GENERATOR:
+        """The source of a function of the project that calls can be followed into; None for
+        anything else.
+        """
+        if (
+            type(value) is not FunctionType
+            or value.__code__.co_filename not in self._own
+            or value.__code__.co_flags & inspect.CO_GENERATOR
+        ):
             return None
         body = self.of(value)
         # A lambda, or a function made by a decorator, may stand on the line of another one.
-        return body if body is not None and body.node.name == value.__code__.co_name and not hasattr(value, "__wrapped__") else None
+        return (
+            body
+            if body is not None
+            and body.node.name == value.__code__.co_name
+            and not hasattr(value, "__wrapped__")
+            else None
+        )
 
     def to_hold(self, value: Any) -> type | None:
-        """A frozen dataclass of the project that is its fields and its methods, and nothing else; None for anything else."""
-        if type(value) is not type or "__dataclass_params__" not in vars(value) or value.__bases__ != (object,):
+        """A frozen dataclass of the project that is its fields and its methods, and nothing else;
+        None for anything else.
+        """
+        if (
+            type(value) is not type
+            or "__dataclass_params__" not in vars(value)
+            or value.__bases__ != (object,)
+        ):
             return None
         params, own = vars(value)["__dataclass_params__"], vars(value)
         init, fields = own.get("__init__"), dataclasses.fields(value)
-        plain = params.frozen and params.init and isinstance(init, FunctionType) and init.__code__.co_filename not in self._own
-        odd = ("__post_init__", "__new__", "__slots__", "__getattr__", "__getattribute__", "__init_subclass__")
-        if not plain or any(name in own for name in odd) or not all(field.init and not field.kw_only for field in fields):
+        plain = (
+            params.frozen
+            and params.init
+            and isinstance(init, FunctionType)
+            and init.__code__.co_filename not in self._own
+        )
+        odd = (
+            "__post_init__",
+            "__new__",
+            "__slots__",
+            "__getattr__",
+            "__getattribute__",
+            "__init_subclass__",
+        )
+        if (
+            not plain
+            or any(name in own for name in odd)
+            or not all(field.init and not field.kw_only for field in fields)
+        ):
             return None
         methods = methods_of(value)
-        return value if methods and all(self.to_follow(method) is not None for method in methods.values()) else None
+        return (
+            value
+            if methods and all(self.to_follow(method) is not None for method in methods.values())
+            else None
+        )
 
     def reachable(self, roots: Iterable[FunctionType]) -> Iterator[Body]:
-        """The functions with these, and those that their source names, and so on; the methods of classes count.
+        """The functions with these, and those that their source names, and so on; the methods of
+        classes count.
 
         Those of the project, and those of other packages that know of the language.
         """
@@ -82,7 +125,9 @@ class Bodies:
                         queue.append(item)
 
     def _readable(self, function: FunctionType) -> str:
-        """The name of a function's file, with its text among `texts` where it may concern the language."""
+        """The name of a function's file, with its text among `texts` where it may concern the
+        language.
+        """
         file = function.__code__.co_filename
         if file in self.texts or api.is_trusted(file):
             return file
@@ -94,13 +139,25 @@ class Bodies:
 
 
 def methods_of(cls: type) -> dict[str, FunctionType]:
-    """The methods that a dataclass has from its own source: not those that are made for it, nor those that decorators replaced."""
-    own = {name: item for name, item in vars(cls).items() if isinstance(item, FunctionType) and item.__module__ == cls.__module__}
-    return {name: item for name, item in own.items() if item.__code__.co_filename != "<string>" and not hasattr(item, "__wrapped__")}
+    """The methods that a dataclass has from its own source: not those that are made for it, nor
+    those that decorators replaced.
+    """
+    own = {
+        name: item
+        for name, item in vars(cls).items()
+        if isinstance(item, FunctionType) and item.__module__ == cls.__module__
+    }
+    return {
+        name: item
+        for name, item in own.items()
+        if item.__code__.co_filename != "<string>" and not hasattr(item, "__wrapped__")
+    }
 
 
 def scope_of(function: Any) -> dict[str, Any]:
-    """What names mean that a function does not bind itself: its module's, and those of functions around it."""
+    """What names mean that a function does not bind itself: its module's, and those of functions
+    around it.
+    """
     found = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -135,4 +192,8 @@ def _dotted(node: ast.expr, scope: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return scope.get(node.id)
     base = _dotted(node.value, scope) if isinstance(node, ast.Attribute) else None
-    return getattr(base, node.attr, None) if isinstance(node, ast.Attribute) and isinstance(base, ModuleType | type) else None
+    return (
+        getattr(base, node.attr, None)
+        if isinstance(node, ast.Attribute) and isinstance(base, ModuleType | type)
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Follows a kernel's calls into the functions of the project: which calls can be followed, and what each passes."""
+"""Follows a kernel's calls into the functions of the project: which calls can be followed, and what
+each passes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Call:
 
     Attributes:
         values: what expressions of the function stand for then.
-        certain: whether what is written there outside of branches is compiled, for all that can be told.
+        certain: whether what is written there outside of branches is compiled, for all that can be
+            told.
         notes: where the first such call stands, and those around it.
     """
 
@@ -34,13 +37,16 @@ class Call:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Followed:
-    """A function all whose calls, from where `names` of other followed functions stand for it, are known.
+    """A function all whose calls, from where `names` of other followed functions stand for it, are
+    known.
 
     Attributes:
         body: the function.
         calls: its calls, of equal arguments once.
-        names: the dotted names in its own source that stand for followed functions, and that it does nothing with but call them.
-        classes: those that stand for dataclasses of which it makes objects, and does nothing with these but read fields and call methods.
+        names: the dotted names in its own source that stand for followed functions, and that it
+            does nothing with but call them.
+        classes: those that stand for dataclasses of which it makes objects, and does nothing with
+            these but read fields and call methods.
     """
 
     body: Body
@@ -55,7 +61,8 @@ class Calls:
 
     Attributes:
         functions: those that calls are followed into; the kernel itself comes first.
-        others: every function that may be reached in another way, which says nothing of what is passed.
+        others: every function that may be reached in another way, which says nothing of what is
+            passed.
     """
 
     functions: tuple[Followed, ...]
@@ -63,14 +70,18 @@ class Calls:
 
 
 def follow(kernel: Body, values: Values, bodies: Bodies) -> Calls:
-    """Go through a kernel, the functions that it calls, and theirs; into none of them where there are too many."""
+    """Go through a kernel, the functions that it calls, and theirs; into none of them where there
+    are too many.
+    """
     found = _Follower(bodies).follow(kernel, values)
     if found is None:
         found = {kernel.function: Followed(body=kernel, calls=(Call(values=values),), names={})}
     rest: dict[FunctionType, None] = {}
     for item in found.values():
         for node, value in named(item.body.node, scope_of(item.body.function)):
-            if ast.unparse(node) not in (item.names if isinstance(value, FunctionType) else item.classes):
+            if ast.unparse(node) not in (
+                item.names if isinstance(value, FunctionType) else item.classes
+            ):
                 rest.update(dict.fromkeys(functions_in(value)))
     return Calls(functions=tuple(found.values()), others=tuple(bodies.reachable(rest)))
 
@@ -98,18 +109,27 @@ class _Follower:
                     queue.append((callee, passed))
         return {
             function: Followed(
-                body=body, calls=tuple(self._calls[function].values()), names=self._names_of(body), classes=self._classes_of(body)
+                body=body,
+                calls=tuple(self._calls[function].values()),
+                names=self._names_of(body),
+                classes=self._classes_of(body),
             )
             for function, body in functions.items()
         }
 
-    def _passed(self, body: Body, call: Call, kernel: FunctionType) -> Iterator[tuple[Body, Any, Call]]:
+    def _passed(
+        self, body: Body, call: Call, kernel: FunctionType
+    ) -> Iterator[tuple[Body, Any, Call]]:
         names = self._names_of(body)
         branches = in_branches(body.node) if body.function is not kernel else frozenset()
         for node in ast.walk(body.node):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            if not isinstance(node, ast.Call) or not isinstance(
+                node.func, ast.Name | ast.Attribute
+            ):
                 continue
-            if ast.unparse(node.func) not in names and not self._is_method(body, call.values, node.func):
+            if ast.unparse(node.func) not in names and not self._is_method(
+                body, call.values, node.func
+            ):
                 continue
             callee = call.values.callee(node.func)
             if callee is None:
@@ -121,11 +141,16 @@ class _Follower:
             yield callee, key, Call(values=inside, certain=certain, notes=(note, *call.notes))
 
     def _is_method(self, body: Body, values: Values, function: ast.Name | ast.Attribute) -> bool:
-        """Whether a call is of a method of an object that the function made itself, or, in a method, of its own object's."""
+        """Whether a call is of a method of an object that the function made itself, or, in a
+        method, of its own object's.
+        """
         base = values.of(function.value) if isinstance(function, ast.Attribute) else None
         if not isinstance(base, Instance) or values.method(function) is None:
             return False
-        return base.cls in self._classes_of(body).values() or body.function in methods_of(base.cls).values()
+        return (
+            base.cls in self._classes_of(body).values()
+            or body.function in methods_of(base.cls).values()
+        )
 
     def _classes_of(self, body: Body) -> dict[str, type]:
         if body.function not in self._classes:
@@ -139,7 +164,9 @@ class _Follower:
 
 
 def _followable(body: Body, bodies: Bodies) -> dict[str, FunctionType]:
-    """The dotted names of functions that a function calls, and does nothing else with: nor with the modules that they are in."""
+    """The dotted names of functions that a function calls, and does nothing else with: nor with the
+    modules that they are in.
+    """
     values = Values(body.node, scope_of(body.function), {}, bodies)
     called = {id(node.func) for node in ast.walk(body.node) if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in ast.walk(body.node) if isinstance(node, ast.Attribute)}
@@ -149,14 +176,20 @@ def _followable(body: Body, bodies: Bodies) -> dict[str, FunctionType]:
         if not isinstance(node, ast.Name | ast.Attribute) or id(node) in inner:
             continue
         meant = values.resolved(node)
-        if id(node) in called and bodies.to_follow(meant) is not None and _through_modules(node, values):
+        if (
+            id(node) in called
+            and bodies.to_follow(meant) is not None
+            and _through_modules(node, values)
+        ):
             found[ast.unparse(node)] = meant
             continue
         for part in _prefixes(node):
             kind = ModuleType if part is node else FunctionType
             if isinstance(values.resolved(part), kind | FunctionType):
                 passed_on.add(ast.unparse(part))
-    passed_on.update(body.function.__code__.co_freevars)  # which are not among the names that can be given another meaning
+    passed_on.update(
+        body.function.__code__.co_freevars
+    )  # which are not among the names that can be given another meaning
     return {name: function for name, function in found.items() if not passed_on & _heads(name)}
 
 
@@ -181,11 +214,21 @@ def _through_modules(node: ast.expr, values: Values) -> bool:
 def in_branches(node: ast.FunctionDef) -> frozenset[int]:
     """What a function may do or not, as `id`s of nodes."""
     kinds = (ast.If, ast.IfExp, ast.Match, ast.BoolOp, ast.FunctionDef, ast.Lambda)
-    found = {id(part) for inner in ast.walk(node) if isinstance(inner, kinds) and inner is not node for part in ast.walk(inner)}
+    found = {
+        id(part)
+        for inner in ast.walk(node)
+        if isinstance(inner, kinds) and inner is not node
+        for part in ast.walk(inner)
+    }
     return frozenset(found)
 
 
 def _called_from(node: ast.Call, body: Body, texts: Mapping[str, str]) -> Diagnostic:
     line = line_of(texts, body.file, node.lineno)
     place = Location(file=body.file, line=node.lineno, column=characters(line, node.col_offset) + 1)
-    return Diagnostic(message=f"called from here, in {body.function.__name__}", location=place, severity="note", excerpt=line)
+    return Diagnostic(
+        message=f"called from here, in {body.function.__name__}",
+        location=place,
+        severity="note",
+        excerpt=line,
+    )

@@ -38,7 +38,8 @@ class Compiler:
         self._kernels = Kernels("kernel", "@tl.kernel, or @ct.kernel", _loaded, declared)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """Return the kernels among the module's attributes, in order of appearance; the module is executed.
+        """Return the kernels among the module's attributes, in order of appearance; the module is
+        executed.
 
         Raises:
             CompileError: it cannot be; with the user's line.
@@ -58,12 +59,22 @@ class Compiler:
         bound = bind(job, kernel.params, at, line_of(module.texts, at.file, at.line))
         portable = job.target.kind is TargetKind.TILEIR
         symbol = symbol_of(job.spec.name)
-        # Drivers read versions up to their own: portable bytecode has the oldest in which the kernel can be said.
+        # Drivers read versions up to their own: portable bytecode has the oldest in which the
+        # kernel can be said.
         versions = api.PORTABLE if portable else (self.bytecode_version(),)
-        exported, version = self._export_oldest(job, module, kernel, bound, symbol=symbol, versions=versions)
+        exported, version = self._export_oldest(
+            job, module, kernel, bound, symbol=symbol, versions=versions
+        )
         warned = _warnings(exported, module.texts, at)
         if portable:
-            return bytecode_image(job, exported.bytecode, symbol=symbol, version=version, abi=bound.abi, warnings=warned)
+            return bytecode_image(
+                job,
+                exported.bytecode,
+                symbol=symbol,
+                version=version,
+                abi=bound.abi,
+                warnings=warned,
+            )
         return cubin_image(
             job,
             exported.bytecode,
@@ -83,38 +94,73 @@ class Compiler:
         return self._found
 
     def bytecode_version(self) -> Version:
-        """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the versions up to its own release."""
+        """The newest bytecode that both cuda.tile and this tileiras know: tileiras reads the
+        versions up to its own release.
+        """
         release = self.tools()["tileiras"].release
-        return max((v for v in api.BYTECODES if v <= release), default=api.BYTECODES[-1 if release == (0, 0) else 0])
+        return max(
+            (v for v in api.BYTECODES if v <= release),
+            default=api.BYTECODES[-1 if release == (0, 0) else 0],
+        )
 
     def _export_oldest(
-        self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, versions: Sequence[Version]
+        self,
+        job: Job,
+        module: LoadedModule,
+        kernel: Declared,
+        bound: Bound,
+        *,
+        symbol: str,
+        versions: Sequence[Version],
     ) -> tuple[api.Exported, Version]:
         for version in versions[:-1]:
             try:
-                return self._export(job, module, kernel, bound, symbol=symbol, version=version), version
+                return self._export(
+                    job, module, kernel, bound, symbol=symbol, version=version
+                ), version
             except CompileError as exc:
                 if not api.wants_newer(exc.__cause__):
                     raise
-        return self._export(job, module, kernel, bound, symbol=symbol, version=versions[-1]), versions[-1]
+        return self._export(
+            job, module, kernel, bound, symbol=symbol, version=versions[-1]
+        ), versions[-1]
 
-    def _export(self, job: Job, module: LoadedModule, kernel: Declared, bound: Bound, *, symbol: str, version: Version) -> api.Exported:
+    def _export(
+        self,
+        job: Job,
+        module: LoadedModule,
+        kernel: Declared,
+        bound: Bound,
+        *,
+        symbol: str,
+        version: Version,
+    ) -> api.Exported:
         target = "" if job.target.kind is TargetKind.TILEIR else str(job.target)
         name, at = kernel.decl.name, kernel.decl.location
         hints = _hints(job, kernel)
-        with module.active(), _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain:
+        with (
+            module.active(),
+            _kernel_of(job, module, kernel, _divisors(kernel, bound, version)) as plain,
+        ):
             # Without a hint, the lower of the author's level and the profile's counts.
             hints.setdefault("opt_level", min(job.spec.opt, api.opt_level(plain, target)))
             try:
                 hinted = api.with_hints(plain, hints)
             except (TypeError, ValueError) as exc:
-                raise CompileError(f"kernel {name!r}: a hint is out of range: {exc}", fix=f"change [kernel.{job.spec.name}.hints]") from exc
+                raise CompileError(
+                    f"kernel {name!r}: a hint is out of range: {exc}",
+                    fix=f"change [kernel.{job.spec.name}.hints]",
+                ) from exc
             try:
-                exported = api.export(hinted, bound.bindings, symbol=symbol, target=target, version=version)
+                exported = api.export(
+                    hinted, bound.bindings, symbol=symbol, target=target, version=version
+                )
             except CompileError:
                 raise
             except Exception as exc:
-                raise export_error(exc, source=job.spec.source, texts=module.texts, kernel=name, at=at) from exc
+                raise export_error(
+                    exc, source=job.spec.source, texts=module.texts, kernel=name, at=at
+                ) from exc
         _check_tiles(exported.bytecode, name, at, line_of(module.texts, at.file, at.line))
         return exported
 
@@ -125,19 +171,33 @@ def _loaded(source: Source, *, again: bool) -> LoadedModule:
 
 
 @contextlib.contextmanager
-def _kernel_of(job: Job, module: LoadedModule, kernel: Declared, divisors: Mapping[str, tuple[int, ...]] | None) -> Iterator[Any]:
+def _kernel_of(
+    job: Job, module: LoadedModule, kernel: Declared, divisors: Mapping[str, tuple[int, ...]] | None
+) -> Iterator[Any]:
     """The kernel as cuda.tile has it."""
     if kernel.safe is None:
         yield kernel.kernel
         return
-    values = {**{p.name: p.default for p in kernel.safe.params if p.default is not None}, **dict(job.variant.axes)}
+    values = {
+        **{p.name: p.default for p in kernel.safe.params if p.default is not None},
+        **dict(job.variant.axes),
+    }
     modules = list(module.modules.values())
-    with entry(kernel.safe, values, modules, line=kernel.decl.location.line, checks=job.spec.checks, divisors=divisors) as made:
+    with entry(
+        kernel.safe,
+        values,
+        modules,
+        line=kernel.decl.location.line,
+        checks=job.spec.checks,
+        divisors=divisors,
+    ) as made:
         yield made
 
 
 def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
-    """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode at no place of the source."""
+    """Refuse tiles that nothing can run: cuda.tile writes them, and tileiras refuses its bytecode
+    at no place of the source.
+    """
     from tilec_runtime.cpu.tileir.read import too_large_tile
     from tilec_runtime.cpu.tileir.types import MAX_ELEMENTS
 
@@ -152,8 +212,12 @@ def _check_tiles(bytecode: bytes, kernel: str, at: Location, line: str) -> None:
     )
 
 
-def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, tuple[int, ...]] | None:
-    """Divisors of the extents of each array, an extent that is known being its own; None where bytecode cannot say what lies inside."""
+def _divisors(
+    kernel: Declared, bound: Bound, version: Version
+) -> Mapping[str, tuple[int, ...]] | None:
+    """Divisors of the extents of each array, an extent that is known being its own; None where
+    bytecode cannot say what lies inside.
+    """
     if version < _UNMASKED:
         return None
     found = {}
@@ -161,7 +225,9 @@ def _divisors(kernel: Declared, bound: Bound, version: Version) -> Mapping[str, 
         if isinstance(array, api.Array):
             extents = array.extents or (None,) * len(array.shape_divisible)
             known = zip(extents, array.shape_divisible, strict=True)
-            found[param.name] = tuple(divisor if extent is None else extent for extent, divisor in known)
+            found[param.name] = tuple(
+                divisor if extent is None else extent for extent, divisor in known
+            )
     return found
 
 
@@ -172,16 +238,25 @@ def _hints(job: Job, kernel: Declared) -> dict[str, int]:
         if name not in api.HINTS:
             raise CompileError(
                 f"kernel {kernel.decl.name!r}: unknown hint {given!r} for {job.target}",
-                fix=did_you_mean(given, api.HINTS) or f"the hints of tile kernels are {', '.join(api.HINTS)}",
+                fix=did_you_mean(given, api.HINTS)
+                or f"the hints of tile kernels are {', '.join(api.HINTS)}",
             )
         hints[name] = value
     return hints
 
 
-def _warnings(exported: api.Exported, texts: Mapping[str, str], at: Location) -> tuple[Diagnostic, ...]:
+def _warnings(
+    exported: api.Exported, texts: Mapping[str, str], at: Location
+) -> tuple[Diagnostic, ...]:
     found = []
     for warned in exported.warnings:
-        place = Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
+        place = (
+            Location(file=warned.filename, line=warned.lineno) if warned.filename in texts else at
+        )
         excerpt = line_of(texts, place.file, place.line)
-        found.append(Diagnostic(message=str(warned.message), location=place, severity="warning", excerpt=excerpt))
+        found.append(
+            Diagnostic(
+                message=str(warned.message), location=place, severity="warning", excerpt=excerpt
+            )
+        )
     return tuple(dict.fromkeys(found))

@@ -25,7 +25,8 @@ _WRITES_PREFIX = "atomic_"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Declared:
-    """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the declaration.
+    """A kernel of a module: the object of cuda.tile, the parameters as `bind` wants them, and the
+    declaration.
 
     A kernel of the safe language has `safe` instead of the object, which is made for each variant.
     """
@@ -37,12 +38,16 @@ class Declared:
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance.
+    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
+    appearance.
 
     Raises:
-        CompileError: an annotation cannot be evaluated, or a kernel of the safe language breaks its rules; every problem of every kernel.
+        CompileError: an annotation cannot be evaluated, or a kernel of the safe language breaks its
+            rules; every problem of every kernel.
     """
-    language = sys.modules.get("tilec.lang")  # modules without kernels of the language need not wait for it
+    language = sys.modules.get(
+        "tilec.lang"
+    )  # modules without kernels of the language need not wait for it
     safe: Any = language.Kernel if language is not None else ()
     found: dict[str, Declared] = {}
     refused: list[CompileError] = []
@@ -58,7 +63,9 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
                     continue
                 found[name] = Declared(kernel=None, params=kernel.arguments, decl=decl, safe=kernel)
     if refused:
-        raise CompileError(refused[0].what, diagnostics=tuple(d for exc in refused for d in exc.diagnostics))
+        raise CompileError(
+            refused[0].what, diagnostics=tuple(d for exc in refused for d in exc.diagnostics)
+        )
     return found
 
 
@@ -68,7 +75,9 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
     try:
         annotations = api.annotations_of(function)
     except Exception as exc:
-        what = f"the annotations of kernel {name!r} cannot be evaluated: {type(exc).__name__}: {exc}"
+        what = (
+            f"the annotations of kernel {name!r} cannot be evaluated: {type(exc).__name__}: {exc}"
+        )
         raise CompileError(what, diagnostics=(_diagnostic(module.texts, what, at),)) from exc
     written = _written(node, function.__globals__) if node is not None else set()
     params, decls = [], []
@@ -78,7 +87,15 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
         default = item.default if isinstance(item.default, int | float) else None
         kind = "constant" if annotation.constant else "scalar" if annotation.scalar else "tensor"
         excerpt = line_of(module.texts, place.file, place.line)
-        params.append(FunctionParam(name=item.name, annotation=annotation, default=default, location=place, excerpt=excerpt))
+        params.append(
+            FunctionParam(
+                name=item.name,
+                annotation=annotation,
+                default=default,
+                location=place,
+                excerpt=excerpt,
+            )
+        )
         decls.append(
             ParamDecl(
                 name=item.name,
@@ -91,12 +108,18 @@ def _kernel(module: LoadedModule, name: str, kernel: Any) -> Declared:
             )
         )
     doc = inspect.cleandoc(function.__doc__ or "")
-    decl = KernelDecl(name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls))
+    decl = KernelDecl(
+        name=name, qualified=function.__qualname__, location=at, doc=doc, params=tuple(decls)
+    )
     return Declared(kernel=kernel, params=tuple(params), decl=decl)
 
 
-def _definition(module: LoadedModule, function: FunctionType) -> tuple[ast.FunctionDef | None, Location]:
-    """The function's node and place; the source as a whole where it was not written in a project file."""
+def _definition(
+    module: LoadedModule, function: FunctionType
+) -> tuple[ast.FunctionDef | None, Location]:
+    """The function's node and place; the source as a whole where it was not written in a project
+    file.
+    """
     code = function.__code__
     node = function_node(module.texts.get(code.co_filename, ""), code.co_firstlineno)
     if node is None:
@@ -107,26 +130,41 @@ def _definition(module: LoadedModule, function: FunctionType) -> tuple[ast.Funct
     return node, Location(file=code.co_filename, line=node.lineno, column=column)
 
 
-def _parameter(texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str) -> tuple[Location, str]:
+def _parameter(
+    texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str
+) -> tuple[Location, str]:
     """Place and annotation (as written) of a parameter."""
     if node is None:
         return at, ""
     spec = node.args
-    for arg in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *filter(None, (spec.vararg, spec.kwarg))):
+    for arg in (
+        *spec.posonlyargs,
+        *spec.args,
+        *spec.kwonlyargs,
+        *filter(None, (spec.vararg, spec.kwarg)),
+    ):
         if arg.arg == name:
             line = line_of(texts, at.file, arg.lineno)
-            place = Location(file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1)
+            place = Location(
+                file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1
+            )
             return place, ast.unparse(arg.annotation) if arg.annotation else ""
     return at, ""
 
 
 def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:
-    """Names that the body hands to a writing function of cuda.tile itself; what helper functions write cannot be seen here."""
+    """Names that the body hands to a writing function of cuda.tile itself; what helper functions
+    write cannot be seen here.
+    """
     names = set()
     for call in ast.walk(node):
         if not isinstance(call, ast.Call) or not _writes(call.func, scope):
             continue
-        target = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "array"), None)
+        target = (
+            call.args[0]
+            if call.args
+            else next((k.value for k in call.keywords if k.arg == "array"), None)
+        )
         if isinstance(target, ast.Name):
             names.add(target.id)
     return names
@@ -135,11 +173,15 @@ def _written(node: ast.FunctionDef, scope: Mapping[str, Any]) -> set[str]:
 def _writes(called: ast.expr, scope: Mapping[str, Any]) -> bool:
     tile = api.cuda_tile()
     if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-        return scope.get(called.value.id) is tile and (called.attr in _WRITES or called.attr.startswith(_WRITES_PREFIX))
+        return scope.get(called.value.id) is tile and (
+            called.attr in _WRITES or called.attr.startswith(_WRITES_PREFIX)
+        )
     if isinstance(called, ast.Name):
         value = scope.get(called.id)
         name = getattr(value, "__name__", "")
-        return (name in _WRITES or name.startswith(_WRITES_PREFIX)) and value is getattr(tile, name, None)
+        return (name in _WRITES or name.startswith(_WRITES_PREFIX)) and value is getattr(
+            tile, name, None
+        )
     return False
 
 

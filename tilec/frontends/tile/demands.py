@@ -1,4 +1,6 @@
-"""What a safe kernel demands of a launch: its preconditions, and that its outputs have the grid that follows from the first."""
+"""What a safe kernel demands of a launch: its preconditions, and that its outputs have the grid
+that follows from the first.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tilec_runtime.model.suggest import did_you_mean
 
 
 def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:
-    """How many blocks there are: as many as the largest output has tiles; of mapped outputs, at most so many. Empty without outputs."""
+    """How many blocks there are: as many as the largest output has tiles; of mapped outputs, at
+    most so many. Empty without outputs.
+    """
     outputs = [param for param in params if param.access in OUTPUTS]
     if not outputs:
         return ()
@@ -23,7 +27,9 @@ def grid_of(params: Sequence[SafeParam]) -> tuple[str, ...]:
 
 
 def same_grid(params: Sequence[SafeParam]) -> Iterator[str]:
-    """That owned outputs have as many tiles along each axis as the grid has blocks: two blocks would write one region otherwise."""
+    """That owned outputs have as many tiles along each axis as the grid has blocks: two blocks
+    would write one region otherwise.
+    """
     outputs = [param for param in params if param.access in OWNED]
     first = max(outputs, key=lambda param: param.rank, default=None)
     for param in outputs:
@@ -42,7 +48,13 @@ def _tiles(param: SafeParam, axis: int) -> str:
 class Demands:
     """Reads a kernel's preconditions."""
 
-    def __init__(self, params: Sequence[SafeParam], node: ast.FunctionDef | None, at: Location, texts: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        params: Sequence[SafeParam],
+        node: ast.FunctionDef | None,
+        at: Location,
+        texts: Mapping[str, str],
+    ) -> None:
         self._params = {param.name: param for param in params}
         self._names = {*self._params, *(axis for param in params for axis in param.axes)}
         self._places = _places(node)
@@ -50,13 +62,16 @@ class Demands:
         self.problems: list[Diagnostic] = []
 
     def read(self, conditions: Sequence[str], axes: Sequence[str] = ()) -> tuple[str, ...]:
-        """Each condition as the manifest would have it, with `x.shape[k]` for `dim(x, k)`; what is wrong goes to `problems`.
+        """Each condition as the manifest would have it, with `x.shape[k]` for `dim(x, k)`; what is
+        wrong goes to `problems`.
 
         `axes` are names besides those of the signature.
         """
         self._names.update(axes)
         nodes: Sequence[ast.Constant | None] = (
-            self._places if [node.value for node in self._places] == list(conditions) else [None] * len(conditions)
+            self._places
+            if [node.value for node in self._places] == list(conditions)
+            else [None] * len(conditions)
         )
         found = []
         for text, node in zip(conditions, nodes, strict=True):
@@ -72,15 +87,29 @@ class Demands:
         for name, attribute in sorted(parsed.uses):
             array = name in self._params and self._params[name].rank >= 0
             if attribute and not array:
-                raise ExpressionError(f"{name} is no array: it has no {attribute}", text=text, column=1)
+                raise ExpressionError(
+                    f"{name} is no array: it has no {attribute}", text=text, column=1
+                )
             if not attribute and array:
-                raise ExpressionError(f"{name} is an array: say dim({name}, 0), {name}.size or {name}.dtype", text=text, column=1)
+                raise ExpressionError(
+                    f"{name} is an array: say dim({name}, 0), {name}.size or {name}.dtype",
+                    text=text,
+                    column=1,
+                )
         for name, attribute, index in sorted(parsed.extents):
             rank = self._params[name].rank
             if not -rank <= index < rank:
-                raise ExpressionError(f"{name} has {rank} dimensions: there is no {attribute} {index}", text=text, column=1)
+                raise ExpressionError(
+                    f"{name} has {rank} dimensions: there is no {attribute} {index}",
+                    text=text,
+                    column=1,
+                )
         if parsed.kind not in ("truth", "any"):
-            raise ExpressionError(f"{text!r} is no condition: compare it, as in dim(x, 0) == dim(y, 0)", text=text, column=1)
+            raise ExpressionError(
+                f"{text!r} is no condition: compare it, as in dim(x, 0) == dim(y, 0)",
+                text=text,
+                column=1,
+            )
         return plain
 
     def _plain(self, text: str) -> str:
@@ -90,17 +119,32 @@ class Demands:
             return text  # the parser of expressions says what is wrong
         plain = text.strip().encode()
         calls = [
-            node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dim"
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "dim"
         ]
         for call in sorted(calls, key=lambda node: node.col_offset, reverse=True):
             match call.args:
-                case [ast.Name(id=name), ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()) as axis] if not call.keywords:
+                case [
+                    ast.Name(id=name),
+                    ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()) as axis,
+                ] if not call.keywords:
                     if name not in self._params:
                         what = f"unknown name {name!r}{did_you_mean(name, self._params)}"
                         raise ExpressionError(what, text=text, column=call.args[0].col_offset + 1)
-                    plain = plain[: call.col_offset] + f"{name}.shape[{ast.unparse(axis)}]".encode() + plain[call.end_col_offset :]
+                    plain = (
+                        plain[: call.col_offset]
+                        + f"{name}.shape[{ast.unparse(axis)}]".encode()
+                        + plain[call.end_col_offset :]
+                    )
                 case _:
-                    raise ExpressionError("dim takes an array and an axis: dim(x, 1)", text=text, column=call.col_offset + 1)
+                    raise ExpressionError(
+                        "dim takes an array and an axis: dim(x, 1)",
+                        text=text,
+                        column=call.col_offset + 1,
+                    )
         return plain.decode()
 
     def _diagnostic(self, error: ExpressionError, node: ast.Constant | None) -> Diagnostic:
@@ -108,7 +152,11 @@ class Demands:
         if node is not None:
             line = line_of(self._texts, at.file, node.lineno)
             # Its text begins behind the quote.
-            at = Location(file=at.file, line=node.lineno, column=characters(line, node.col_offset) + 1 + max(error.column, 1))
+            at = Location(
+                file=at.file,
+                line=node.lineno,
+                column=characters(line, node.col_offset) + 1 + max(error.column, 1),
+            )
         excerpt = line_of(self._texts, at.file, at.line)
         return Diagnostic(message=f"precondition: {error.what}", location=at, excerpt=excerpt)
 
@@ -116,6 +164,9 @@ class Demands:
 def _places(node: ast.FunctionDef | None) -> list[ast.Constant]:
     found: list[ast.Constant] = []
     for decorator in node.decorator_list if node else ():
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] == "preconditions":
+        if (
+            isinstance(decorator, ast.Call)
+            and ast.unparse(decorator.func).rpartition(".")[2] == "preconditions"
+        ):
             found.extend(arg for arg in decorator.args if isinstance(arg, ast.Constant))
     return found

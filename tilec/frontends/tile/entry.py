@@ -1,4 +1,6 @@
-"""Entry points of kernels in the safe language: raw arrays in, `Ref` and `Mut` handed to the user's function; no code is left of it."""
+"""Entry points of kernels in the safe language: raw arrays in, `Ref` and `Mut` handed to the user's
+function; no code is left of it.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,30 @@ def entry(
     checks: Checks,
     divisors: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Iterator[Any]:
-    """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their values in the project's modules.
+    """A kernel of cuda.tile that takes the raw arguments in order; while it lasts, axes have their
+    values in the project's modules.
 
     Args:
-        kernel: what was declared; proven accesses, its own and those of functions that it calls, lose their checks.
+        kernel: what was declared; proven accesses, its own and those of functions that it calls,
+            lose their checks.
         axes: values of the variant, and defaults of constants.
         modules: the project's modules.
         line: where the function's `def` stands.
         checks: whether its other accesses keep theirs.
-        divisors: of the extents of arrays, by parameter: what every launch of the variant has; None where the compiler cannot use them.
-            Without checks nothing says that a tile begins in its array, so that its end counts for nothing.
+        divisors: of the extents of arrays, by parameter: what every launch of the variant has; None
+            where the compiler cannot use them. Without checks nothing says that a tile begins in
+            its array, so that its end counts for nothing.
     """
     function = kernel.own.function
     names = _unlike([param.name for param in kernel.params])
-    text = _text(function.__name__, kernel.params, axes, names, kernel.requires, {} if checks is Checks.OFF else divisors or {})
+    text = _text(
+        function.__name__,
+        kernel.params,
+        axes,
+        names,
+        kernel.requires,
+        {} if checks is Checks.OFF else divisors or {},
+    )
     with _valued(modules, axes):
         lang = api.lang()
         followed = (kernel.own, *kernel.helpers)
@@ -59,19 +71,36 @@ def entry(
         made: dict[str, Any] = {names: user, f"{names}lang": lang, f"{names}ct": api.cuda_tile()}
         exec(compile(text, file, "exec"), made)  # noqa: S102 - the text is made here of names and numbers
         outer = made[function.__name__]
-        texts = {made_of[item.function]: ("", _renamed(item, everything=item is kernel.own and checks is Checks.OFF)) for item in followed}
+        texts = {
+            made_of[item.function]: (
+                "",
+                _renamed(item, everything=item is kernel.own and checks is Checks.OFF),
+            )
+            for item in followed
+        }
         guard = functools.partial(_guard, known=frozenset(texts), deny=checks is Checks.DENY)
-        with patches.places(file, function, line, api.language_names()), patches.sources({outer: (text, ()), **texts}, guard):
+        with (
+            patches.places(file, function, line, api.language_names()),
+            patches.sources({outer: (text, ()), **texts}, guard),
+        ):
             yield api.cuda_tile().kernel(outer, **kernel.hints)
 
 
 def _copies(followed: Sequence[Compiled]) -> dict[Any, Any]:
-    """Copies of functions, whose names for each other stand for the copies: whatever else reaches the originals has their checks."""
+    """Copies of functions, whose names for each other stand for the copies: whatever else reaches
+    the originals has their checks.
+    """
     like = {"_loadtile_like": api.lang()._loadtile_like}  # noqa: SLF001 - what a proven access becomes
     found: dict[Any, Any] = {}
     for item in followed:
         old = item.function
-        found[old] = copy = types.FunctionType(old.__code__, {**old.__globals__, **like}, old.__name__, old.__defaults__, old.__closure__)
+        found[old] = copy = types.FunctionType(
+            old.__code__,
+            {**old.__globals__, **like},
+            old.__name__,
+            old.__defaults__,
+            old.__closure__,
+        )
         copy.__kwdefaults__ = old.__kwdefaults__
     for item in followed:
         for name, function in item.names.items():
@@ -85,8 +114,14 @@ def _copies(followed: Sequence[Compiled]) -> dict[Any, Any]:
 
 def _class_copy(cls: type, copies: Mapping[Any, Any]) -> type:
     """A dataclass whose methods are copies."""
-    own = {name: item for name, item in vars(cls).items() if name not in ("__dict__", "__weakref__")}
-    return type(cls.__name__, cls.__bases__, {**own, **{name: copies.get(item, item) for name, item in methods_of(cls).items()}})
+    own = {
+        name: item for name, item in vars(cls).items() if name not in ("__dict__", "__weakref__")
+    }
+    return type(
+        cls.__name__,
+        cls.__bases__,
+        {**own, **{name: copies.get(item, item) for name, item in methods_of(cls).items()}},
+    )
 
 
 class _StandIn(types.ModuleType):
@@ -108,11 +143,18 @@ def _stand_in(scope: dict[str, Any], name: str, copy: Any) -> None:
 
 def _renamed(item: Compiled, *, everything: bool) -> tuple[tuple[int, int, str, str], ...]:
     """The accesses that lose their checks."""
-    return tuple((site.line, site.column, site.name, UNCHECKED[site.name]) for site in item.sites if site.proven or everything)
+    return tuple(
+        (site.line, site.column, site.name, UNCHECKED[site.name])
+        for site in item.sites
+        if site.proven or everything
+    )
 
 
-def _guard(function: Any, lines: Sequence[str], first: int, *, known: frozenset[Any], deny: bool) -> None:
-    """Refuse a function, wherever it comes from, that reaches around the language; what can be seen without compiling was refused before.
+def _guard(
+    function: Any, lines: Sequence[str], first: int, *, known: frozenset[Any], deny: bool
+) -> None:
+    """Refuse a function, wherever it comes from, that reaches around the language; what can be seen
+    without compiling was refused before.
 
     Raises:
         CompileError: it does, or it checks accesses where none may be checked.
@@ -121,13 +163,22 @@ def _guard(function: Any, lines: Sequence[str], first: int, *, known: frozenset[
         return
     file = patches.installed_name(function.__code__.co_filename)
     for number, line in enumerate(inspect.getblock(list(lines[first:])), first + 1):
-        found, what = _PRIVATE.search(line), "is a part of the safe language that kernels cannot reach"
+        found, what = (
+            _PRIVATE.search(line),
+            "is a part of the safe language that kernels cannot reach",
+        )
         if found is None and deny and function not in known:
-            found, what = _CHECKED.search(line), 'checks inside of the kernel, which has checks = "deny"'
+            found, what = (
+                _CHECKED.search(line),
+                'checks inside of the kernel, which has checks = "deny"',
+            )
         if found:
             what = f"{found[found.lastindex or 0]} {what}"
             at = Location(file=file, line=number, column=found.start(found.lastindex or 0) + 1)
-            raise CompileError(what, diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),))
+            raise CompileError(
+                what,
+                diagnostics=(Diagnostic(message=what, location=at, excerpt=line.rstrip("\n")),),
+            )
 
 
 def _text(
@@ -138,23 +189,39 @@ def _text(
     requires: Sequence[str],
     divisors: Mapping[str, tuple[int, ...]],
 ) -> str:
-    """Source of the entry point, whose launches fulfil `requires`; its names start with `own`, which no parameter's does."""
+    """Source of the entry point, whose launches fulfil `requires`; its names start with `own`,
+    which no parameter's does.
+    """
     ids = ", ".join(f"{own}ct.bid({axis})" for axis in range(3))
     passed = []
     for param in params:
         tile = _tuple([str(axes.get(extent, extent)) for extent in param.tile])
-        array = f"{param.name}, {_tuple([str(divisor) for divisor in divisors.get(param.name, ())])}"
+        array = (
+            f"{param.name}, {_tuple([str(divisor) for divisor in divisors.get(param.name, ())])}"
+        )
         match param.access:
             case Access.MUT:
-                place = _tuple(["0" if _one(param, axis, requires) else f"{own}b{axis}" for axis in range(param.rank)])
+                place = _tuple(
+                    [
+                        "0" if _one(param, axis, requires) else f"{own}b{axis}"
+                        for axis in range(param.rank)
+                    ]
+                )
                 passed.append(f"{own}lang.Mut({array}, {place}, {tile})")
             case Access.SPAN:
-                place = _tuple(["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)])
+                place = _tuple(
+                    ["0" if axis == param.axis else f"{own}b{axis}" for axis in range(param.rank)]
+                )
                 passed.append(f"{own}lang.SpanMut({array}, {place}, {tile}, {param.axis})")
             case Access.MAPPED:
                 strip = axes.get(param.strip, param.strip) or 0
-                singles = [str(f"{param.name}.shape[{axis}] == {extent}" in requires) for axis, extent in enumerate(param.tile)]
-                passed.append(f"{own}lang.MappedMut({array}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})")
+                singles = [
+                    str(f"{param.name}.shape[{axis}] == {extent}" in requires)
+                    for axis, extent in enumerate(param.tile)
+                ]
+                passed.append(
+                    f"{own}lang.MappedMut({array}, {own}b0, {tile}, {strip}, {_number(params, param)}, {_tuple(singles)})"
+                )
             case Access.REF:
                 passed.append(f"{own}lang.Ref({array})")
             case _:
@@ -168,7 +235,9 @@ def _text(
 
 
 def _one(param: SafeParam, axis: int, requires: Sequence[str]) -> bool:
-    """Whether every launch has at most one tile along an axis: its place is a constant then, and not the number of a block."""
+    """Whether every launch has at most one tile along an axis: its place is a constant then, and
+    not the number of a block.
+    """
     return f"{param.name}.shape[{axis}] <= {param.tile[axis]}" in requires
 
 

@@ -17,27 +17,54 @@ _NESTED = r"(?:[^][]|\[(?:[^][]|\[[^][]*\])*\])*"
 _ARRAY = re.compile(rf"\b(\w+)\[_tl_array: Array\[(\w+){_NESTED}\]{_NESTED}\]")
 
 
-def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location) -> CompileError:
-    """The error of a kernel that cuda.tile refused; `at` is where it is defined, for errors without a place of their own."""
+def export_error(
+    exc: Exception, *, source: Source, texts: Mapping[str, str], kernel: str, at: Location
+) -> CompileError:
+    """The error of a kernel that cuda.tile refused; `at` is where it is defined, for errors without
+    a place of their own.
+    """
     told = api.tile_error(exc)
     if told is None:
         return _other_error(exc, texts=texts, kernel=kernel, at=at)
     message, frames = told
     # What it says about a place that it does not know tells a reader nothing: the place is here.
     lines = [line.strip() for line in message.strip().splitlines()]
-    first, *more = [_ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"] or [type(exc).__name__]
+    first, *more = [
+        _ARRAY.sub(r"tl.\1[\2]", line) for line in lines if line != "Unknown location"
+    ] or [type(exc).__name__]
     user = [f for f in frames if f.file in texts]
     diagnostics = []
     if user:
         location, excerpt = _place(user[0], texts)
-        diagnostics.append(Diagnostic(message=first, location=location, excerpt=excerpt, hint=" ".join(more) or _hint(first)))
-        for frame in dict.fromkeys(user[1:]):  # a function that calls itself without end is in there a thousand times
+        diagnostics.append(
+            Diagnostic(
+                message=first,
+                location=location,
+                excerpt=excerpt,
+                hint=" ".join(more) or _hint(first),
+            )
+        )
+        for frame in dict.fromkeys(
+            user[1:]
+        ):  # a function that calls itself without end is in there a thousand times
             location, excerpt = _place(frame, texts)
             diagnostics.append(
-                Diagnostic(message=f"called from here, in {frame.function}", location=location, severity="note", excerpt=excerpt)
+                Diagnostic(
+                    message=f"called from here, in {frame.function}",
+                    location=location,
+                    severity="note",
+                    excerpt=excerpt,
+                )
             )
     else:
-        diagnostics.append(Diagnostic(message=first, location=at, excerpt=line_of(texts, at.file, at.line), hint=_hint(first)))
+        diagnostics.append(
+            Diagnostic(
+                message=first,
+                location=at,
+                excerpt=line_of(texts, at.file, at.line),
+                hint=_hint(first),
+            )
+        )
     return CompileError(
         f"{source.path}: kernel {kernel!r} does not compile: {first}",
         diagnostics=tuple(diagnostics),
@@ -47,14 +74,18 @@ def export_error(exc: Exception, *, source: Source, texts: Mapping[str, str], ke
 
 
 def _told(exc: Exception, message: str) -> str:
-    """An error's text with its places; the message alone where cuda.tile cannot write down its own place."""
+    """An error's text with its places; the message alone where cuda.tile cannot write down its own
+    place.
+    """
     try:
         return str(exc)
     except Exception:  # noqa: BLE001 - it is about to be told as an error anyway
         return message
 
 
-def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: Location) -> CompileError:
+def _other_error(
+    exc: Exception, *, texts: Mapping[str, str], kernel: str, at: Location
+) -> CompileError:
     name, text = type(exc).__name__, str(exc).strip()
     where = re.search(r"kernel parameter '(\w+)'", text)
     location = parameter_place(texts, at, where[1]) if where and isinstance(exc, TypeError) else at
@@ -63,9 +94,17 @@ def _other_error(exc: Exception, *, texts: Mapping[str, str], kernel: str, at: L
     frames = traceback.format_list(traceback.extract_tb(exc.__traceback__)[-3:])
     return CompileError(
         f"kernel {kernel!r} does not compile: {message}",
-        diagnostics=(Diagnostic(message=message, location=location, excerpt=line_of(texts, location.file, location.line)),),
+        diagnostics=(
+            Diagnostic(
+                message=message,
+                location=location,
+                excerpt=line_of(texts, location.file, location.line),
+            ),
+        ),
         log=f"{name}: {text}" if known else "".join((*frames, f"{name}: {text}\n")),
-        cause="" if known else "cuda.tile failed without a place in the source: an unusual construct, or a bug of it",
+        cause=""
+        if known
+        else "cuda.tile failed without a place in the source: an unusual construct, or a bug of it",
     )
 
 
@@ -74,17 +113,26 @@ def _hint(message: str) -> str:
         return "leave this target out for the kernel with an [[override]], or choose another dtype"
     unknown = re.search(r"Module 'cuda\.tile' has no attribute '(\w+)'", message)
     if unknown:
-        return did_you_mean(unknown[1], [name for name in dir(api.cuda_tile()) if not name.startswith("_")]).removeprefix("; ")
+        return did_you_mean(
+            unknown[1], [name for name in dir(api.cuda_tile()) if not name.startswith("_")]
+        ).removeprefix("; ")
     unknown = re.search(r"Module 'tilec\.lang' has no attribute '(\w+)'", message)
     if unknown:
-        close = did_you_mean(unknown[1], [name for name in dir(api.lang()) if not name.startswith("_")]).removeprefix("; ")
-        return close or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
+        close = did_you_mean(
+            unknown[1], [name for name in dir(api.lang()) if not name.startswith("_")]
+        ).removeprefix("; ")
+        return (
+            close
+            or "tilec.lang has the operations that know no memory: import cuda.tile as ct for others, which take a tl.Ptr"
+        )
     if re.search(r"'Ref' object has no attribute '(store|load)'", message):
         return "a tl.Ref is only read, by tiles: declare it tl.Mut[T, (BM, BN)] to write it, and read with load_tile(index, shape)"
     if "'Ref' object has no attribute 'index'" in message:
         return "load_tile_like takes what a block writes, a tl.Mut, for its place: of a tl.Ref, take load_tile(index, shape)"
     if message.startswith("Maximum recursion depth"):
-        return "what a kernel calls becomes a part of it, so no function can call itself: write a loop"
+        return (
+            "what a kernel calls becomes a part of it, so no function can call itself: write a loop"
+        )
     if re.search(r"Unsupported operand types.*\b(Ref|Mut|MappedMut|SpanMut)\[", message):
         return "arrays are loaded before they are computed with: x.load_tile_like(z), x.load_tile(index, shape), z.load()"
     word = re.match(r"(static_\w+)\(\) must be used directly by name", message)

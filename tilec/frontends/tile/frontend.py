@@ -17,9 +17,11 @@ from tilec_runtime.model.kernel import KernelDecl, ToolInfo
 
 
 class TileFrontend:
-    """Reads cuTile Python, and CUDA Tile C++ where a source ends in `.cu` and `language = "tile"` says so.
+    """Reads cuTile Python, and CUDA Tile C++ where a source ends in `.cu` and `language = "tile"`
+    says so.
 
-    Python modules are executed once per process and state of their files; nothing is written next to them.
+    Python modules are executed once per process and state of their files; nothing is written next
+    to them.
     """
 
     name = "tile"
@@ -56,7 +58,8 @@ class TileFrontend:
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module (or header) it may pull in, transitively, and the safe tile language if they do.
+        """The source and every project module (or header) it may pull in, transitively, and the
+        safe tile language if they do.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.

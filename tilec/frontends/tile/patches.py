@@ -1,7 +1,9 @@
 """What is replaced in cuda.tile, which has no hook for it; checked against cuda-tile 1.7.
 
-- Files of installed packages are named without the directory that they are installed in, so that images do not depend on it.
-- Functions of the safe language are read with other texts: the entry point's own, and names of accesses whose checks are proven.
+- Files of installed packages are named without the directory that they are installed in, so that
+  images do not depend on it.
+- Functions of the safe language are read with other texts: the entry point's own, and names of
+  accesses whose checks are proven.
 - Debug information names the user's lines, and not those of the language or of the entry point.
 """
 
@@ -18,12 +20,15 @@ from typing import Any
 
 from tilec_runtime.model.arch import Version
 
-# The versions that the above was checked against: what is replaced is private, and moves from one minor version to the next.
+# The versions that the above was checked against: what is replaced is private, and moves from one
+# minor version to the next.
 TESTED: Version = (1, 7)
 
 
 class _Inspect:
-    """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without the directory it is installed in."""
+    """`inspect` as cuda.tile's front end sees it: a file of an installed package is named without
+    the directory it is installed in.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(inspect, name)
@@ -33,7 +38,9 @@ class _Inspect:
         return installed_name(inspect.getfile(item))
 
     def findsource(self, item: Any) -> tuple[list[str], int]:
-        """The lines that a function stands in: those of `sources`, where it has something to say of the function."""
+        """The lines that a function stands in: those of `sources`, where it has something to say of
+        the function.
+        """
         text, renamed = _sources.get(item, ("", ()))
         if text:
             return text.splitlines(keepends=True), 0
@@ -44,21 +51,28 @@ class _Inspect:
         for line, column, old, new in renamed:
             encoded = lines[line - 1].encode()
             assert encoded[column:].startswith(old.encode()), (line, column, old)
-            lines[line - 1] = (encoded[:column] + new.encode() + encoded[column + len(old) :]).decode()
+            lines[line - 1] = (
+                encoded[:column] + new.encode() + encoded[column + len(old) :]
+            ).decode()
         return lines, first
 
 
-# Of functions: the text they come from, or what is called otherwise in the text that they are in (line, column in bytes, old, new).
+# Of functions: the text they come from, or what is called otherwise in the text that they are in
+# (line, column in bytes, old, new).
 _sources: dict[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]] = {}
 Guard = Callable[[Any, Sequence[str], int], None]
 _guards: list[Guard] = []
 
 
 @contextmanager
-def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]], guard: Guard) -> Iterator[None]:
-    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal length in place of others.
+def sources(
+    found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]]], guard: Guard
+) -> Iterator[None]:
+    """While it lasts, cuda.tile reads functions' sources so: a text of their own, or names of equal
+    length in place of others.
 
-    `guard` sees every other function before it is compiled: the object, the lines of its file, and where it begins (from 0).
+    `guard` sees every other function before it is compiled: the object, the lines of its file, and
+    where it begins (from 0).
     """
     _sources.update(found)
     _guards.append(guard)
@@ -71,11 +85,14 @@ def sources(found: Mapping[Any, tuple[str, tuple[tuple[int, int, str, str], ...]
 
 
 @contextmanager
-def places(entry: str, function: FunctionType, line: int, language: frozenset[str]) -> Iterator[None]:
+def places(
+    entry: str, function: FunctionType, line: int, language: frozenset[str]
+) -> Iterator[None]:
     """While it lasts, debug information has the user's places alone.
 
-    What the language does for a call counts as the call; the entry point (a function in the file `entry`), and what it calls, count as
-    `function`, whose `def` stands on `line`. `language` are the names that the language's files have in debug information.
+    What the language does for a call counts as the call; the entry point (a function in the file
+    `entry`), and what it calls, count as `function`, whose `def` stands on `line`. `language` are
+    the names that the language's files have in debug information.
     """
     from cuda.tile import _ir2bytecode
     from cuda.tile._exception import FunctionDesc
@@ -88,7 +105,9 @@ def places(entry: str, function: FunctionType, line: int, language: frozenset[st
         while loc.call_site is not None and loc.filename in language:
             loc = loc.call_site
         if loc.filename == entry:
-            loc = dataclasses.replace(loc, filename=file, line=line, col=0, function=home, call_site=None)
+            loc = dataclasses.replace(
+                loc, filename=file, line=line, col=0, function=home, call_site=None
+            )
         elif loc.call_site is not None and loc.call_site.filename == entry:
             loc = dataclasses.replace(loc, function=home, call_site=None)
         return original(self, loc)
@@ -101,14 +120,17 @@ def places(entry: str, function: FunctionType, line: int, language: frozenset[st
 
 
 def forget_sources() -> None:
-    """Have cuda.tile read every function again: it keeps what it read, with the values that global names had."""
+    """Have cuda.tile read every function again: it keeps what it read, with the values that global
+    names had.
+    """
     from cuda.tile._passes import ast2hir
 
     ast2hir.get_function_hir.cache_clear()
 
 
 def name_installed_files() -> None:
-    # Names of project files are relative already; this is for libraries of tile functions, whose place differs between machines.
+    # Names of project files are relative already; this is for libraries of tile functions, whose
+    # place differs between machines.
     from cuda.tile._passes import ast2hir
 
     if getattr(ast2hir, "inspect", None) is inspect:
@@ -116,10 +138,16 @@ def name_installed_files() -> None:
 
 
 def installed_name(file: str) -> str:
-    """An absolute file name relative to the entry of sys.path it is under; its last part where there is none."""
+    """An absolute file name relative to the entry of sys.path it is under; its last part where
+    there is none.
+    """
     path = Path(file)
     if not path.is_absolute():
         return file
     entries = [Path(e) for e in sys.path if e]
-    below = [path.relative_to(e).as_posix() for e in entries if e.is_absolute() and path.is_relative_to(e)]
+    below = [
+        path.relative_to(e).as_posix()
+        for e in entries
+        if e.is_absolute() and path.is_relative_to(e)
+    ]
     return min(below, key=len, default=path.name)

@@ -1,4 +1,6 @@
-"""Declares a kernel of the safe language: signature, misuses, proofs and demands, brought together in one declaration."""
+"""Declares a kernel of the safe language: signature, misuses, proofs and demands, brought together
+in one declaration.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """A function whose calls are all known: its accesses, and the dotted names in it that stand for other such functions, and for classes
-    whose methods are such.
+    """A function whose calls are all known: its accesses, and the dotted names in it that stand for
+    other such functions, and for classes whose methods are such.
     """
 
     function: Any
@@ -42,7 +44,9 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SafeKernel:
-    """What compiling a kernel of the safe language takes: `own` is its function, `helpers` are those that its calls are followed into."""
+    """What compiling a kernel of the safe language takes: `own` is its function, `helpers` are
+    those that its calls are followed into.
+    """
 
     own: Compiled
     helpers: tuple[Compiled, ...]
@@ -67,13 +71,23 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
     node = function_node(texts.get(file, ""), function.__code__.co_firstlineno)
     if node is None:
         what = f"the source of kernel {name!r} is not in the project"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=module.source.path)),))
+        raise CompileError(
+            what,
+            diagnostics=(Diagnostic(message=what, location=Location(file=module.source.path)),),
+        )
     at = _definition(node, file, texts)
     signature = signature_of(function, texts)
     wrong = [*signature.problems, *_outputs(signature.params)]
     if wrong:
         raise _refusal(name, wrong)
-    found = _analysed(name, kernel, Body(function, node, file), signature.params, Demands(signature.params, node, at, texts), texts)
+    found = _analysed(
+        name,
+        kernel,
+        Body(function, node, file),
+        signature.params,
+        Demands(signature.params, node, at, texts),
+        texts,
+    )
     outputs = [param for param in signature.params if param.access in OUTPUTS]
     meeting = [same for proof in found.proofs for same in proof.alike]
     ranks = {param.name: param.rank for param in signature.params}
@@ -86,11 +100,30 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         axes=tuple(_axes(signature.params, found.axes)),
         grid=grid_of(signature.params),
         grid_free=any(param.access is Access.MAPPED for param in outputs),
-        requires=tuple(dict.fromkeys((*found.required, *same_grid(signature.params), *(n for p in found.proofs for n in p.requires)))),
-        alike=tuple(unstated(dict.fromkeys((*of_outputs(signature.params), *meeting)), found.required, ranks)),
+        requires=tuple(
+            dict.fromkeys(
+                (
+                    *found.required,
+                    *same_grid(signature.params),
+                    *(n for p in found.proofs for n in p.requires),
+                )
+            )
+        ),
+        alike=tuple(
+            unstated(
+                dict.fromkeys((*of_outputs(signature.params), *meeting)), found.required, ranks
+            )
+        ),
         safety=Safety(
-            facts=(*_facts(signature.params), *(f for proof in found.proofs for f in proof.facts), *(fact for fact, _ in found.unseen)),
-            regions=tuple(Region(param=p.name, tile=_region(p), mapped=p.access is Access.MAPPED) for p in outputs),
+            facts=(
+                *_facts(signature.params),
+                *(f for proof in found.proofs for f in proof.facts),
+                *(fact for fact, _ in found.unseen),
+            ),
+            regions=tuple(
+                Region(param=p.name, tile=_region(p), mapped=p.access is Access.MAPPED)
+                for p in outputs
+            ),
         ),
         unproven=(
             *(said for proof in found.proofs for said in proof.unproven),
@@ -98,10 +131,18 @@ def declare_safe(module: LoadedModule, name: str, kernel: Any) -> tuple[SafeKern
         ),
     )
     own, *helpers = [
-        Compiled(function=item.body.function, sites=proof.sites, names=item.names, classes=item.classes)
+        Compiled(
+            function=item.body.function, sites=proof.sites, names=item.names, classes=item.classes
+        )
         for item, proof in zip(found.functions, found.proofs, strict=True)
     ]
-    return SafeKernel(own=own, helpers=tuple(helpers), params=signature.params, hints=kernel.hints, requires=found.required), decl
+    return SafeKernel(
+        own=own,
+        helpers=tuple(helpers),
+        params=signature.params,
+        hints=kernel.hints,
+        requires=found.required,
+    ), decl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,21 +163,37 @@ class _Analysis:
     required: tuple[str, ...]
 
 
-def _analysed(name: str, kernel: Any, body: Body, params: Sequence[SafeParam], demands: Demands, texts: dict[str, str]) -> _Analysis:
+def _analysed(
+    name: str,
+    kernel: Any,
+    body: Body,
+    params: Sequence[SafeParam],
+    demands: Demands,
+    texts: dict[str, str],
+) -> _Analysis:
     """Raises CompileError for misuse, and for demands that cannot be read."""
     bodies = Bodies(texts)
-    calls = follow(body, Values(body.node, scope_of(body.function), parameters(params), bodies), bodies)
+    calls = follow(
+        body, Values(body.node, scope_of(body.function), parameters(params), bodies), bodies
+    )
     reached = list(bodies.reachable([body.function]))
     axes = [use for item in reached for use in _variables(item)]
     required = demands.read(kernel.preconditions, [use.name for use in axes])
     groups: list[tuple[Diagnostic, ...]] = [(problem,) for problem in demands.problems]
     groups += [(problem,) for item in reached for problem in reaching_around(item, texts)]
-    groups += [found for item in calls.functions for found in misuses(item, texts, kernel=item.body is body)]
+    groups += [
+        found
+        for item in calls.functions
+        for found in misuses(item, texts, kernel=item.body is body)
+    ]
     if groups:
         raise _refusal(name, groups)
     return _Analysis(
         functions=calls.functions,
-        proofs=[Prover(item.body, texts, params, helper=item.body is not body).prove(item.calls) for item in calls.functions],
+        proofs=[
+            Prover(item.body, texts, params, helper=item.body is not body).prove(item.calls)
+            for item in calls.functions
+        ],
         unseen=[found for item in calls.others for found in _unfollowed(item, texts)],
         axes=axes,
         required=tuple(required),
@@ -149,7 +206,10 @@ def _refusal(name: str, problems: Sequence[Diagnostic | tuple[Diagnostic, ...]])
     first = {group[0]: group for group in reversed(groups)}
     ordered = sorted(first, key=_order)
     diagnostics = tuple(part for problem in ordered for part in first[problem])
-    return CompileError(f"kernel {name!r} is not safe as it is written: {ordered[0].message}", diagnostics=diagnostics)
+    return CompileError(
+        f"kernel {name!r} is not safe as it is written: {ordered[0].message}",
+        diagnostics=diagnostics,
+    )
 
 
 def _axes(params: Sequence[SafeParam], named: Sequence[AxisUse]) -> Iterator[AxisUse]:
@@ -175,11 +235,16 @@ def _variables(body: Body) -> Iterator[AxisUse]:
         found = values.resolved(inner)
         if isinstance(found, api.lang().Axis):
             where = f"{ast.unparse(inner)} at {body.file}:{inner.lineno}"
-            yield AxisUse(name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where)
+            yield AxisUse(
+                name=found.name, dtype=isinstance(found, api.lang().DTypeAxis), where=where
+            )
 
 
 def _region(param: SafeParam) -> tuple[str, ...]:
-    return tuple(f"{param.name}.shape[{axis}]" if axis == param.axis else extent for axis, extent in enumerate(param.tile))
+    return tuple(
+        f"{param.name}.shape[{axis}]" if axis == param.axis else extent
+        for axis, extent in enumerate(param.tile)
+    )
 
 
 def _order(found: Diagnostic) -> tuple[str, int, int]:
@@ -189,18 +254,28 @@ def _order(found: Diagnostic) -> tuple[str, int, int]:
 
 def _definition(node: ast.FunctionDef, file: str, texts: Mapping[str, str]) -> Location:
     line = line_of(texts, file, node.lineno)
-    return Location(file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1)
+    return Location(
+        file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1
+    )
 
 
 def _argument(param: SafeParam) -> FunctionParam:
     kinds: dict[str, type] = {"int": int, "float": float, "bool": bool}
     constant = param.access is Access.CONST
     annotation = api.Annotation(constant=constant, inner=kinds[param.dtype] if constant else None)
-    return FunctionParam(name=param.name, annotation=annotation, default=param.default, location=param.location, excerpt=param.excerpt)
+    return FunctionParam(
+        name=param.name,
+        annotation=annotation,
+        default=param.default,
+        location=param.location,
+        excerpt=param.excerpt,
+    )
 
 
 def _declared(param: SafeParam) -> ParamDecl:
-    out = {Access.REF: False, Access.PTR: True}.get(param.access, True if param.access in OUTPUTS else None)
+    out = {Access.REF: False, Access.PTR: True}.get(
+        param.access, True if param.access in OUTPUTS else None
+    )
     return ParamDecl(
         name=param.name,
         type=param.text,
@@ -214,7 +289,9 @@ def _declared(param: SafeParam) -> ParamDecl:
 
 
 def _outputs(params: Sequence[SafeParam]) -> Iterator[Diagnostic]:
-    """A kernel's blocks own one region each, or a share each: what one grid cannot do for both is refused."""
+    """A kernel's blocks own one region each, or a share each: what one grid cannot do for both is
+    refused.
+    """
     owned = [param for param in params if param.access in OWNED]
     mapped = [param for param in params if param.access is Access.MAPPED]
     if owned and mapped:
@@ -233,7 +310,9 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
         tile = " x ".join(param.tile)
         match param.access:
             case Access.MUT:
-                what = f"{param.name}: a block reads and writes its own tile of {tile}, and no other"
+                what = (
+                    f"{param.name}: a block reads and writes its own tile of {tile}, and no other"
+                )
             case Access.SPAN:
                 what = f"{param.name}: a block reads and writes its own tiles of {tile}, all along axis {param.axis}, and no others"
             case Access.MAPPED:
@@ -248,7 +327,10 @@ def _facts(params: Sequence[SafeParam]) -> Iterator[Fact]:
                 continue
         yield Fact(guarantee=by, what=what, location=param.location)
     if any(param.access in (*OUTPUTS, Access.REF) for param in params):
-        yield Fact(guarantee=by, what="elements of tiles beyond the end of an array are padding when loaded, and left out when stored")
+        yield Fact(
+            guarantee=by,
+            what="elements of tiles beyond the end of an array are padding when loaded, and left out when stored",
+        )
 
 
 def _unfollowed(body: Body, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Diagnostic]]:
@@ -256,4 +338,10 @@ def _unfollowed(body: Body, texts: Mapping[str, str]) -> Iterator[tuple[Fact, Di
     values = Values(body.node, scope_of(body.function), {})
     for call in ast.walk(body.node):
         if is_access(call, values) and isinstance(call, ast.Call):
-            yield elsewhere(call, f"it is in the helper function {body.function.__name__}", body.file, texts, helper=True)
+            yield elsewhere(
+                call,
+                f"it is in the helper function {body.function.__name__}",
+                body.file,
+                texts,
+                helper=True,
+            )

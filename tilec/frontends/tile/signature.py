@@ -1,4 +1,6 @@
-"""Binds a job's parameters, axes and assumptions to a kernel function: what cuda.tile is told, and the entry point's ABI."""
+"""Binds a job's parameters, axes and assumptions to a kernel function: what cuda.tile is told, and
+the entry point's ABI.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tilec_runtime.model.suggest import nearest
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionParam:
-    """One parameter of the kernel function: name, annotation as an object, default, place and source line."""
+    """One parameter of the kernel function: name, annotation as an object, default, place and
+    source line.
+    """
 
     name: str
     annotation: api.Annotation
@@ -29,17 +33,21 @@ class FunctionParam:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """A kernel's signature for one job: one binding per parameter of the function, and the slots of the compiled entry point."""
+    """A kernel's signature for one job: one binding per parameter of the function, and the slots of
+    the compiled entry point.
+    """
 
     bindings: tuple[api.Binding, ...]
     abi: tuple[AbiSlot, ...]
 
 
 def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str = "") -> Bound:
-    """Work out what each parameter of the function is in this job; `at` is where the kernel is defined.
+    """Work out what each parameter of the function is in this job; `at` is where the kernel is
+    defined.
 
     Raises:
-        CompileError: function, manifest and axes do not fit together; every problem found, at the parameter it concerns.
+        CompileError: function, manifest and axes do not fit together; every problem found, at the
+            parameter it concerns.
     """
     binder = _Binder(job)
     bindings: list[api.Binding] = []
@@ -49,7 +57,9 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str =
             binding, abi = binder.parameter(item)
         except _MismatchError as exc:
             binder.problems.append(
-                Diagnostic(message=exc.what, location=item.location, excerpt=item.excerpt, hint=exc.hint),
+                Diagnostic(
+                    message=exc.what, location=item.location, excerpt=item.excerpt, hint=exc.hint
+                ),
             )
             continue
         bindings.append(binding)
@@ -62,19 +72,23 @@ def bind(job: Job, params: Sequence[FunctionParam], at: Location, excerpt: str =
                     message=f"the manifest has a parameter {extra.name!r} that kernel {job.spec.decl.name!r} does not take",
                     location=at,
                     excerpt=excerpt,
-                    hint=did_you_mean(extra.name, names) or f"the kernel takes {', '.join(names) or 'no parameters'}",
+                    hint=did_you_mean(extra.name, names)
+                    or f"the kernel takes {', '.join(names) or 'no parameters'}",
                 )
             )
     if binder.problems:
         first = binder.problems[0].message
         raise CompileError(
-            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first}", diagnostics=tuple(binder.problems)
+            f"kernel {job.spec.decl.name!r} and the manifest do not fit together: {first}",
+            diagnostics=tuple(binder.problems),
         )
     return Bound(bindings=tuple(bindings), abi=tuple(slots))
 
 
 def symbol_of(name: str) -> str:
-    """The entry point's name: a C identifier made from the kernel's name, which no function of a library has."""
+    """The entry point's name: a C identifier made from the kernel's name, which no function of a
+    library has.
+    """
     text = re.sub(r"[^A-Za-z0-9_]", lambda m: "_" if ord(m[0]) < 128 else f"_u{ord(m[0]):x}", name)
     return f"{'_' if text[:1].isdigit() else ''}{text}_tile"
 
@@ -95,8 +109,13 @@ class _MismatchError(Exception):
 
 
 def _whole_bytes(dtype: DType, divisors: tuple[int, ...], where: Sequence[bool]) -> tuple[int, ...]:
-    """Divisors, with those added that every tensor has whose elements share bytes: it has whole ones."""
-    return tuple(math.lcm(divisor, dtype.per_byte) if here else divisor for divisor, here in zip(divisors, where, strict=True))
+    """Divisors, with those added that every tensor has whose elements share bytes: it has whole
+    ones.
+    """
+    return tuple(
+        math.lcm(divisor, dtype.per_byte) if here else divisor
+        for divisor, here in zip(divisors, where, strict=True)
+    )
 
 
 class _Binder:
@@ -122,50 +141,77 @@ class _Binder:
             close = did_you_mean(item.name, [*self._params, *self._axes])
             raise _MismatchError(
                 f"kernel {self._kernel!r} takes {item.name!r}, and neither params nor an axis of the matrix says what it is",
-                close or f"add it to [{self._table}.params], or annotate it with ct.Constant and add an axis to [{self._table}.matrix]",
+                close
+                or f"add it to [{self._table}.params], or annotate it with ct.Constant and add an axis to [{self._table}.matrix]",
             )
         if param.kind is ParamKind.SCALAR:
             return self._scalar(item, param)
         if param.kind is ParamKind.TENSOR:
             return self._array(item, param)
-        raise _MismatchError(f"parameter {item.name!r} is a {param.kind.value} in the manifest: tile kernels take tensors and scalars")
+        raise _MismatchError(
+            f"parameter {item.name!r} is a {param.kind.value} in the manifest: tile kernels take tensors and scalars"
+        )
 
     def _constant(self, item: FunctionParam) -> api.Constant:
         if item.name in self._params:
             what = f"{item.name!r} is a compile-time constant in the kernel and a launch parameter in the manifest"
-            raise _MismatchError(what, f"take it out of [{self._table}.params] and make it an axis of [{self._table}.matrix]")
+            raise _MismatchError(
+                what,
+                f"take it out of [{self._table}.params] and make it an axis of [{self._table}.matrix]",
+            )
         value = self._axes.get(item.name, item.default)
         if value is None:
             close = did_you_mean(item.name, self._axes)
             raise _MismatchError(
                 f"constant {item.name!r} has no value in this variant",
-                close or f"add an axis to [{self._table}.matrix], such as {item.name} = [128], or give it a default in the source",
+                close
+                or f"add an axis to [{self._table}.matrix], such as {item.name} = [128], or give it a default in the source",
             )
         inner = item.annotation.inner
         if isinstance(value, str):
-            hint = "dtypes are taken from the tensors: use x.dtype in the kernel" if value in DTYPES else ""
-            raise _MismatchError(f"constant {item.name!r} is {value!r}, a text: constants are integers, floats and booleans", hint)
+            hint = (
+                "dtypes are taken from the tensors: use x.dtype in the kernel"
+                if value in DTYPES
+                else ""
+            )
+            raise _MismatchError(
+                f"constant {item.name!r} is {value!r}, a text: constants are integers, floats and booleans",
+                hint,
+            )
         if inner is float and type(value) is int:
             return api.Constant(float(value))
         if inner in (int, float, bool) and type(value) is not inner:
-            raise _MismatchError(f"constant {item.name!r} is declared as {inner.__name__}, and its value is {value!r}")
+            raise _MismatchError(
+                f"constant {item.name!r} is declared as {inner.__name__}, and its value is {value!r}"
+            )
         return api.Constant(value)
 
     def _scalar(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         dtype = self._dtype(param)
         wanted = item.annotation.scalar
         if wanted and wanted != dtype.name:
-            raise _MismatchError(f"scalar {item.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest")
+            raise _MismatchError(
+                f"scalar {item.name!r} is annotated as {wanted} in the kernel, and is {dtype.name} in the manifest"
+            )
         if item.annotation.index != "i32":
-            raise _MismatchError(f"{item.name!r} is annotated as an array in the kernel, and is a scalar in the manifest")
-        return api.Scalar(dtype.tile), (AbiSlot(type=dtype.name, expr=item.name, size=dtype.bytes, align=dtype.bytes),)
+            raise _MismatchError(
+                f"{item.name!r} is annotated as an array in the kernel, and is a scalar in the manifest"
+            )
+        return api.Scalar(dtype.tile), (
+            AbiSlot(type=dtype.name, expr=item.name, size=dtype.bytes, align=dtype.bytes),
+        )
 
     def _array(self, item: FunctionParam, param: Param) -> tuple[api.Binding, tuple[AbiSlot, ...]]:
         if item.annotation.scalar:
-            raise _MismatchError(f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest")
+            raise _MismatchError(
+                f"{item.name!r} is annotated as a scalar in the kernel, and is a tensor in the manifest"
+            )
         rank = param.rank
         if rank < 0:
-            raise _MismatchError(f"tensor {item.name!r} has no rank: a tile kernel is compiled for one", f"give {self._path(param)}.rank")
+            raise _MismatchError(
+                f"tensor {item.name!r} has no rank: a tile kernel is compiled for one",
+                f"give {self._path(param)}.rank",
+            )
         dtype = self._dtype(param)
         assume = self._assume.get(param.name, Assumption(param=param.name))
         if param.stride is None:
@@ -177,8 +223,12 @@ class _Binder:
             dtype=dtype.tile,
             index=item.annotation.index,
             strides=strides,
-            shape_divisible=_whole_bytes(dtype, self._shape_divisors(param, extents, assume), inner),
-            stride_divisible=_whole_bytes(dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]),
+            shape_divisible=_whole_bytes(
+                dtype, self._shape_divisors(param, extents, assume), inner
+            ),
+            stride_divisible=_whole_bytes(
+                dtype, self._stride_divisors(param, strides, assume), [s is None for s in strides]
+            ),
             align=self._positive(param, "align", math.lcm(param.align, assume.align)),
             shared=self._inputs_share and not param.out,
             overlaps_itself=0 in strides,
@@ -187,13 +237,24 @@ class _Binder:
         index = DTYPES[item.annotation.index]
         slots = [AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)]
         for what in ("shape", "stride"):
-            slots += [AbiSlot(type=index.name, expr=f"{param.name}.{what}[{k}]", size=index.bytes, align=index.bytes) for k in range(rank)]
+            slots += [
+                AbiSlot(
+                    type=index.name,
+                    expr=f"{param.name}.{what}[{k}]",
+                    size=index.bytes,
+                    align=index.bytes,
+                )
+                for k in range(rank)
+            ]
         return array, tuple(slots)
 
     def _dtype(self, param: Param) -> DType:
         name = param.dtype
         if not name:
-            raise _MismatchError(f"parameter {param.name!r} has no dtype", f'give {self._path(param)}.dtype, such as "f32" or an axis')
+            raise _MismatchError(
+                f"parameter {param.name!r} has no dtype",
+                f'give {self._path(param)}.dtype, such as "f32" or an axis',
+            )
         if name in self._axes and name not in DTYPES:
             name = str(self._axes[name])
         dtype = DTYPES.get(name)
@@ -208,30 +269,51 @@ class _Binder:
 
     def _strides(self, param: Param) -> tuple[int | None, ...]:
         if param.stride is None:
-            # C-contiguous: the launcher checks it, and only the last stride is the same for every shape.
+            # C-contiguous: the launcher checks it, and only the last stride is the same for every
+            # shape.
             return (*(None,) * (param.rank - 1), 1)[: param.rank]
         if len(param.stride) != param.rank:
-            raise _MismatchError(f"tensor {param.name!r} has rank {param.rank}, and {len(param.stride)} strides in the manifest")
+            raise _MismatchError(
+                f"tensor {param.name!r} has rank {param.rank}, and {len(param.stride)} strides in the manifest"
+            )
         if any(s is not None and s < 0 for s in param.stride):
-            raise _MismatchError(f"tensor {param.name!r} has a negative stride: tile kernels take none")
+            raise _MismatchError(
+                f"tensor {param.name!r} has a negative stride: tile kernels take none"
+            )
         return param.stride
 
-    def _divisors(self, param: Param, what: str, fixed: tuple[int, ...], assumed: tuple[int, ...]) -> tuple[int, ...]:
+    def _divisors(
+        self, param: Param, what: str, fixed: tuple[int, ...], assumed: tuple[int, ...]
+    ) -> tuple[int, ...]:
         for facts in (fixed, assumed):
             if facts and len(facts) != param.rank:
-                raise _MismatchError(f"tensor {param.name!r} has rank {param.rank}, and {len(facts)} divisors of its {what} are given")
+                raise _MismatchError(
+                    f"tensor {param.name!r} has rank {param.rank}, and {len(facts)} divisors of its {what} are given"
+                )
         ones = (1,) * param.rank
-        return tuple(self._positive(param, what, math.lcm(a, b)) for a, b in zip(fixed or ones, assumed or ones, strict=True))
+        return tuple(
+            self._positive(param, what, math.lcm(a, b))
+            for a, b in zip(fixed or ones, assumed or ones, strict=True)
+        )
 
-    def _shape_divisors(self, param: Param, extents: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
+    def _shape_divisors(
+        self, param: Param, extents: tuple[int | None, ...], assume: Assumption
+    ) -> tuple[int, ...]:
         divisors = self._divisors(param, "shape", param.shape_divisible, assume.shape)
-        return tuple(1 if extent is not None else divisor for extent, divisor in zip(extents, divisors, strict=True))
+        return tuple(
+            1 if extent is not None else divisor
+            for extent, divisor in zip(extents, divisors, strict=True)
+        )
 
-    def _stride_divisors(self, param: Param, strides: tuple[int | None, ...], assume: Assumption) -> tuple[int, ...]:
+    def _stride_divisors(
+        self, param: Param, strides: tuple[int | None, ...], assume: Assumption
+    ) -> tuple[int, ...]:
         divisors = self._divisors(param, "stride", param.stride_divisible, assume.stride)
         for k, (stride, divisor) in enumerate(zip(strides, divisors, strict=True)):
             if stride is not None and stride % divisor:
-                raise _MismatchError(f"stride {k} of tensor {param.name!r} is {stride}, and is assumed to be divisible by {divisor}")
+                raise _MismatchError(
+                    f"stride {k} of tensor {param.name!r} is {stride}, and is assumed to be divisible by {divisor}"
+                )
         return tuple(1 if s is not None else d for s, d in zip(strides, divisors, strict=True))
 
     def _positive(self, param: Param, what: str, value: int) -> int:

@@ -1,4 +1,6 @@
-"""Rewrites the strings of Tile IR bytecode, so that it names files as the project does: compilers write absolute paths."""
+"""Rewrites the strings of Tile IR bytecode, so that it names files as the project does: compilers
+write absolute paths.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,12 @@ def _changed(body: Cursor, change: Callable[[str], str]) -> bytes:
 
     table = Table(body, _WIDTH, body.at)
     items = [table[number] for number in range(len(table))]
-    texts = [change(item.take(item.rest()).decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape") for item in items]
+    texts = [
+        change(item.take(item.rest()).decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        )
+        for item in items
+    ]
     head = bytearray(_varint(len(texts)))
     head += bytes(-len(head) % _WIDTH)
     end = 0

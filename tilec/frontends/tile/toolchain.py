@@ -1,4 +1,6 @@
-"""What takes part in compiling a tile kernel, with versions and digests; cuda.tile is not imported for it."""
+"""What takes part in compiling a tile kernel, with versions and digests; cuda.tile is not imported
+for it.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,16 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     Python is one of them: it executes the module that a kernel stands in, and parses its source.
 
     Raises:
-        ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not written against.
+        ToolchainError: something is missing, half installed, or a cuda-tile that tilec was not
+            written against.
     """
     found = package("cuda-tile", "cuda_tile", "cuda/tile/__init__.py", verify=search.verify)
     require_minor("cuda-tile", found.version, TESTED, FIX)
-    return (found, interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()))
+    return (
+        found,
+        interpreter(),
+        *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in find(search).values()),
+    )
 
 
 def find(search: ToolSearch, *, digest: bool = True) -> dict[str, Tool]:

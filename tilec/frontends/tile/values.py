@@ -1,4 +1,6 @@
-"""What expressions of a kernel's source stand for, as far as tiles go: extents, numbers of tiles, indices that lie among them."""
+"""What expressions of a kernel's source stand for, as far as tiles go: extents, numbers of tiles,
+indices that lie among them.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Below:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
-    """A quotient or a remainder of such a number: from 0 up to, not including, what `limit` says, where all `divisors` are positive."""
+    """A quotient or a remainder of such a number: from 0 up to, not including, what `limit` says,
+    where all `divisors` are positive.
+    """
 
     limit: str
     divisors: tuple[str, ...]
@@ -99,7 +103,9 @@ class Items:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Share:
-    """The numbers of the tiles of a mapped output that a block owns; as `Turn`, one of them; as `Owned`, the place of one."""
+    """The numbers of the tiles of a mapped output that a block owns; as `Turn`, one of them; as
+    `Owned`, the place of one.
+    """
 
     param: SafeParam
 
@@ -133,7 +139,9 @@ def size_text(value: Any) -> str | None:
 
 def is_natural(value: Any) -> bool:
     """Whether a value is a number from 0 on, where its divisors are positive."""
-    return isinstance(value, Within | Nearest | Natural | Below | Part | Count | Extent) or (type(value) is int and value >= 0)
+    return isinstance(value, Within | Nearest | Natural | Below | Part | Count | Extent) or (
+        type(value) is int and value >= 0
+    )
 
 
 def divisors_of(value: Any) -> tuple[str, ...]:
@@ -165,7 +173,8 @@ def parameters(params: Iterable[SafeParam]) -> dict[str, Any]:
 class Values:
     """Evaluates expressions of one function; None stands for what is not known.
 
-    A name counts where it is bound once: then what its value is taken to be holds wherever it is used.
+    A name counts where it is bound once: then what its value is taken to be holds wherever it is
+    used.
 
     Args:
         node: the function.
@@ -176,7 +185,12 @@ class Values:
     """
 
     def __init__(
-        self, node: ast.FunctionDef, scope: Mapping[str, Any], given: Mapping[str, Any], bodies: Bodies | None = None, depth: int = 0
+        self,
+        node: ast.FunctionDef,
+        scope: Mapping[str, Any],
+        given: Mapping[str, Any],
+        bodies: Bodies | None = None,
+        depth: int = 0,
     ) -> None:
         self._scope, self.given = scope, given
         self._bodies, self._depth = bodies, depth
@@ -190,7 +204,9 @@ class Values:
         match node:
             case ast.Constant(value=value) if type(value) is int:
                 return value
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if type(value) is int:
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if (
+                type(value) is int
+            ):
                 return -value
             case ast.Name(id=name):
                 return self._name(name)
@@ -203,7 +219,9 @@ class Values:
             case ast.Call():
                 return self._call(node)
             case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
-                return _divided(self.of(left), size_text(self.of(right)), remainder=isinstance(op, ast.Mod))
+                return _divided(
+                    self.of(left), size_text(self.of(right)), remainder=isinstance(op, ast.Mod)
+                )
             case ast.IfExp(body=one, orelse=other):
                 return _either(self.of(one), self.of(other))
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
@@ -211,7 +229,9 @@ class Values:
         return None
 
     def resolved(self, node: ast.expr) -> Any:
-        """The Python object that a dotted name of the module means, None where it is something else."""
+        """The Python object that a dotted name of the module means, None where it is something
+        else.
+        """
         if isinstance(node, ast.Name):
             return None if self._bound[node.id] else self._scope.get(node.id)
         if isinstance(node, ast.Attribute):
@@ -265,11 +285,20 @@ class Values:
             base = self.of(node.func.value)
             if isinstance(base, ArrayOf):
                 return self._method(base.param, node.func.attr, node)
-        if self.resolved(node.func) is api.cuda_tile().cdiv and len(node.args) == 2 and not node.keywords:
+        if (
+            self.resolved(node.func) is api.cuda_tile().cdiv
+            and len(node.args) == 2
+            and not node.keywords
+        ):
             extent, size = self.of(node.args[0]), size_text(self.of(node.args[1]))
             if isinstance(extent, Extent) and size is not None:
                 return Count(extent.param, extent.axis, size)
-        if isinstance(node.func, ast.Name) and node.func.id == "min" and not self._is_known("min") and not node.keywords:
+        if (
+            isinstance(node.func, ast.Name)
+            and node.func.id == "min"
+            and not self._is_known("min")
+            and not node.keywords
+        ):
             return _least([self.of(arg) for arg in node.args])
         cls = self.constructed(node)
         return self._returned(node) if cls is None else self._made(cls, node)
@@ -280,9 +309,15 @@ class Values:
 
     def _made(self, cls: type, node: ast.Call) -> Instance:
         fields = dataclasses.fields(cls)
-        found: dict[str, Any] = {field.name: field.default if type(field.default) is int else None for field in fields}
-        if not any(isinstance(arg, ast.Starred) for arg in node.args) and not any(item.arg is None for item in node.keywords):
-            found |= {field.name: self.of(arg) for field, arg in zip(fields, node.args, strict=False)}
+        found: dict[str, Any] = {
+            field.name: field.default if type(field.default) is int else None for field in fields
+        }
+        if not any(isinstance(arg, ast.Starred) for arg in node.args) and not any(
+            item.arg is None for item in node.keywords
+        ):
+            found |= {
+                field.name: self.of(arg) for field, arg in zip(fields, node.args, strict=False)
+            }
             found |= {item.arg: self.of(item.value) for item in node.keywords if item.arg in found}
         else:
             found = dict.fromkeys(found)
@@ -307,28 +342,56 @@ class Values:
 
     def callee(self, function: ast.expr) -> Body | None:
         """The function of the project that a call is of, where that is known."""
-        return self._bodies.to_follow(self.method(function) or self.resolved(function)) if self._bodies is not None else None
+        return (
+            self._bodies.to_follow(self.method(function) or self.resolved(function))
+            if self._bodies is not None
+            else None
+        )
 
     def inside(self, body: Body, call: ast.Call) -> Values:
         """The values in a function that is called."""
-        return Values(body.node, scope_of(body.function), self._passed_to(body, call), self._bodies, self._depth + 1)
+        return Values(
+            body.node,
+            scope_of(body.function),
+            self._passed_to(body, call),
+            self._bodies,
+            self._depth + 1,
+        )
 
     def _passed_to(self, body: Body, call: ast.Call) -> dict[str, Any]:
         """What the parameters of a function stand for in a call; None where that is not known."""
         spec = body.node.args
         found: dict[str, Any] = dict.fromkeys(arg.arg for arg in _arguments(body.node))
-        if self.method(call.func) is body.function and isinstance(call.func, ast.Attribute) and spec.args and not spec.posonlyargs:
+        if (
+            self.method(call.func) is body.function
+            and isinstance(call.func, ast.Attribute)
+            and spec.args
+            and not spec.posonlyargs
+        ):
             found[spec.args[0].arg] = self.of(call.func.value)
-        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(item.arg is None for item in call.keywords):
+        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
+            item.arg is None for item in call.keywords
+        ):
             return found
         places = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
         defaults = body.function.__defaults__ or ()
-        given = {**dict(zip(places[len(places) - len(defaults) :], defaults, strict=True)), **(body.function.__kwdefaults__ or {})}
+        given = {
+            **dict(zip(places[len(places) - len(defaults) :], defaults, strict=True)),
+            **(body.function.__kwdefaults__ or {}),
+        }
         found |= {name: value for name, value in given.items() if type(value) is int}
-        own = [self.of(call.func.value)] if isinstance(call.func, ast.Attribute) and self.method(call.func) is body.function else []
+        own = (
+            [self.of(call.func.value)]
+            if isinstance(call.func, ast.Attribute) and self.method(call.func) is body.function
+            else []
+        )
         found |= dict(zip(places, [*own, *(self.of(arg) for arg in call.args)], strict=False))
-        named = {arg.arg for arg in (*spec.args, *spec.kwonlyargs)}  # a keyword of another name is one of `**others`
-        return found | {item.arg: self.of(item.value) for item in call.keywords if item.arg in named}
+        named = {
+            arg.arg for arg in (*spec.args, *spec.kwonlyargs)
+        }  # a keyword of another name is one of `**others`
+        return found | {
+            item.arg: self.of(item.value) for item in call.keywords if item.arg in named
+        }
 
     def _is_known(self, name: str) -> bool:
         """Whether a name means something else than Python's own."""
@@ -340,11 +403,22 @@ class Values:
             if type(axis) is not int or not -param.rank <= axis < param.rank:
                 return None
             axis %= param.rank
-            size = param.tile[axis] if param.access in OUTPUTS else size_text(self.of(argument(node, 1, "size")))
+            size = (
+                param.tile[axis]
+                if param.access in OUTPUTS
+                else size_text(self.of(argument(node, 1, "size")))
+            )
             return None if size is None else Count(param.name, axis, size)
         if name == "nearest" and param.access is Access.REF:
-            axis, size = self.of(argument(node, 1, "axis")), size_text(self.of(argument(node, 2, "size")))
-            return Nearest(Count(param.name, axis, size)) if type(axis) is int and 0 <= axis < param.rank and size is not None else None
+            axis, size = (
+                self.of(argument(node, 1, "axis")),
+                size_text(self.of(argument(node, 2, "size"))),
+            )
+            return (
+                Nearest(Count(param.name, axis, size))
+                if type(axis) is int and 0 <= axis < param.rank and size is not None
+                else None
+            )
         if name == "place" and param.access is Access.MAPPED:
             turn = self.of(argument(node, 0, "tile"))
             return Owned(param) if isinstance(turn, Turn) and turn.param is param else None
@@ -355,7 +429,12 @@ class Values:
         found = self.of(node)
         if type(found) is Share:
             return Turn(found.param)
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range" and not node.keywords):
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "range"
+            and not node.keywords
+        ):
             return None
         if self._is_known("range") or not 1 <= len(node.args) <= 3:
             return None
@@ -371,14 +450,27 @@ class Values:
 
 
 def argument(node: ast.Call, place: int, name: str) -> ast.expr | None:
-    """An argument of a call, by place or name; None where it is not given, or where something is unpacked before it."""
-    if any(isinstance(arg, ast.Starred) for arg in node.args[: place + 1]) or any(item.arg is None for item in node.keywords):
+    """An argument of a call, by place or name; None where it is not given, or where something is
+    unpacked before it.
+    """
+    if any(isinstance(arg, ast.Starred) for arg in node.args[: place + 1]) or any(
+        item.arg is None for item in node.keywords
+    ):
         return None
-    return node.args[place] if place < len(node.args) else next((item.value for item in node.keywords if item.arg == name), None)
+    return (
+        node.args[place]
+        if place < len(node.args)
+        else next((item.value for item in node.keywords if item.arg == name), None)
+    )
 
 
 def _places(param: SafeParam) -> Items:
-    return Items(tuple(0 if axis == param.axis else Within(Count(param.name, axis, size)) for axis, size in enumerate(param.tile)))
+    return Items(
+        tuple(
+            0 if axis == param.axis else Within(Count(param.name, axis, size))
+            for axis, size in enumerate(param.tile)
+        )
+    )
 
 
 def _divided(number: Any, divisor: str | None, *, remainder: bool) -> Any:
@@ -388,7 +480,11 @@ def _divided(number: Any, divisor: str | None, *, remainder: bool) -> Any:
     limit, given = limit_of(number), (*divisors_of(number), divisor)
     if remainder:
         return Part(divisor, given)
-    return Natural(given) if limit is None or isinstance(number, Nearest) else Part(f"cdiv({limit}, {divisor})", given)
+    return (
+        Natural(given)
+        if limit is None or isinstance(number, Nearest)
+        else Part(f"cdiv({limit}, {divisor})", given)
+    )
 
 
 def _scaled(number: Any, factor: str | None) -> Any:
@@ -400,7 +496,9 @@ def _scaled(number: Any, factor: str | None) -> Any:
 
 def _least(values: Sequence[Any]) -> Any:
     """The least of several numbers: at most each of them, and from 0 on where all are."""
-    return _with_count(values, next((count for count in map(_most, values) if count is not None), None))
+    return _with_count(
+        values, next((count for count in map(_most, values) if count is not None), None)
+    )
 
 
 def _either(one: Any, other: Any) -> Any:
@@ -412,7 +510,10 @@ def _either(one: Any, other: Any) -> Any:
 
 def _with_count(values: Sequence[Any], count: Count | None) -> Any:
     if values and all(map(is_natural, values)):
-        return Natural(tuple(dict.fromkeys(divisor for value in values for divisor in divisors_of(value))), count)
+        return Natural(
+            tuple(dict.fromkeys(divisor for value in values for divisor in divisors_of(value))),
+            count,
+        )
     return None if count is None else AtMost(count)
 
 
@@ -428,21 +529,30 @@ def _size(text: str) -> Any:
 
 
 def _item(value: Any, place: Any) -> Any:
-    if isinstance(value, Items) and type(place) is int and -len(value.values) <= place < len(value.values):
+    if (
+        isinstance(value, Items)
+        and type(place) is int
+        and -len(value.values) <= place < len(value.values)
+    ):
         return value.values[place]
     return None
 
 
 def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
-    """How often each name is bound in the function, as a parameter, and in nested functions with theirs.
+    """How often each name is bound in the function, as a parameter, and in nested functions with
+    theirs.
 
-    What a nested function binds, and means something outside of it too, counts twice: it is not one thing.
+    What a nested function binds, and means something outside of it too, counts twice: it is not one
+    thing.
     """
     found: Counter[str] = Counter(arg.arg for arg in _arguments(node))
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
             found[inner.id] += 1
-        elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda) and inner is not node:
+        elif (
+            isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda)
+            and inner is not node
+        ):
             found.update(name for name in _stored(inner) if name in scope)
             if not isinstance(inner, ast.Lambda):
                 found[inner.name] += 1
@@ -458,22 +568,35 @@ def _bindings(node: ast.FunctionDef, scope: Mapping[str, Any]) -> Counter[str]:
 
 
 def _stored(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load)}
+    return {
+        inner.id
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load)
+    }
 
 
 def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.arg]:
     spec = node.args
-    yield from (*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *filter(None, (spec.vararg, spec.kwarg)))
+    yield from (
+        *spec.posonlyargs,
+        *spec.args,
+        *spec.kwonlyargs,
+        *filter(None, (spec.vararg, spec.kwarg)),
+    )
 
 
 def _definitions(node: ast.FunctionDef) -> dict[str, tuple[ast.expr, tuple[int, ...], bool]]:
-    """What names are bound to: an expression, the way into its value, and whether the name is the variable of a loop over it."""
+    """What names are bound to: an expression, the way into its value, and whether the name is the
+    variable of a loop over it.
+    """
     found: dict[str, tuple[ast.expr, tuple[int, ...], bool]] = {}
 
     def bind(target: ast.expr, value: ast.expr, steps: tuple[int, ...], loop: bool) -> None:
         if isinstance(target, ast.Name):
             found[target.id] = (value, steps, loop)
-        elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(item, ast.Starred) for item in target.elts):
+        elif isinstance(target, ast.Tuple | ast.List) and not any(
+            isinstance(item, ast.Starred) for item in target.elts
+        ):
             for place, item in enumerate(target.elts):
                 bind(item, value, (*steps, place), loop)
 

@@ -1,4 +1,6 @@
-"""The entry point's argument list: derived from what the source declares, held against what was compiled."""
+"""The entry point's argument list: derived from what the source declares, held against what was
+compiled.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot
 
-# Beyond this the compiler aligns a parameter's address in the constant bank: its offset then depends on where an architecture's begin.
+# Beyond this the compiler aligns a parameter's address in the constant bank: its offset then
+# depends on where an architecture's begin.
 _BANK_ALIGN = 16
 
 
-def derive(decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[EntryParam]) -> tuple[AbiSlot, ...]:
-    """One slot per declared parameter: pointers for tensors, scalars by their dtype, structs by the size that was compiled.
+def derive(
+    decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[EntryParam]
+) -> tuple[AbiSlot, ...]:
+    """One slot per declared parameter: pointers for tensors, scalars by their dtype, structs by the
+    size that was compiled.
 
     Args:
         decl: the kernel as declared.
@@ -34,12 +40,16 @@ def derive(decl: KernelDecl, bound: Mapping[str, str], compiled: Sequence[EntryP
             slot = AbiSlot(type=dtype.name, expr=param.name, size=dtype.bytes, align=dtype.bytes)
         else:
             size = param.size or (made.size if made else 0)
-            slot = AbiSlot(type="struct", expr=param.name, size=size, align=made.align if made else 8)
+            slot = AbiSlot(
+                type="struct", expr=param.name, size=size, align=made.align if made else 8
+            )
         slots.append(slot)
     return tuple(slots)
 
 
-def check(slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: KernelDecl, *, stated: bool) -> None:
+def check(
+    slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: KernelDecl, *, stated: bool
+) -> None:
     """Hold the argument list against the compiled image.
 
     Args:
@@ -59,26 +69,39 @@ def check(slots: Sequence[AbiSlot], compiled: Sequence[CubinParam], decl: Kernel
             offset = made.offset
         offsets.append(offset)
         end = offset + slot.size
-    same = [(o, s.size) for o, s in zip(offsets, slots, strict=True)] == [(p.offset, p.size) for p in compiled]
+    same = [(o, s.size) for o, s in zip(offsets, slots, strict=True)] == [
+        (p.offset, p.size) for p in compiled
+    ]
     if same:
         return
     rows = []
-    for index, (mine, theirs) in enumerate(itertools.zip_longest(zip(slots, offsets, strict=True), compiled)):
-        left = f"{mine[0].expr} ({mine[0].type}): {mine[0].size} bytes at {mine[1]}" if mine else "-"
+    for index, (mine, theirs) in enumerate(
+        itertools.zip_longest(zip(slots, offsets, strict=True), compiled)
+    ):
+        left = (
+            f"{mine[0].expr} ({mine[0].type}): {mine[0].size} bytes at {mine[1]}" if mine else "-"
+        )
         right = f"{theirs.size} bytes at {theirs.offset}" if theirs else "-"
         agree = mine and theirs and (mine[1], mine[0].size) == (theirs.offset, theirs.size)
         rows.append((f"{index}", left, right, "" if agree else "  <- differs"))
     width = max(len(row[1]) for row in rows) if rows else 0
     says = "`args` of the manifest" if stated else "the source, as tilec reads it"
     width = max(width, len(says))
-    table = "\n".join([f"     {says:<{width}}  compiled image", *(f"  {i:>2} {a:<{width}}  {b}{c}" for i, a, b, c in rows)])
+    table = "\n".join(
+        [
+            f"     {says:<{width}}  compiled image",
+            *(f"  {i:>2} {a:<{width}}  {b}{c}" for i, a, b, c in rows),
+        ]
+    )
     what = f"{decl.name} takes other parameters than a launch would pass\n{table}"
     fix = (
         "make `args` list what the kernel takes, with a type where it matters, such as i32(x.shape[0])"
         if stated
         else 'list the kernel\'s arguments in the manifest: args = ["x.ptr", "i32(n)", …]'
     )
-    raise CompileError(what, diagnostics=(Diagnostic(message=what, location=decl.location, hint=fix),), fix=fix)
+    raise CompileError(
+        what, diagnostics=(Diagnostic(message=what, location=decl.location, hint=fix),), fix=fix
+    )
 
 
 def _up(offset: int, align: int) -> int:

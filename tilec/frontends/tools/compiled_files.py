@@ -1,4 +1,6 @@
-"""The files of a prebuilt kernel: read, held against the digests that the manifest states, and told apart by their first bytes."""
+"""The files of a prebuilt kernel: read, held against the digests that the manifest states, and told
+apart by their first bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Prebuilt:
 
     @property
     def text(self) -> str:
-        """The bytes as PTX or NVVM text; compilers end theirs with a zero byte, which is no part of it."""
+        """The bytes as PTX or NVVM text; compilers end theirs with a zero byte, which is no part of
+        it.
+        """
         return self.data.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
@@ -47,12 +51,17 @@ _MAGIC = (
     (b"\x7fTileIR\0", FileKind.TILEIR),
 )
 _PTX = re.compile(r"^\s*\.version\b", re.MULTILINE)
-_NVVM_TEXT = re.compile(r"^(?:target (?:triple|datalayout)\b|define\b|source_filename\b|!nvvm\.annotations\b)", re.MULTILINE)
+_NVVM_TEXT = re.compile(
+    r"^(?:target (?:triple|datalayout)\b|define\b|source_filename\b|!nvvm\.annotations\b)",
+    re.MULTILINE,
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def digests_stated(source: Source) -> dict[str, str]:
-    """The digest that the manifest states of each file, the source first; empty where it states none."""
+    """The digest that the manifest states of each file, the source first; empty where it states
+    none.
+    """
     options: dict[str, Option] = dict(source.options)
     stated = options.get("sha256", "")
     files = options.get("files", ())
@@ -69,14 +78,21 @@ def input_files(source: Source) -> list[InputFile]:
     Raises:
         CompileError: one cannot be read, or leaves the project.
     """
-    return sorted((InputFile(name=name, digest=sha256(_read(source, name))) for name in digests_stated(source)), key=lambda f: f.name)
+    return sorted(
+        (
+            InputFile(name=name, digest=sha256(_read(source, name)))
+            for name in digests_stated(source)
+        ),
+        key=lambda f: f.name,
+    )
 
 
 def prebuilt_files(source: Source) -> tuple[Prebuilt, ...]:
     """The files of a kernel, the source first.
 
     Raises:
-        CompileError: one cannot be read, has another digest than stated or none, or is nothing that is known.
+        CompileError: one cannot be read, has another digest than stated or none, or is nothing that
+            is known.
     """
     return tuple(_checked(source, name, stated) for name, stated in digests_stated(source).items())
 
@@ -118,7 +134,15 @@ def fault(
     """An error at a place in a file."""
     place = Diagnostic(message=what, location=Location(file=path, line=line), hint=fix)
     what = f"{path}: {what}"
-    return CompileError(what, diagnostics=(place,), cause=cause, fix=fix, log=log, command=command, overtime=overtime)
+    return CompileError(
+        what,
+        diagnostics=(place,),
+        cause=cause,
+        fix=fix,
+        log=log,
+        command=command,
+        overtime=overtime,
+    )
 
 
 def _checked(source: Source, name: str, stated: str) -> Prebuilt:
@@ -150,4 +174,6 @@ def _read(source: Source, name: str) -> bytes:
     except LinkError as exc:
         raise fault(name, f"the file lies outside of the project: {exc.what}", fix=exc.fix) from exc
     except OSError as exc:
-        raise fault(name, f"cannot be read: {exc.strerror}", fix="see that the file is there and readable") from exc
+        raise fault(
+            name, f"cannot be read: {exc.strerror}", fix="see that the file is there and readable"
+        ) from exc

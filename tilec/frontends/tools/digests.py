@@ -1,4 +1,6 @@
-"""Digests of big files, remembered by path and status in the private cache, so that no run hashes a compiler twice."""
+"""Digests of big files, remembered by path and status in the private cache, so that no run hashes a
+compiler twice.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ _KIND, _NAME = store.KINDS[1], hashlib.sha256(b"facts about tools").hexdigest()
 
 
 class DigestTable:
-    """A table of facts about files, kept as a record of the cache in `state_dir`; an empty `state_dir` keeps it in memory only.
+    """A table of facts about files, kept as a record of the cache in `state_dir`; an empty
+    `state_dir` keeps it in memory only.
 
-    A table that cannot be read or written, or that others can change, is treated as empty: it only saves time.
+    A table that cannot be read or written, or that others can change, is treated as empty: it only
+    saves time.
     """
 
     def __init__(self, state_dir: str) -> None:
@@ -60,13 +64,22 @@ class DigestTable:
             found = store.load(store.path_of(self._root, _KIND, _NAME), now=time.time())
             rows = {} if found is None else found[0]["facts"]
             return {str(key): (str(stamp), str(value)) for key, (stamp, value) in rows.items()}
-        except (OSError, store.DamagedError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except (
+            OSError,
+            store.DamagedError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ):
             return {}
 
     def _save(self) -> None:
         if self._root is None:
             return
-        # Rows of another process that wrote meanwhile are worth keeping; a lost row is only measured again.
+        # Rows of another process that wrote meanwhile are worth keeping; a lost row is only
+        # measured again.
         self._rows = {**self._load(), **self._rows}
         with contextlib.suppress(OSError):
             store.save(self._root, _KIND, _NAME, canonical_json({"facts": self._rows}), b"")
@@ -82,7 +95,8 @@ def file_sha256(path: Path) -> str:
 
 
 def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
-    """The rows of a wheel's file list (`path,sha256=…,size`) as they should be for the files in `site` as they are now.
+    """The rows of a wheel's file list (`path,sha256=…,size`) as they should be for the files in
+    `site` as they are now.
 
     Raises:
         OSError: a file cannot be read.
@@ -90,6 +104,8 @@ def actual_rows(site: Path, rows: Iterable[str]) -> list[str]:
     found = []
     for row in rows:
         name = row.split(",", 1)[0]
-        digest = base64.urlsafe_b64encode(bytes.fromhex(file_sha256(site / name))).rstrip(b"=").decode()
+        digest = (
+            base64.urlsafe_b64encode(bytes.fromhex(file_sha256(site / name))).rstrip(b"=").decode()
+        )
         found.append(f"{name},sha256={digest},{(site / name).stat().st_size}")
     return found

@@ -1,4 +1,6 @@
-"""The arguments of a prebuilt entry point: from the launcher's parameters, laid out as the code has them."""
+"""The arguments of a prebuilt entry point: from the launcher's parameters, laid out as the code has
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 
 def slots(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
-    """The manifest's `args`, or one slot for each parameter, by what the manifest and the file say of it."""
+    """The manifest's `args`, or one slot for each parameter, by what the manifest and the file say
+    of it.
+    """
     if job.spec.abi:
         return job.spec.abi
     by_name = {param.name: param for param in job.spec.params}
@@ -27,7 +31,13 @@ def slots(job: Job, compiled: Sequence[CubinParam]) -> tuple[AbiSlot, ...]:
     return tuple(found)
 
 
-def _slot(decl: ParamDecl, param: Param | None, axes: Mapping[str, AxisValue], made: CubinParam | None, end: int) -> AbiSlot:
+def _slot(
+    decl: ParamDecl,
+    param: Param | None,
+    axes: Mapping[str, AxisValue],
+    made: CubinParam | None,
+    end: int,
+) -> AbiSlot:
     kind = param.kind.value if param else decl.kind
     if kind == ParamKind.TENSOR.value:
         return AbiSlot(type="ptr", expr=f"{decl.name}.ptr", size=8, align=8)
@@ -42,7 +52,9 @@ def _slot(decl: ParamDecl, param: Param | None, axes: Mapping[str, AxisValue], m
 
 
 def _align(size: int, made: CubinParam | None, end: int) -> int:
-    """The least alignment that puts a struct where the code has it: machine code keeps offsets alone."""
+    """The least alignment that puts a struct where the code has it: machine code keeps offsets
+    alone.
+    """
     align = 1
     while made is not None and align < 256 and -(-end // align) * align != made.offset:
         align *= 2

@@ -1,4 +1,6 @@
-"""Finds every project module that a Python source can import, by reading import statements; nothing is executed."""
+"""Finds every project module that a Python source can import, by reading import statements; nothing
+is executed.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,30 @@ from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import CompileError, Diagnostic, LinkError, Location
 from tilec_runtime.model.digest import sha256
 
-# Packages that kernels themselves stand on: they stay loaded whatever a project's directories are called.
-KEPT = {"cuda", "cutile_cache", "llvmlite", "ml_dtypes", "numba", "numba_cuda", "numpy", "tilec", "tilec_runtime", "triton"}
-# In a larger package outside of the project only what lies in it counts, not what it imports of others.
+# Packages that kernels themselves stand on: they stay loaded whatever a project's directories are
+# called.
+KEPT = {
+    "cuda",
+    "cutile_cache",
+    "llvmlite",
+    "ml_dtypes",
+    "numba",
+    "numba_cuda",
+    "numpy",
+    "tilec",
+    "tilec_runtime",
+    "triton",
+}
+# In a larger package outside of the project only what lies in it counts, not what it imports of
+# others.
 _MOST_FOLLOWED = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Import:
-    """One name that a statement may import; `level` counts the dots of a relative import, `star` asks for every module of a package."""
+    """One name that a statement may import; `level` counts the dots of a relative import, `star`
+    asks for every module of a package.
+    """
 
     name: str
     level: int = 0
@@ -46,10 +63,12 @@ _scans: dict[str, _Scan] = {}
 
 
 def closure(source: Source) -> tuple[InputFile, ...]:
-    """The source, every project module that it may import, transitively, and the files of `inputs`, sorted by name.
+    """The source, every project module that it may import, transitively, and the files of `inputs`,
+    sorted by name.
 
-    Imports are looked up next to the source and in the project's root. Modules that the file only might import are listed too. A module
-    that is found outside of the project, and is no installed one (PYTHONPATH leads there, say), is listed with all of its package.
+    Imports are looked up next to the source and in the project's root. Modules that the file only
+    might import are listed too. A module that is found outside of the project, and is no installed
+    one (PYTHONPATH leads there, say), is listed with all of its package.
 
     Raises:
         CompileError: a file cannot be read, or lies outside of the project.
@@ -89,14 +108,20 @@ def _declared(source: Source) -> Iterator[str]:
     names = dict(source.options).get("inputs", ())
     for name in map(str, names) if isinstance(names, tuple) else ():
         place = Path(source.root, within(source.root, name))
-        files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+        files = (
+            sorted(path for path in place.rglob("*") if path.is_file())
+            if place.is_dir()
+            else [place]
+        )
         yield from (within(source.root, path.relative_to(source.root).as_posix()) for path in files)
 
 
 def language(root: str, files: Sequence[InputFile]) -> tuple[InputFile, ...]:
-    """The safe tile language's own code, as an input of sources that import it: what is compiled into kernels, and what proves them.
+    """The safe tile language's own code, as an input of sources that import it: what is compiled
+    into kernels, and what proves them.
 
-    A declaration or an image that was kept before another tilec learned what it had missed must not be taken for one of its own.
+    A declaration or an image that was kept before another tilec learned what it had missed must not
+    be taken for one of its own.
     """
     imported = (item.name for file in files for item in _scan(root, file.name).imports)
     if not any(name == "tilec" or name.startswith("tilec.") for name in imported):
@@ -114,17 +139,25 @@ def _language_digest() -> str:
 def is_unchanged(root: str, item: InputFile) -> bool:
     """Whether an input still has the time and size at which its digest was taken."""
     known = _scans.get(f"{root}/{item.name}")
-    return known is not None and known.digest == item.digest and known.stamp == _stamp(f"{root}/{item.name}")
+    return (
+        known is not None
+        and known.digest == item.digest
+        and known.stamp == _stamp(f"{root}/{item.name}")
+    )
 
 
 def search_bases(source: Source) -> tuple[str, ...]:
-    """Directories in which project modules are found, relative to the root: the source's own, then the root (empty)."""
+    """Directories in which project modules are found, relative to the root: the source's own, then
+    the root (empty).
+    """
     own = source.path.rpartition("/")[0]
     return (own, "") if own else ("",)
 
 
 def module_files(root: str, base: str, dotted: str) -> tuple[str, ...]:
-    """The files that `dotted` names under `base`, relative to the root: the package's or else the module's; empty where there is none."""
+    """The files that `dotted` names under `base`, relative to the root: the package's or else the
+    module's; empty where there is none.
+    """
     stem = "/".join(filter(None, (base, *dotted.split("."))))
     return tuple(n for n in (f"{stem}/__init__.py", f"{stem}.py") if Path(root, n).is_file())[:1]
 
@@ -158,7 +191,9 @@ def read(root: str, name: str) -> bytes:
         return Path(root, name).read_bytes()
     except OSError as exc:
         what = f"cannot read {name}: {exc.strerror or exc}"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),)) from exc
+        raise CompileError(
+            what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),)
+        ) from exc
 
 
 def _scan(root: str, name: str) -> _Scan:
@@ -197,15 +232,25 @@ def _imports(tree: ast.AST) -> Iterator[_Import]:
                     yield _Import(f"{base}.{alias.name}" if base else alias.name, node.level)
         elif isinstance(node, ast.Call) and node.args:
             # A name that is handed to import_module or __import__ as a literal.
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             first = node.args[0]
-            if called in ("import_module", "__import__") and isinstance(first, ast.Constant) and isinstance(first.value, str):
+            if (
+                called in ("import_module", "__import__")
+                and isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+            ):
                 name = first.value.lstrip(".")
                 yield _Import(name, len(first.value) - len(name))
 
 
 def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) -> Iterator[str]:
-    """Every project file that the import can execute: the module, the packages it is in, and all of a package that is imported by `*`."""
+    """Every project file that the import can execute: the module, the packages it is in, and all of
+    a package that is imported by `*`.
+    """
     package = importer.rpartition("/")[0]
     if item.level:
         above = package.split("/") if package else []
@@ -213,10 +258,12 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
             return
         places: tuple[str, ...] = ("/".join(above[: len(above) - item.level + 1]),)
     else:
-        # The importer's own directory is added: whoever put it on the path by hand is heard as well.
+        # The importer's own directory is added: whoever put it on the path by hand is heard as
+        # well.
         places = tuple(dict.fromkeys((*bases, package)))
     for base in places:
-        # A relative import runs the packages around it; so does a name that is looked up from further up.
+        # A relative import runs the packages around it; so does a name that is looked up from
+        # further up.
         yield from _packages(root, base) if item.level else ()
         parts = item.name.split(".") if item.name else []
         for end in range(1, len(parts) + 1):
@@ -228,21 +275,38 @@ def _resolve(item: _Import, importer: str, root: str, bases: tuple[str, ...]) ->
 
 
 def _outside(top: str, real_root: Path) -> tuple[str, ...]:
-    """The files of a module or package that lies outside of the project and of the environment, relative to the project's root."""
+    """The files of a module or package that lies outside of the project and of the environment,
+    relative to the project's root.
+    """
     if top in sys.stdlib_module_names or top in KEPT:
         return ()
     try:
         spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError, AttributeError):  # a module that is loaded may have no spec, or one of another kind
+    except (
+        ImportError,
+        ValueError,
+        AttributeError,
+    ):  # a module that is loaded may have no spec, or one of another kind
         return ()
     if spec is None:
         return ()
-    places = [*((spec.origin,) if spec.origin and spec.has_location else ()), *(spec.submodule_search_locations or ())]
+    places = [
+        *((spec.origin,) if spec.origin and spec.has_location else ()),
+        *(spec.submodule_search_locations or ()),
+    ]
     # Looked at before anything in them is: an installed package may be large.
     outside = [
-        place for name in places if not is_environment(str(place := Path(os.path.realpath(name)))) and not place.is_relative_to(real_root)
+        place
+        for name in places
+        if not is_environment(str(place := Path(os.path.realpath(name))))
+        and not place.is_relative_to(real_root)
     ]
-    files = [file for place in outside for file in (sorted(place.rglob("*.py")) if place.is_dir() else (place,)) if file.is_file()]
+    files = [
+        file
+        for place in outside
+        for file in (sorted(place.rglob("*.py")) if place.is_dir() else (place,))
+        if file.is_file()
+    ]
     return tuple(dict.fromkeys(Path(os.path.relpath(file, real_root)).as_posix() for file in files))
 
 

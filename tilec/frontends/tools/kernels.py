@@ -27,12 +27,20 @@ K = TypeVar("K", bound=Declared)
 
 
 class Kernels(Generic[K]):
-    """The kernels of a language in executed modules; each module is read once per process and state of its files."""
+    """The kernels of a language in executed modules; each module is read once per process and state
+    of its files.
+    """
 
     def __init__(
-        self, word: str, decorators: str, load: Callable[..., LoadedModule], declared: Callable[[LoadedModule], dict[str, K]]
+        self,
+        word: str,
+        decorators: str,
+        load: Callable[..., LoadedModule],
+        declared: Callable[[LoadedModule], dict[str, K]],
     ) -> None:
-        """Take what the language calls its kernels and their decorators, and what loads a module and reads its kernels."""
+        """Take what the language calls its kernels and their decorators, and what loads a module
+        and reads its kernels.
+        """
         self._word, self._decorators = word, decorators
         self._load, self._declared = load, declared
         self._known: dict[tuple[str, str], tuple[LoadedModule, dict[str, K]]] = {}
@@ -58,7 +66,10 @@ class Kernels(Generic[K]):
         if name in kernels:
             return module, kernels[name]
         what = f"{module.source.path} has no {self._word} {name!r}; it has {', '.join(kernels) or 'none'}"
-        hint = did_you_mean(name, kernels).removeprefix("; ") or f"kernels are functions with the decorator {self._decorators}"
+        hint = (
+            did_you_mean(name, kernels).removeprefix("; ")
+            or f"kernels are functions with the decorator {self._decorators}"
+        )
         place = Location(file=module.source.path)
         raise CompileError(what, diagnostics=(Diagnostic(message=what, location=place, hint=hint),))
 
@@ -73,28 +84,45 @@ class Kernels(Generic[K]):
 
 @contextlib.contextmanager
 def naming(job: Job) -> Iterator[None]:
-    """Give errors that are raised meanwhile the job's name, and those without a place that of its kernel."""
+    """Give errors that are raised meanwhile the job's name, and those without a place that of its
+    kernel.
+    """
     try:
         yield
     except CompileError as exc:
         place = job.spec.decl.location
-        exc.diagnostics = tuple(d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics)
+        exc.diagnostics = tuple(
+            d if d.location else dataclasses.replace(d, location=place) for d in exc.diagnostics
+        )
         exc.kernel, exc.target = exc.kernel or job.variant.id, exc.target or str(job.target)
         raise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """A job with its kernel's declaration and the texts of the project, for errors at the kernel's place."""
+    """A job with its kernel's declaration and the texts of the project, for errors at the kernel's
+    place.
+    """
 
     job: Job
     decl: KernelDecl
     texts: Mapping[str, str]
 
-    def error(self, what: str, *, cause: str = "", fix: str = "", log: str = "", command: str = "", overtime: bool = False) -> CompileError:
+    def error(
+        self,
+        what: str,
+        *,
+        cause: str = "",
+        fix: str = "",
+        log: str = "",
+        command: str = "",
+        overtime: bool = False,
+    ) -> CompileError:
         """Return an error at the kernel's definition."""
         at = self.decl.location
-        place = Diagnostic(message=what, location=at, excerpt=line_of(self.texts, at.file, at.line), hint=fix)
+        place = Diagnostic(
+            message=what, location=at, excerpt=line_of(self.texts, at.file, at.line), hint=fix
+        )
         return CompileError(
             f"kernel {self.job.spec.decl.name!r}: {what}",
             diagnostics=(place,),

@@ -1,4 +1,6 @@
-"""LTO-IR as what a build ships: one module of several, and what a linker has to be told about it that the code does not say."""
+"""LTO-IR as what a build ships: one module of several, and what a linker has to be told about it
+that the code does not say.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,17 @@ from tilec.frontends.tools.nvjitlink import Piece, link_ltoir
 from tilec.frontends.tools.search import Tool
 from tilec_runtime.errors import ToolchainError
 
-# What flags for arithmetic mean to the linker, which generates the code: it does not find them in LTO-IR.
+# What flags for arithmetic mean to the linker, which generates the code: it does not find them in
+# LTO-IR.
 _ARITHMETIC = {"ftz": "-ftz", "prec-div": "-prec-div", "prec-sqrt": "-prec-sqrt", "fmad": "-fma"}
 FAST = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
-    """What came of a link: one module of LTO-IR, the PTX that this linker makes of it (both empty where it failed), and its words."""
+    """What came of a link: one module of LTO-IR, the PTX that this linker makes of it (both empty
+    where it failed), and its words.
+    """
 
     ltoir: bytes = b""
     text: str = ""
@@ -42,12 +47,20 @@ def arithmetic(flags: Sequence[str]) -> list[str]:
 
 
 def linking(*, opt: int, flags: Sequence[str] = (), registers: int = 0) -> tuple[str, ...]:
-    """What an image of LTO-IR has to say for its link, beside the architecture: whatever is not a linker's own default."""
-    return (*([] if opt else [level(opt)]), *arithmetic(flags), *([f"-maxrregcount={registers}"] if registers else []))
+    """What an image of LTO-IR has to say for its link, beside the architecture: whatever is not a
+    linker's own default.
+    """
+    return (
+        *([] if opt else [level(opt)]),
+        *arithmetic(flags),
+        *([f"-maxrregcount={registers}"] if registers else []),
+    )
 
 
 def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
-    """(the bound on registers among flags of ptxas, the first flag that no link takes; 0 and an empty text where there is none)."""
+    """(the bound on registers among flags of ptxas, the first flag that no link takes; 0 and an
+    empty text where there is none).
+    """
     words, most = list(ptxas), 0
     while words:
         word = words.pop(0)
@@ -61,8 +74,11 @@ def registers_of(ptxas: Sequence[str]) -> tuple[int, str]:
     return most, ""
 
 
-def as_one(linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str], *, whole: bool = True) -> Linked:
-    """Link pieces: the PTX for an architecture such as `sm_80`, and where it is wanted `whole` one module, which is a lone piece itself.
+def as_one(
+    linker: Tool, pieces: Sequence[Piece], arch: str, options: Sequence[str], *, whole: bool = True
+) -> Linked:
+    """Link pieces: the PTX for an architecture such as `sm_80`, and where it is wanted `whole` one
+    module, which is a lone piece itself.
 
     Raises:
         ToolchainError: nvJitLink cannot be used, or gives no linked LTO-IR.

@@ -1,4 +1,6 @@
-"""From the PTX of one kernel to its image: assemble, read back, check. Triton and SIMT Python share it."""
+"""From the PTX of one kernel to its image: assemble, read back, check. Triton and SIMT Python share
+it.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,13 @@ class Lowered:
         opt, lineinfo, debug: for ptxas.
         flags: further flags of ptxas.
         warnings: of the compiler.
-        ltoir: LTO-IR, where that is what is wanted; `ltoir_release` is the toolkit that wrote it, `linking` what a linker is told.
+        ltoir: LTO-IR, where that is what is wanted; `ltoir_release` is the toolkit that wrote it,
+            `linking` what a linker is told.
         exact: machine code runs on exactly this architecture.
         max_threads: of a block, where the code does not say.
         block: threads that the compiler chose. cluster: blocks that it chose.
-        shared: dynamic shared memory in bytes. shared_cause, shared_fix: for a block that needs too much.
+        shared: dynamic shared memory in bytes. shared_cause, shared_fix: for a block that needs too
+            much.
     """
 
     text: str
@@ -63,7 +67,8 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
     """Assemble a kernel with ptxas (`tool`), and return its image.
 
     Raises:
-        CompileError: ptxas refuses the code, or it takes other arguments than a launch passes; with log and command.
+        CompileError: ptxas refuses the code, or it takes other arguments than a launch passes; with
+            log and command.
         ToolchainError: ptxas does not start.
     """
     job, target = subject.job, subject.job.target
@@ -71,7 +76,9 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
     try:
         entry = read_cubin(done.cubin).kernel(lowered.symbol)
     except BundleError as exc:
-        raise subject.error(f"the image that ptxas made cannot be read: {exc.what}", log=done.log) from exc
+        raise subject.error(
+            f"the image that ptxas made cannot be read: {exc.what}", log=done.log
+        ) from exc
     try:
         abi.check(lowered.abi, entry.params, subject.decl, stated=bool(job.spec.abi))
     except CompileError as exc:
@@ -90,7 +97,9 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
         exact=lowered.exact,
         ptx_isa=lowered.ltoir_release or isa,
         cuda=cuda_of_ptx_isa(isa) if isa else oldest_cuda(job, tool.release),
-        resources=dataclasses.replace(entry.resources(spills), shared=entry.shared + lowered.shared),
+        resources=dataclasses.replace(
+            entry.resources(spills), shared=entry.shared + lowered.shared
+        ),
         max_threads=entry.max_threads or lowered.max_threads,
         required_block=entry.required_block,
         cluster=lowered.cluster or entry.cluster,
@@ -102,7 +111,9 @@ def image(subject: Subject, lowered: Lowered, tool: Tool) -> Image:
 
 
 def oldest_cuda(job: Job, release: Version) -> Version:
-    """Return the oldest CUDA release whose driver loads what a toolkit's ptxas makes: drivers read cubins of their major version."""
+    """Return the oldest CUDA release whose driver loads what a toolkit's ptxas makes: drivers read
+    cubins of their major version.
+    """
     family = (12, 9) if job.target.suffix == "f" else (0, 0)
     return max(job.target.arch.toolkit, (release[0], 0), family)
 
@@ -117,10 +128,14 @@ def shipped_isa(job: Job, own: Version) -> Version:
     if job.target.kind is not TargetKind.PTX or bound is None or own <= bound:
         return own
     if bound < need:
-        what = f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(need)}"
+        what = (
+            f"min-driver reads PTX up to ISA {dotted(bound)}, {job.target} needs ISA {dotted(need)}"
+        )
         fix = f"raise min-driver to {driver_of_ptx_isa(need)}, or take {job.target} out of the targets"
         cause = f"{job.target} came with CUDA {dotted(cuda_of_ptx_isa(need))}"
-        raise CompileError(what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix)
+        raise CompileError(
+            what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix
+        )
     return bound
 
 
@@ -137,10 +152,18 @@ def _assembled(subject: Subject, lowered: Lowered, tool: Tool) -> ptxas.Assemble
         timeout=limit,
     )
     if done.timed_out:
-        raise subject.error(f"ptxas took longer than {limit:g} s and was ended", fix="raise timeout in [toolchain]", overtime=True)
+        raise subject.error(
+            f"ptxas took longer than {limit:g} s and was ended",
+            fix="raise timeout in [toolchain]",
+            overtime=True,
+        )
     if not done.cubin:
         first = ptx.first_complaint(done.log)
-        raise subject.error(f"ptxas refuses the PTX that {lowered.maker} made: {first}", log=done.log, command=done.command)
+        raise subject.error(
+            f"ptxas refuses the PTX that {lowered.maker} made: {first}",
+            log=done.log,
+            command=done.command,
+        )
     return done
 
 

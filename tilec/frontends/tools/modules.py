@@ -1,4 +1,6 @@
-"""Executes a project's Python module, and what it imports of the project, under names relative to the project's directory."""
+"""Executes a project's Python module, and what it imports of the project, under names relative to
+the project's directory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ from types import ModuleType
 from typing import Any
 
 from tilec.frontends.tools.environment import is_environment, is_installed
-from tilec.frontends.tools.inputs import KEPT, closure, is_unchanged, module_files, read, search_bases, within
+from tilec.frontends.tools.inputs import (
+    KEPT,
+    closure,
+    is_unchanged,
+    module_files,
+    read,
+    search_bases,
+    within,
+)
 from tilec.frontends.tools.python_errors import ImportFailure, import_error
 from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import UsageError
@@ -49,7 +59,9 @@ class LoadedModule:
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """While it lasts, imports find the project's modules, and tracebacks and cuda.tile find their source lines."""
+        """While it lasts, imports find the project's modules, and tracebacks and cuda.tile find
+        their source lines.
+        """
         with _activated(self.source, self.modules, self.texts, self.names):
             yield
 
@@ -62,10 +74,12 @@ class LoadedModule:
 def load(source: Source, *, again: bool = True) -> LoadedModule:
     """Execute a source, once per process and state of its files.
 
-    `again` looks for new files as well; without it a module is taken as loaded while the files it has are unchanged.
+    `again` looks for new files as well; without it a module is taken as loaded while the files it
+    has are unchanged.
 
     Raises:
-        CompileError: it cannot be read, is no Python, or raises when it is imported; with the user's lines.
+        CompileError: it cannot be read, is no Python, or raises when it is imported; with the
+            user's lines.
     """
     key = (source.root, source.path)
     with _lock:
@@ -101,8 +115,12 @@ def _execute(source: Source, inputs: tuple[InputFile, ...]) -> LoadedModule:
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - SystemExit and the like of the user's module are its errors
-            raise import_error(ImportFailure(source=source, texts=texts, output=output.getvalue()), exc) from None
-    return LoadedModule(source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names)
+            raise import_error(
+                ImportFailure(source=source, texts=texts, output=output.getvalue()), exc
+            ) from None
+    return LoadedModule(
+        source=source, inputs=inputs, main=main, modules=modules, texts=texts, names=names
+    )
 
 
 _executing: list[tuple[Path, frozenset[str]]] = []
@@ -111,7 +129,9 @@ _hooked: list[bool] = []
 
 @contextlib.contextmanager
 def _declared_reads(source: Source, inputs: Sequence[InputFile]) -> Iterator[None]:
-    """While it lasts, opening a file of the project that is no input is an error: an edit of it would go unseen."""
+    """While it lasts, opening a file of the project that is no input is an error: an edit of it
+    would go unseen.
+    """
     if not _hooked:
         sys.addaudithook(_on_open)  # it cannot be taken away again
         _hooked.append(True)
@@ -123,7 +143,12 @@ def _declared_reads(source: Source, inputs: Sequence[InputFile]) -> Iterator[Non
 
 
 def _on_open(event: str, args: tuple[Any, ...]) -> None:
-    if not _executing or event != "open" or not isinstance(args[0], str | bytes | os.PathLike) or (args[2] or 0) & os.O_ACCMODE:
+    if (
+        not _executing
+        or event != "open"
+        or not isinstance(args[0], str | bytes | os.PathLike)
+        or (args[2] or 0) & os.O_ACCMODE
+    ):
         return
     root, known = _executing[-1]
     path = Path(os.path.realpath(os.fsdecode(args[0])))
@@ -154,21 +179,34 @@ def _is_new(name: str) -> bool:
 
 
 def _is_ours(name: str, module: ModuleType, root: str) -> bool:
-    """Whether a module is the project's: executed here, or a directory that another finder came upon through sys.path."""
+    """Whether a module is the project's: executed here, or a directory that another finder came
+    upon through sys.path.
+    """
     if isinstance(getattr(module, "__loader__", None), _Finder | _FolderFinder):
         return True
     if getattr(module, "__file__", None) is not None or not _is_new(name):
         return False
-    return any(Path(p).is_relative_to(root) and not is_installed(p) for p in getattr(module, "__path__", ()))
+    return any(
+        Path(p).is_relative_to(root) and not is_installed(p)
+        for p in getattr(module, "__path__", ())
+    )
 
 
 @contextlib.contextmanager
-def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames) -> Iterator[None]:
-    """Put the project's modules and texts in place; afterwards take them away again and collect what was added."""
+def _activated(
+    source: Source, modules: dict[str, ModuleType], texts: dict[str, str], names: _TopNames
+) -> Iterator[None]:
+    """Put the project's modules and texts in place; afterwards take them away again and collect
+    what was added.
+    """
     front, back = _Finder(source, texts), _FolderFinder(source)
     with _lock:
-        own = names.project | {n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None}
-        stashed = {n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in own}
+        own = names.project | {
+            n for n in names.folders if getattr(sys.modules.get(n), "__file__", None) is None
+        }
+        stashed = {
+            n: m for n, m in sys.modules.items() if n in modules or n.partition(".")[0] in own
+        }
         for name in stashed:
             del sys.modules[name]
         _before.append(set(sys.modules))
@@ -185,21 +223,25 @@ def _activated(source: Source, modules: dict[str, ModuleType], texts: dict[str, 
         finally:
             sys.meta_path[:] = [f for f in sys.meta_path if f is not front and f is not back]
             sys.path[:], sys.dont_write_bytecode = path, write
-            # All are found before the first is taken away: a directory's path asks for the package it is in.
+            # All are found before the first is taken away: a directory's path asks for the package
+            # it is in.
             for name in [n for n, m in list(sys.modules.items()) if _is_ours(n, m, source.root)]:
                 modules[name] = sys.modules.pop(name)
             sys.modules.update(stashed)
             _before.pop()
             for name in texts:
                 linecache.cache.pop(name, None)
-            linecache.cache.update({name: entry for name, entry in lines.items() if entry is not None})
+            linecache.cache.update(
+                {name: entry for name, entry in lines.items() if entry is not None}
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TopNames:
     """Top-level names that mean something of the project while it is active.
 
-    `project` are modules and packages; `folders` are directories without `__init__.py`, which give way to a real package.
+    `project` are modules and packages; `folders` are directories without `__init__.py`, which give
+    way to a real package.
     """
 
     project: frozenset[str]
@@ -224,10 +266,11 @@ def _register(name: str, text: str) -> None:
 
 
 class _Finder(Loader):
-    """Finds and executes project modules: next to the source, then in the root; never a name of the standard library.
+    """Finds and executes project modules: next to the source, then in the root; never a name of the
+    standard library.
 
-    A module's code has the file's relative name, so that what is compiled from it does not know where the project lies; `__file__` is
-    absolute. Nothing is written next to the sources.
+    A module's code has the file's relative name, so that what is compiled from it does not know
+    where the project lies; `__file__` is absolute. Nothing is written next to the sources.
     """
 
     def __init__(self, source: Source, texts: dict[str, str]) -> None:
@@ -236,18 +279,25 @@ class _Finder(Loader):
         self._root = Path(source.root).resolve()
         self._texts = texts
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
         """The import system's question: the module's spec if it is one of the project."""
         del target
         top = fullname.partition(".")[0]
-        # Whoever calls a directory `cuda` can still import from it: the package of that name has no file of its own.
+        # Whoever calls a directory `cuda` can still import from it: the package of that name has no
+        # file of its own.
         if top in sys.stdlib_module_names or (top in KEPT and top != "cuda"):
             return None
         bases = [(base, fullname) for base in self._bases]
         if path is not None:
             last = fullname.rpartition(".")[2]
             inside = [Path(p).resolve() for p in path if not is_installed(p)]
-            bases = [(p.relative_to(self._root).as_posix(), last) for p in inside if p.is_relative_to(self._root)] + bases
+            bases = [
+                (p.relative_to(self._root).as_posix(), last)
+                for p in inside
+                if p.is_relative_to(self._root)
+            ] + bases
         for base, dotted in bases:
             for file in module_files(self._source.root, "" if base == "." else base, dotted):
                 return self.spec_of(fullname, file)
@@ -266,7 +316,9 @@ class _Finder(Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the file under its relative name, with its lines where tracebacks and cuda.tile look for them."""
+        """Execute the file under its relative name, with its lines where tracebacks and cuda.tile
+        look for them.
+        """
         assert module.__spec__ is not None
         file: str = module.__spec__.loader_state
         text = importlib.util.decode_source(read(self._source.root, file))
@@ -288,10 +340,16 @@ class _FolderFinder(Loader):
         self._source = source
         self._bases = search_bases(source)
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> ModuleSpec | None:
         """The import system's question: a spec if such a directory is in the project."""
         del path, target
-        folders = [p for base in self._bases if (p := Path(self._source.root, base, *fullname.split("."))).is_dir()]
+        folders = [
+            p
+            for base in self._bases
+            if (p := Path(self._source.root, base, *fullname.split("."))).is_dir()
+        ]
         if not folders:
             return None
         spec = ModuleSpec(fullname, self, is_package=True)

@@ -1,4 +1,6 @@
-"""The linker of device code: LTO-IR to PTX in this process, whatever else there is to machine code in one of its own."""
+"""The linker of device code: LTO-IR to PTX in this process, whatever else there is to machine code
+in one of its own.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came of a link: PTX or a cubin (empty where it failed), one module of LTO-IR where that was asked for, the linker's words."""
+    """What came of a link: PTX or a cubin (empty where it failed), one module of LTO-IR where that
+    was asked for, the linker's words.
+    """
 
     data: bytes = b""
     ltoir: bytes = b""
@@ -60,7 +64,11 @@ def kind_of(data: bytes) -> str:
     for magic, kind in _MAGIC:
         if data.startswith(magic):
             return kind
-    return "PTX" if re.search(rb"^\s*\.version\b", data, re.MULTILINE) and b"\0" not in data.rstrip(b"\0") else ""
+    return (
+        "PTX"
+        if re.search(rb"^\s*\.version\b", data, re.MULTILINE) and b"\0" not in data.rstrip(b"\0")
+        else ""
+    )
 
 
 def link_ptx(library: str, pieces: Sequence[Piece], options: Sequence[str]) -> Outcome:
@@ -72,8 +80,11 @@ def link_ptx(library: str, pieces: Sequence[Piece], options: Sequence[str]) -> O
     return _link(_load(library), pieces, ["-lto", "-ptx", *options])
 
 
-def link_ltoir(library: str, pieces: Sequence[Piece], options: Sequence[str], *, whole: bool) -> Outcome:
-    """As `link_ptx`, with the linked LTO-IR where it is asked for `whole`; empty from an nvJitLink that gives none.
+def link_ltoir(
+    library: str, pieces: Sequence[Piece], options: Sequence[str], *, whole: bool
+) -> Outcome:
+    """As `link_ptx`, with the linked LTO-IR where it is asked for `whole`; empty from an nvJitLink
+    that gives none.
 
     Raises:
         ToolchainError: nvJitLink cannot be used.
@@ -81,11 +92,13 @@ def link_ltoir(library: str, pieces: Sequence[Piece], options: Sequence[str], *,
     return _link(_load(library), pieces, ["-lto", "-ptx", *options], ltoir=whole)
 
 
-def link_code(library: str, pieces: Sequence[Piece], options: Sequence[str], *, timeout: float) -> Outcome:
+def link_code(
+    library: str, pieces: Sequence[Piece], options: Sequence[str], *, timeout: float
+) -> Outcome:
     """Link PTX, machine code and libraries to one cubin.
 
-    In a process of its own: a failed link of machine code leaves nvJitLink in a state in which the next one crashes, and of what is
-    defined twice it tells on the standard error output alone.
+    In a process of its own: a failed link of machine code leaves nvJitLink in a state in which the
+    next one crashes, and of what is defined twice it tells on the standard error output alone.
 
     Raises:
         ToolchainError: nvJitLink cannot be used.
@@ -98,30 +111,51 @@ def link_code(library: str, pieces: Sequence[Piece], options: Sequence[str], *, 
         made, log = Path(folder, "linked.cubin"), Path(folder, "log.txt")
         told = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
         words = "\n".join(part for part in (told.strip(), done.stderr.strip()) if part)
-        good = done.rc == 0 and made.is_file() and not re.search(r"^(?:@E@)?(?:error|fatal)\s*:", done.stderr, re.MULTILINE)
+        good = (
+            done.rc == 0
+            and made.is_file()
+            and not re.search(r"^(?:@E@)?(?:error|fatal)\s*:", done.stderr, re.MULTILINE)
+        )
         return Outcome(data=made.read_bytes() if good else b"", log=words, timed_out=done.timed_out)
 
 
 def answer(asked: Any) -> None:
     """What the process of `link_code` does: it leaves the cubin and the log in its directory."""
-    pieces = [Piece(name=name, kind=kind, data=base64.b64decode(data)) for name, kind, data in asked["pieces"]]
+    pieces = [
+        Piece(name=name, kind=kind, data=base64.b64decode(data))
+        for name, kind, data in asked["pieces"]
+    ]
     done = _link(_load(asked["library"]), pieces, asked["options"])
     Path("log.txt").write_text(done.log, encoding="utf-8")
     if done.data:
         Path("linked.cubin").write_bytes(done.data)
 
 
-def _link(nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str], *, ltoir: bool = False) -> Outcome:
+def _link(
+    nvjitlink: Any, pieces: Sequence[Piece], options: Sequence[str], *, ltoir: bool = False
+) -> Outcome:
     handle = nvjitlink.create(len(options), list(options))
     try:
         for piece in pieces:
-            nvjitlink.add_data(handle, getattr(nvjitlink.InputType, piece.kind), piece.data, len(piece.data), piece.name)
+            nvjitlink.add_data(
+                handle,
+                getattr(nvjitlink.InputType, piece.kind),
+                piece.data,
+                len(piece.data),
+                piece.name,
+            )
         nvjitlink.complete(handle)
         if "-ptx" in options:
-            data = taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle).rstrip(b"\0 ")
+            data = taken(nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx, handle).rstrip(
+                b"\0 "
+            )
         else:
             data = taken(nvjitlink.get_linked_cubin_size, nvjitlink.get_linked_cubin, handle)
-        return Outcome(data=data, ltoir=_linked_ltoir(nvjitlink, handle) if ltoir else b"", log=_log(nvjitlink, handle))
+        return Outcome(
+            data=data,
+            ltoir=_linked_ltoir(nvjitlink, handle) if ltoir else b"",
+            log=_log(nvjitlink, handle),
+        )
     except nvjitlink.nvJitLinkError as exc:
         return Outcome(log=_log(nvjitlink, handle) or str(exc))
     finally:

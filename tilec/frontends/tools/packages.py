@@ -18,27 +18,37 @@ FIX = "pip install 'tilec[build]'"
 def interpreter() -> ToolInfo:
     """This Python, as a tool of a compile."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return ToolInfo(name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode()))
+    return ToolInfo(
+        name="python", version=version, digest=sha256(str(sys.implementation.cache_tag).encode())
+    )
 
 
 def files_digest(record: str, part: str, site: Path | None = None) -> str:
-    """Digest of the files beside `part` in an installed package's file list, or, in `site`, of the files themselves.
+    """Digest of the files beside `part` in an installed package's file list, or, in `site`, of the
+    files themselves.
 
-    Only what the package itself brought counts. Scripts hold the environment's path, and what an installer adds (compiled modules, its
-    own notes) differs from one environment to the next: with these in it, no two environments would share a cache.
+    Only what the package itself brought counts. Scripts hold the environment's path, and what an
+    installer adds (compiled modules, its own notes) differs from one environment to the next: with
+    these in it, no two environments would share a cache.
     """
     folder = part.rpartition("/")[0] + "/"
-    rows: Iterable[str] = (row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row)
+    rows: Iterable[str] = (
+        row for row in record.splitlines() if row.startswith(folder) and ",sha256=" in row
+    )
     if site is not None:
         rows = actual_rows(site, rows)
     return sha256("\n".join(sorted(rows)).encode())
 
 
-def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = FIX, verify: bool = False) -> ToolInfo:
-    """Version and digest of an installed package, from its metadata; with `verify` its files are hashed.
+def package(
+    name: str, stem: str, part: str, *, whose: str = "tile", fix: str = FIX, verify: bool = False
+) -> ToolInfo:
+    """Version and digest of an installed package, from its metadata; with `verify` its files are
+    hashed.
 
     Raises:
-        ToolchainError: it is missing or half installed; says that `whose` kernels cannot be compiled.
+        ToolchainError: it is missing or half installed; says that `whose` kernels cannot be
+            compiled.
     """
     for entry in sys.path:
         folder = Path(entry)
@@ -48,17 +58,26 @@ def package(name: str, stem: str, part: str, *, whose: str = "tile", fix: str = 
             continue
         for info in found:
             if not (folder / part).is_file():
-                raise ToolchainError(f"{name} is half installed: {folder / part} is missing", fix=fix)
+                raise ToolchainError(
+                    f"{name} is half installed: {folder / part} is missing", fix=fix
+                )
             try:
-                digest = files_digest((info / "RECORD").read_text(encoding="utf-8"), part, folder if verify else None)
+                digest = files_digest(
+                    (info / "RECORD").read_text(encoding="utf-8"), part, folder if verify else None
+                )
             except (OSError, UnicodeDecodeError) as exc:
-                raise ToolchainError(f"{name} is half installed: its file list cannot be read ({exc})", fix=fix) from exc
-            return ToolInfo(name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest)
+                raise ToolchainError(
+                    f"{name} is half installed: its file list cannot be read ({exc})", fix=fix
+                ) from exc
+            return ToolInfo(
+                name=name, version=info.name[len(stem) + 1 : -len(".dist-info")], digest=digest
+            )
     raise ToolchainError(f"{name} is not installed: {whose} kernels cannot be compiled", fix=fix)
 
 
 def require_minor(name: str, version: str, tested: Version, fix: str) -> None:
-    """Refuse a version of a package, parts of which change between minor versions, that tilec was not written against.
+    """Refuse a version of a package, parts of which change between minor versions, that tilec was
+    not written against.
 
     Raises:
         ToolchainError: it is one.

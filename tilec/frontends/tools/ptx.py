@@ -1,4 +1,6 @@
-"""PTX text: its ISA, lowering it, marks of tilec in it, and file names that do not depend on the directory."""
+"""PTX text: its ISA, lowering it, marks of tilec in it, and file names that do not depend on the
+directory.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ _PARAM = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.[a-z]+(?P<bits>\d+)(?:\s+\.(?:ptr|global|const|local|shared|align\s+\d+))*"
     r"\s+[\w$%.]+(?:\[(?P<count>\d+)\])?"
 )
-_HEAD = re.compile(r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)", re.MULTILINE)
+_HEAD = re.compile(
+    r"^\s*(?:\.[a-z]+[ \t]+)*\.(?P<kind>func|entry)\b\s*(?:\([^)]*\))?\s*(?P<name>[\w$%]+)",
+    re.MULTILINE,
+)
 _WORD = re.compile(r"[\w$%]+")
-_NEEDS = re.compile(r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE)
+_NEEDS = re.compile(
+    r"PTX (?:ISA )?(?:\.?version|ISA)\s*\.?(?:version\s*)?(\d+)\.(\d+)", re.IGNORECASE
+)
 
 
 def isa(text: str) -> Version:
@@ -66,7 +73,9 @@ def entry_params(text: str, symbol: str) -> tuple[EntryParam, ...] | None:
 
 
 def calls(text: str, symbol: str) -> set[str] | None:
-    """The functions that an entry may call, directly or through others; None where that cannot be told (calls through pointers)."""
+    """The functions that an entry may call, directly or through others; None where that cannot be
+    told (calls through pointers).
+    """
     if ".func" not in text:
         return set()
     heads = list(_HEAD.finditer(text))
@@ -101,13 +110,21 @@ def complaints(log: str) -> list[tuple[str, int]]:
 
 
 def first_complaint(log: str) -> str:
-    """What ptxas said first, for a message of one line: its first error that names a line, else its first words."""
+    """What ptxas said first, for a message of one line: its first error that names a line, else its
+    first words.
+    """
     told = complaints(log)
-    return told[0][0] if told else next((line for line in log.splitlines() if line.strip()), "it said nothing")
+    return (
+        told[0][0]
+        if told
+        else next((line for line in log.splitlines() if line.strip()), "it said nothing")
+    )
 
 
 def take_mark(text: str, name: str) -> tuple[str, str]:
-    """(symbol that the global `name` holds the address of, text without that global); the symbol is empty where there is none."""
+    """(symbol that the global `name` holds the address of, text without that global); the symbol is
+    empty where there is none.
+    """
     match = re.search(rf"^[^\n]*\b{re.escape(name)}\s*=\s*([^;\s]+)\s*;\s*?\n", text, re.MULTILINE)
     if match is None:
         return "", text
@@ -115,7 +132,9 @@ def take_mark(text: str, name: str) -> tuple[str, str]:
 
 
 def relative_files(text: str, places: Sequence[tuple[str, str]]) -> str:
-    """The text with the `.file` names under each directory of `places` (absolute path, what to write instead) made relative to it."""
+    """The text with the `.file` names under each directory of `places` (absolute path, what to
+    write instead) made relative to it.
+    """
 
     def rename(match: re.Match[str]) -> str:
         return f'{match[1]}"{_escaped(relative(_plain(match[2]), places))}"'
@@ -143,8 +162,12 @@ def relative(path: str, places: Sequence[tuple[str, str]]) -> str:
     """A path under one of `places` (absolute path, what to write instead) made relative to it."""
     plain = os.path.normpath(path)
     for base, instead in places:
-        # A name of `/proc` is a name alone: what it leads to is where this process works, and not where the compiler did.
-        for folder in (os.path.normpath(base), os.path.realpath(base) if not base.startswith("/proc/") else base):
+        # A name of `/proc` is a name alone: what it leads to is where this process works, and not
+        # where the compiler did.
+        for folder in (
+            os.path.normpath(base),
+            os.path.realpath(base) if not base.startswith("/proc/") else base,
+        ):
             if plain == folder or plain.startswith(folder + "/"):
                 rest = plain[len(folder) :].lstrip("/")
                 return f"{instead}/{rest}" if instead else rest

@@ -27,40 +27,63 @@ class Assembled:
 
 
 def flags(*, opt: int, extra: Sequence[str]) -> list[str]:
-    """Flags of ptxas for an optimisation level (3 is its own default), with those of the manifest behind."""
+    """Flags of ptxas for an optimisation level (3 is its own default), with those of the manifest
+    behind.
+    """
     return [*([] if opt >= 3 else [f"-O{opt}"]), *extra]
 
 
 def information(*, lineinfo: bool, debug: bool) -> list[str]:
-    """Flags of ptxas for what the code is to tell of its source; for a debugger it is not optimized, and ptxas refuses to be told so."""
+    """Flags of ptxas for what the code is to tell of its source; for a debugger it is not
+    optimized, and ptxas refuses to be told so.
+    """
     return ["-g"] if debug else ["-lineinfo"] if lineinfo else []
 
 
 def assemble(
-    ptxas: str, text: str, *, arch: str, opt: int, lineinfo: bool, debug: bool = False, extra: Sequence[str], timeout: float
+    ptxas: str,
+    text: str,
+    *,
+    arch: str,
+    opt: int,
+    lineinfo: bool,
+    debug: bool = False,
+    extra: Sequence[str],
+    timeout: float,
 ) -> Assembled:
-    """Run ptxas on a text for `arch` (`sm_90a`); `debug` makes code for a debugger, whatever `opt` says.
+    """Run ptxas on a text for `arch` (`sm_90a`); `debug` makes code for a debugger, whatever `opt`
+    says.
 
     Raises:
         ToolchainError: ptxas cannot be started.
     """
     # Fixed names in a directory of its own: ptxas writes its command line into the cubin.
-    told = [*information(lineinfo=lineinfo, debug=debug), *flags(opt=3 if debug else opt, extra=extra)]
+    told = [
+        *information(lineinfo=lineinfo, debug=debug),
+        *flags(opt=3 if debug else opt, extra=extra),
+    ]
     arguments = [f"-arch={arch}", "-v", *told, "k.ptx", "-o", "k.cubin"]
     with tempfile.TemporaryDirectory(prefix="tilec-ptxas-") as folder:
         Path(folder, "k.ptx").write_text(text, encoding="utf-8", errors="surrogateescape")
         done = run_tool([ptxas, *arguments], timeout=timeout, cwd=folder)
         made = Path(folder, "k.cubin")
         cubin = made.read_bytes() if done.rc == 0 and made.is_file() else b""
-    return Assembled(cubin=cubin, log=done.stderr + done.stdout, command=command_line(["ptxas", *arguments]), timed_out=done.timed_out)
+    return Assembled(
+        cubin=cubin,
+        log=done.stderr + done.stdout,
+        command=command_line(["ptxas", *arguments]),
+        timed_out=done.timed_out,
+    )
 
 
 def spills(log: str, symbol: str, calls: Collection[str] | None = None) -> tuple[int, int] | None:
-    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included; None where ptxas did not say.
+    """(bytes stored, bytes loaded) that a kernel spills, the functions that it may call included;
+    None where ptxas did not say.
 
     `calls` are those functions; None where it may be any.
     """
-    # A function is told of behind each entry that calls it, with what it spills there, or once for all of them.
+    # A function is told of behind each entry that calls it, with what it spills there, or once for
+    # all of them.
     parts = _ENTRY.split(log)
     told: dict[str, dict[str, tuple[int, int]]] = {}
     anywhere: dict[str, tuple[int, int]] = {}

@@ -20,7 +20,9 @@ IMPORTS = "a kernel module is executed when it is built: what only a launch need
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ImportFailure:
-    """Where an exception came up: the source, the texts of the project files read so far, and what the module had printed."""
+    """Where an exception came up: the source, the texts of the project files read so far, and what
+    the module had printed.
+    """
 
     source: Source
     texts: Mapping[str, str]
@@ -28,12 +30,18 @@ class ImportFailure:
 
 
 def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
-    """The error of a module that could not be executed: the user's own place, frames and words, no frame of anything else."""
+    """The error of a module that could not be executed: the user's own place, frames and words, no
+    frame of anything else.
+    """
     if isinstance(exc, CompileError):
         return exc
     frames = _user_frames(exc.__traceback__, where.texts)
     own = isinstance(exc, SyntaxError) and (exc.filename in where.texts or not frames)
-    location, excerpt = _syntax_place(where, exc) if own and isinstance(exc, SyntaxError) else _frame_place(where, frames)
+    location, excerpt = (
+        _syntax_place(where, exc)
+        if own and isinstance(exc, SyntaxError)
+        else _frame_place(where, frames)
+    )
     name = type(exc).__name__
     text = (exc.msg if isinstance(exc, SyntaxError) else str(exc)) or "no message"
     message = f"{name}: {text}"
@@ -44,7 +52,9 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
         hint = _missing(exc.name or "")
     elif isinstance(exc, SyntaxError | UnicodeError) and own and "encod" in text:
         hint = "save the file as UTF-8, or name its encoding in its first line"
-    elif not isinstance(exc, SyntaxError | TilecError):  # what tilec itself refuses in a module, it says
+    elif not isinstance(
+        exc, SyntaxError | TilecError
+    ):  # what tilec itself refuses in a module, it says
         hint = IMPORTS
     log = "".join(traceback.format_list(frames) + traceback.format_exception_only(exc))
     return CompileError(
@@ -55,20 +65,29 @@ def import_error(where: ImportFailure, exc: BaseException) -> CompileError:
 
 
 def _missing(name: str) -> str:
-    """What to do about a module that is not there: install its package, or spell it as the package does."""
+    """What to do about a module that is not there: install its package, or spell it as the package
+    does.
+    """
     parent = name.rpartition(".")[0]
     package = sys.modules.get(parent)
     if package is None:
         return f"install {name.partition('.')[0]} where you build, or: {IMPORTS}"
-    known = [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{parent}.")]
+    known = [
+        module.name
+        for module in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{parent}.")
+    ]
     return f"the package {parent} is installed, and has no such module{did_you_mean(name, known)}"
 
 
-def _user_frames(trace: TracebackType | None, texts: Mapping[str, str]) -> list[traceback.FrameSummary]:
+def _user_frames(
+    trace: TracebackType | None, texts: Mapping[str, str]
+) -> list[traceback.FrameSummary]:
     return [f for f in traceback.extract_tb(trace) if f.filename in texts]
 
 
-def _frame_place(where: ImportFailure, frames: Sequence[traceback.FrameSummary]) -> tuple[Location, str]:
+def _frame_place(
+    where: ImportFailure, frames: Sequence[traceback.FrameSummary]
+) -> tuple[Location, str]:
     if not frames:
         return Location(file=where.source.path), ""
     last = frames[-1]
@@ -92,7 +111,9 @@ def parameter_place(texts: Mapping[str, str], at: Location, name: str) -> Locati
         for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
             if arg.arg == name:
                 line = line_of(texts, at.file, arg.lineno)
-                return Location(file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1)
+                return Location(
+                    file=at.file, line=arg.lineno, column=characters(line, arg.col_offset) + 1
+                )
     return at
 
 

@@ -34,22 +34,29 @@ class Completed:
 
 
 def run_tool(
-    argv: Sequence[str], *, timeout: float, cwd: str | None = None, env: Mapping[str, str] | None = None, own_session: bool = False
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    own_session: bool = False,
 ) -> Completed:
     """Run a tool to its end, or until `timeout` seconds have passed.
 
-    A compiler stays in the process group of its worker: one signal to that group ends the worker, its tools and their children, whenever
-    it comes. At the time limit the tool is killed; processes that it started end with the worker, which is not used again
-    (`CompileError.overtime`). Where the system allows it, the tool runs without address-space randomization: the order of pointers
+    A compiler stays in the process group of its worker: one signal to that group ends the worker,
+    its tools and their children, whenever it comes. At the time limit the tool is killed; processes
+    that it started end with the worker, which is not used again (`CompileError.overtime`). Where
+    the system allows it, the tool runs without address-space randomization: the order of pointers
     decides the order in which some compilers do their work.
 
     Args:
         argv: the command.
         timeout: seconds.
         cwd: directory to run in.
-        env: the whole environment (none by default), so that variables such as NVCC_APPEND_FLAGS never change what is built.
-        own_session: for a tool that runs programs outside of a worker: it leads a session of its own, and all of that is killed at the
-            time limit or when this process is interrupted.
+        env: the whole environment (none by default), so that variables such as NVCC_APPEND_FLAGS
+            never change what is built.
+        own_session: for a tool that runs programs outside of a worker: it leads a session of its
+            own, and all of that is killed at the time limit or when this process is interrupted.
 
     Raises:
         ToolchainError: the tool cannot be started.
@@ -66,7 +73,10 @@ def run_tool(
                 start_new_session=own_session,
             )
     except (OSError, ValueError) as exc:
-        raise ToolchainError(f"cannot start {argv[0]}: {exc}", fix="check that the tool is executable, or reinstall it") from exc
+        raise ToolchainError(
+            f"cannot start {argv[0]}: {exc}",
+            fix="check that the tool is executable, or reinstall it",
+        ) from exc
     timed_out = False
     try:
         stdout, stderr = process.communicate(timeout=timeout)
@@ -98,14 +108,17 @@ _ASK = 0xFFFFFFFF
 
 @contextlib.contextmanager
 def _fixed_addresses() -> Iterator[bool]:
-    """Let processes that this thread starts run without address-space randomization; gives whether the system does so.
+    """Let processes that this thread starts run without address-space randomization; gives whether
+    the system does so.
 
-    Linux keeps the personality of each thread apart; it acts at the next exec, and a child inherits it from the thread that starts it. So
-    two system calls around the start (1 us) do what a wrapper such as `setarch -R` does, and nothing else in this process changes.
+    Linux keeps the personality of each thread apart; it acts at the next exec, and a child inherits
+    it from the thread that starts it. So two system calls around the start (1 us) do what a wrapper
+    such as `setarch -R` does, and nothing else in this process changes.
     """
     personality = _personality()
     before = personality(_ASK)
-    # Docker's default seccomp profile refuses: the value is asked for again, since refusals differ (EPERM, or nothing done).
+    # Docker's default seccomp profile refuses: the value is asked for again, since refusals differ
+    # (EPERM, or nothing done).
     personality(before | _ADDR_NO_RANDOMIZE)
     try:
         yield before >= 0 and bool(personality(_ASK) & _ADDR_NO_RANDOMIZE)

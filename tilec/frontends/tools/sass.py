@@ -1,4 +1,6 @@
-"""Counts local-memory traffic in machine code: the spills of compilers that do not report them. No tool is run."""
+"""Counts local-memory traffic in machine code: the spills of compilers that do not report them. No
+tool is run.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,16 @@ from tilec_runtime.bundle.cubin import CubinKernel
 from tilec_runtime.errors import BundleError
 from tilec_runtime.model.image import Resources
 
-# Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the width of a memory access in bits 73 to 75.
+# Instructions are 128 bits from compute capability 7.0 on; the opcode is in the lowest 12, the
+# width of a memory access in bits 73 to 75.
 _STL = 0x387
 _LDL = 0x983
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 
 
 def resources(cubin: bytes, entry: CubinKernel) -> Resources:
-    """What an entry point's code needs, where no compiler reported spills; only code with a stack frame can have any.
+    """What an entry point's code needs, where no compiler reported spills; only code with a stack
+    frame can have any.
 
     Raises:
         BundleError: the cubin is damaged.
@@ -24,7 +28,8 @@ def resources(cubin: bytes, entry: CubinKernel) -> Resources:
 
 
 def spills(cubin: bytes, symbol: str) -> tuple[int, int]:
-    """Bytes that an entry point's code stores to and loads from local memory per thread, each instruction counted once: (stores, loads).
+    """Bytes that an entry point's code stores to and loads from local memory per thread, each
+    instruction counted once: (stores, loads).
 
     Args:
         cubin: the image, of compute capability 7.0 or later.

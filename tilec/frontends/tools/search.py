@@ -1,4 +1,6 @@
-"""Finds compilers, libraries and headers: in the installed wheels, in CUDA_HOME, on PATH; no compiler is imported or loaded."""
+"""Finds compilers, libraries and headers: in the installed wheels, in CUDA_HOME, on PATH; no
+compiler is imported or loaded.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Tool:
         name: as in `find_tool`.
         path: where it is (absolute).
         version: such as `13.4.92`; empty where nothing says it.
-        digest: SHA-256 of its bytes (of the file list for headers); empty where it was not asked for.
+        digest: SHA-256 of its bytes (of the file list for headers); empty where it was not asked
+            for.
         origin: `wheel`, `CUDA_HOME` or `PATH`.
     """
 
@@ -50,7 +53,9 @@ class Tool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ToolReport:
-    """One row of `survey`: the tool if it was found, every place that was looked at, what is wrong with it, and what needs it."""
+    """One row of `survey`: the tool if it was found, every place that was looked at, what is wrong
+    with it, and what needs it.
+    """
 
     name: str
     use: str
@@ -70,7 +75,9 @@ class _Root:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """One row of the tool table: what kind of thing it is, what needs it, and for headers a file that must be there."""
+    """One row of the tool table: what kind of thing it is, what needs it, and for headers a file
+    that must be there.
+    """
 
     kind: str
     use: str
@@ -83,7 +90,9 @@ _TABLE: dict[str, _Row] = {
     "ptxas": _Row(kind="bin", use="verifies PTX"),
     "headers": _Row(kind="include", use="CUDA headers", sentinel="cuda_fp16.h"),
     "crt-headers": _Row(kind="include", use="CUDA headers", sentinel="crt/host_defines.h"),
-    "cccl-headers": _Row(kind="include", use="CUB, Thrust, libcu++", sentinel="cccl/cuda/std/cstdint"),
+    "cccl-headers": _Row(
+        kind="include", use="CUB, Thrust, libcu++", sentinel="cccl/cuda/std/cstdint"
+    ),
     "nvcc": _Row(kind="bin", use='CUDA C++ with compiler = "nvcc"'),
     "cudafe++": _Row(kind="bin", use="part of nvcc"),
     "cicc": _Row(kind="bin", use="part of nvcc"),
@@ -99,10 +108,12 @@ _TABLE: dict[str, _Row] = {
 
 
 def find_tool(name: str, search: ToolSearch) -> Tool:
-    """A tool (`ptxas`), library (`libnvrtc`) or include directory (`headers`), with version and digest.
+    """A tool (`ptxas`), library (`libnvrtc`) or include directory (`headers`), with version and
+    digest.
 
     Raises:
-        ToolchainError: it is nowhere, or outside of the range `search.cuda`; the message lists every place that was looked at.
+        ToolchainError: it is nowhere, or outside of the range `search.cuda`; the message lists
+            every place that was looked at.
         UsageError: `search.cuda` is no version range.
     """
     return require((name,), search)[name]
@@ -135,13 +146,21 @@ def require(names: Sequence[str], search: ToolSearch, *, digest: bool = True) ->
     if digest:
         table = DigestTable(search.state_dir)
         # The three header rows are one directory.
-        digests = {path: _digest(tool, table, verify=search.verify) for path, tool in {t.path: t for t in found.values()}.items()}
-        found = {name: dataclasses.replace(tool, digest=digests[tool.path]) for name, tool in found.items()}
+        digests = {
+            path: _digest(tool, table, verify=search.verify)
+            for path, tool in {t.path: t for t in found.values()}.items()
+        }
+        found = {
+            name: dataclasses.replace(tool, digest=digests[tool.path])
+            for name, tool in found.items()
+        }
     return found
 
 
 def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]:
-    """The first place of a tool in search order, without its digest, and every path that was looked at up to there."""
+    """The first place of a tool in search order, without its digest, and every path that was looked
+    at up to there.
+    """
     row = _TABLE[name]
     looked: list[str] = []
     for root in _roots(search):
@@ -149,41 +168,69 @@ def locate(name: str, search: ToolSearch) -> tuple[Tool | None, tuple[str, ...]]
             looked.append(str(path))
             hit = _existing(path, row)
             if hit is not None:
-                return Tool(name=name, path=str(hit), version=_version(name, hit, root, search), origin=root.origin), tuple(looked)
+                return Tool(
+                    name=name,
+                    path=str(hit),
+                    version=_version(name, hit, root, search),
+                    origin=root.origin,
+                ), tuple(looked)
     if not looked:
-        looked.append("site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)")
+        looked.append(
+            "site-packages/nvidia/cu13 (no CUDA wheels installed), CUDA_HOME (not set), PATH (no CUDA there)"
+        )
     return None, tuple(looked)
 
 
 def survey(search: ToolSearch) -> list[ToolReport]:
-    """Every tool that tilec can use: where it is, or where it was looked for; what is wrong is a field, never an exception."""
+    """Every tool that tilec can use: where it is, or where it was looked for; what is wrong is a
+    field, never an exception.
+    """
     reports = []
     for name, row in _TABLE.items():
         try:
             tool, looked = locate(name, search)
             problem = "" if tool else "not found"
-            if tool and search.cuda and tool.release != (0, 0) and not check_range(tool.version, search.cuda):
+            if (
+                tool
+                and search.cuda
+                and tool.release != (0, 0)
+                and not check_range(tool.version, search.cuda)
+            ):
                 problem = f"version {tool.version} is outside of the range {search.cuda}"
         except (TilecError, OSError) as exc:
             tool, looked, problem = None, (), str(exc)
-        reports.append(ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem))
-    releases = {r.tool.release for r in reports if r.tool and r.tool.release != (0, 0) and r.name != "cccl-headers"}
+        reports.append(
+            ToolReport(name=name, use=row.use, tool=tool, looked=looked, problem=problem)
+        )
+    releases = {
+        r.tool.release
+        for r in reports
+        if r.tool and r.tool.release != (0, 0) and r.name != "cccl-headers"
+    }
     if len(releases) > 1:
         newest = max(releases)
         reports = [
-            dataclasses.replace(r, problem=f"of release {r.tool.release[0]}.{r.tool.release[1]}, others are of {newest[0]}.{newest[1]}")
-            if r.tool and not r.problem and r.name != "cccl-headers" and r.tool.release not in {newest, (0, 0)}
+            dataclasses.replace(
+                r,
+                problem=f"of release {r.tool.release[0]}.{r.tool.release[1]}, others are of {newest[0]}.{newest[1]}",
+            )
+            if r.tool
+            and not r.problem
+            and r.name != "cccl-headers"
+            and r.tool.release not in {newest, (0, 0)}
             else r
             for r in reports
         ]
     return reports
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------------------
+# --- versions
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def check_range(version: str, wanted: str) -> bool:
-    """Whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`; an empty range takes any.
+    """Whether a version such as `13.4.92` is in a range such as `>=13.2,<13.5`; an empty range
+    takes any.
 
     Raises:
         UsageError: `wanted` is no range.
@@ -195,7 +242,9 @@ def check_range(version: str, wanted: str) -> bool:
         try:
             bound = Specifier(clause)
         except InvalidSpecifier as exc:
-            raise UsageError(f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"') from exc
+            raise UsageError(
+                f"{wanted!r} is no version range", fix='write one such as ">=13.2,<13.5"'
+            ) from exc
         # A toolkit has three numbers: a bound of two means all of a release.
         means_release = bound.operator in ("==", "!=", "<=") and not bound.version.endswith(".*")
         parts = have.split(".")[: bound.version.count(".") + 1] if means_release else [have]
@@ -232,12 +281,16 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
     if root.site is not None:
-        owner = _owner(root.site, path if _TABLE[name].kind != "include" else path / _TABLE[name].sentinel)
+        owner = _owner(
+            root.site, path if _TABLE[name].kind != "include" else path / _TABLE[name].sentinel
+        )
         if owner is not None:
             return owner[0]
     if _TABLE[name].kind == "bin":
         try:
-            return DigestTable(search.state_dir).fact("version", path.resolve(), lambda: _ask_version(path, search))
+            return DigestTable(search.state_dir).fact(
+                "version", path.resolve(), lambda: _ask_version(path, search)
+            )
         except OSError:
             return ""
     suffix = re.search(r"\.so\.(\d+\.\d+[\d.]*)$", path.resolve().name)
@@ -246,12 +299,16 @@ def _version(name: str, path: Path, root: _Root, search: ToolSearch) -> str:
 
 def _ask_version(path: Path, search: ToolSearch) -> str:
     try:
-        from tilec.frontends.tools.run import run_tool  # versions are asked for once per state of a tool's file
+        from tilec.frontends.tools.run import (
+            run_tool,
+        )  # versions are asked for once per state of a tool's file
 
         done = run_tool([str(path), "--version"], timeout=20, env={"PATH": search.path})
     except ToolchainError:
         return ""
-    match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout) or re.search(r"release (\d+\.\d+)", done.stdout)
+    match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout) or re.search(
+        r"release (\d+\.\d+)", done.stdout
+    )
     return match[1] if match else ""
 
 
@@ -270,7 +327,8 @@ def _root_version(root: Path) -> str:
     return ""
 
 
-# --- places -----------------------------------------------------------------------------------------------------------------------
+# --- places
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def _roots(search: ToolSearch) -> Iterator[_Root]:
@@ -279,7 +337,9 @@ def _roots(search: ToolSearch) -> Iterator[_Root]:
 
 
 def wheel_programs(name: str) -> list[Path]:
-    """Where the installed wheels have a program, the newest toolkit first; whether it is there is not looked at."""
+    """Where the installed wheels have a program, the newest toolkit first; whether it is there is
+    not looked at.
+    """
     return [root.path / "bin" / name for root in _wheel_roots()]
 
 
@@ -297,7 +357,9 @@ def _wheel_roots() -> list[_Root]:
         except OSError:
             continue
         roots += [
-            _Root(origin="wheel", path=base / n, site=base.parent) for n in sorted(names, key=lambda n: -int(n[2:])) if int(n[2:]) >= 13
+            _Root(origin="wheel", path=base / n, site=base.parent)
+            for n in sorted(names, key=lambda n: -int(n[2:]))
+            if int(n[2:]) >= 13
         ]
     return roots
 
@@ -322,7 +384,11 @@ def _system_roots(search: ToolSearch) -> list[_Root]:
 
 
 def _include_dirs(root: Path) -> tuple[Path, ...]:
-    return (root / "include", root / "targets" / "x86_64-linux" / "include", root / "targets" / "sbsa-linux" / "include")
+    return (
+        root / "include",
+        root / "targets" / "x86_64-linux" / "include",
+        root / "targets" / "sbsa-linux" / "include",
+    )
 
 
 def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
@@ -332,9 +398,17 @@ def _candidates(name: str, row: _Row, root: _Root) -> tuple[Path, ...]:
     if row.kind == "bin":
         inside = (base / "nvvm" / "bin" / name,) if name == "cicc" else (base / "bin" / name,)
         return (*inside, base / name) if root.origin == "PATH" else inside
-    folders: tuple[str, ...] = ("lib",) if root.site else ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    folders: tuple[str, ...] = (
+        ("lib",)
+        if root.site
+        else ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+    )
     if name == "libnvvm" and not root.site:
-        folders = ("nvvm/lib64", "nvvm/lib", *folders)  # a toolkit keeps it apart from its other libraries
+        folders = (
+            "nvvm/lib64",
+            "nvvm/lib",
+            *folders,
+        )  # a toolkit keeps it apart from its other libraries
     return tuple(base / folder / f"{name}.so" for folder in folders)
 
 
@@ -344,15 +418,24 @@ def _existing(path: Path, row: _Row) -> Path | None:
     if row.kind == "bin":
         return path if path.is_file() and os.access(path, os.X_OK) else None
     try:
-        names = [e.name for e in os.scandir(path.parent) if e.name == path.name or e.name.startswith(path.name + ".")]
+        names = [
+            e.name
+            for e in os.scandir(path.parent)
+            if e.name == path.name or e.name.startswith(path.name + ".")
+        ]
     except OSError:
         return None
     # `libnvrtc.so` and `libnvrtc.so.13` are links to one file where both are there.
-    hits = [path.parent / n for n in sorted(names, key=lambda n: (len(n), n)) if re.fullmatch(r".*\.so[\d.]*", n)]
+    hits = [
+        path.parent / n
+        for n in sorted(names, key=lambda n: (len(n), n))
+        if re.fullmatch(r".*\.so[\d.]*", n)
+    ]
     return next((h for h in hits if h.is_file()), None)
 
 
-# --- wheels' file lists -----------------------------------------------------------------------------------------------------------
+# --- wheels' file lists
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _owner(site: Path, path: Path) -> tuple[str, str, int] | None:
@@ -376,7 +459,9 @@ def _hex(field: str) -> str:
     if kind != "sha256":
         return ""
     try:
-        return binascii.a2b_base64(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)).hex()
+        return binascii.a2b_base64(
+            text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
+        ).hex()
     except ValueError:
         return ""
 
@@ -394,7 +479,11 @@ def _records(site: Path) -> tuple[tuple[str, str], ...]:
 def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
     del mtime  # part of the key only
     found = []
-    for name in sorted(e.name for e in os.scandir(site) if e.name.startswith("nvidia_") and e.name.endswith(".dist-info")):
+    for name in sorted(
+        e.name
+        for e in os.scandir(site)
+        if e.name.startswith("nvidia_") and e.name.endswith(".dist-info")
+    ):
         try:
             text = Path(site, name, "RECORD").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -403,7 +492,8 @@ def _read_records(site: str, mtime: int) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-# --- digests ----------------------------------------------------------------------------------------------------------------------
+# --- digests
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _digest(tool: Tool, table: DigestTable, *, verify: bool) -> str:
@@ -427,18 +517,30 @@ def _site(tool: Tool) -> Path | None:
 
 
 def _headers_digest(include: Path, site: Path | None, table: DigestTable, *, verify: bool) -> str:
-    """Digest of the toolkit's headers: the wheels' file lists, or the files that state a system toolkit's versions."""
+    """Digest of the toolkit's headers: the wheels' file lists, or the files that state a system
+    toolkit's versions.
+    """
     if site is not None:
         prefix = include.relative_to(site).as_posix() + "/"
         lines = sorted(
-            line.strip() for _, record in _records(site) if prefix in record for line in record.splitlines() if line.startswith(prefix)
+            line.strip()
+            for _, record in _records(site)
+            if prefix in record
+            for line in record.splitlines()
+            if line.startswith(prefix)
         )
         if verify:
             lines = sorted(actual_rows(site, lines))
         if lines:
             return hashlib.sha256("\n".join(lines).encode()).hexdigest()
     state = hashlib.sha256()
-    for name in ("../version.json", "cuda.h", "cuda_fp16.hpp", "crt/host_config.h", "cccl/cuda/std/__cccl/version.h"):
+    for name in (
+        "../version.json",
+        "cuda.h",
+        "cuda_fp16.hpp",
+        "crt/host_config.h",
+        "cccl/cuda/std/__cccl/version.h",
+    ):
         path = include / name
         state.update(f"{name}:{table.sha256(path) if path.is_file() else ''}\n".encode())
     return state.hexdigest()

@@ -1,4 +1,6 @@
-"""What Tile IR bytecode declares; the reader of `tilec_runtime.cpu.tileir` is imported when a kernel comes as bytecode."""
+"""What Tile IR bytecode declares; the reader of `tilec_runtime.cpu.tileir` is imported when a
+kernel comes as bytecode.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _DTYPES = {"i1": "bool", "f8e4m3fn": "f8e4m3", "f8e8m0fnu": "f8e8m0", "f4e2m1fn"
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TileParam:
-    """A parameter of an entry: an address or a number, and its bytes; `dtype` is empty where tilec has no such element."""
+    """A parameter of an entry: an address or a number, and its bytes; `dtype` is empty where tilec
+    has no such element.
+    """
 
     pointer: bool
     dtype: str
@@ -34,7 +38,8 @@ def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
     """The version and the entry points of a bytecode file.
 
     Raises:
-        CompileError: it is damaged, of an unknown version, or has no entry point that takes addresses and numbers.
+        CompileError: it is damaged, of an unknown version, or has no entry point that takes
+            addresses and numbers.
     """
     from tilec_runtime.cpu.tileir.ir import Pointer, Scalar, Tile
     from tilec_runtime.cpu.tileir.read import read_module
@@ -52,11 +57,20 @@ def read_tile(file: Prebuilt) -> tuple[Version, tuple[TileEntry, ...]]:
             element = kind.element if isinstance(kind, Tile) and not kind.shape else None
             pointee = element.pointee if isinstance(element, Pointer) else element
             if not isinstance(pointee, Scalar):
-                raise fault(file.path, f"parameter {index} of {function.name} is neither an address nor a number")
+                raise fault(
+                    file.path,
+                    f"parameter {index} of {function.name} is neither an address nor a number",
+                )
             name = str(pointee.value[0])
             name = _DTYPES.get(name, name)
             size = 8 if isinstance(element, Pointer) else -(-pointee.bits // 8)
-            params.append(TileParam(pointer=isinstance(element, Pointer), dtype=name if name in DTYPES else "", size=size))
+            params.append(
+                TileParam(
+                    pointer=isinstance(element, Pointer),
+                    dtype=name if name in DTYPES else "",
+                    size=size,
+                )
+            )
         entries.append(TileEntry(name=function.name, params=tuple(params)))
     if not entries:
         raise fault(file.path, "this Tile IR declares no entry point")

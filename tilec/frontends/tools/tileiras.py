@@ -1,4 +1,6 @@
-"""Runs tileiras: Tile IR bytecode in, a cubin out; one private directory per run, a time limit, no environment."""
+"""Runs tileiras: Tile IR bytecode in, a cubin out; one private directory per run, a time limit, no
+environment.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,22 @@ from tilec_runtime.model.image import Image, ImageInfo
 from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot
 
-# Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4 under address-space randomization: an
-# f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16 matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of
-# these majors, whose tensor cores are of the same kind, count as they do. That matmul and a layer norm gave 1 output in 5 runs for each
-# of sm_80 to sm_90, sm_120 and sm_121.
+# Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4
+# under address-space randomization: an f32 matmul for sm_100 gave 5 outputs in 8 runs, the f16
+# matmul of the examples for sm_107 gave 2 in 12; without it, both gave 1. Others of these majors,
+# whose tensor cores are of the same kind, count as they do. That matmul and a layer norm gave 1
+# output in 5 runs for each of sm_80 to sm_90, sm_120 and sm_121.
 _VARYING_MAJORS = (10, 11)
 # The oldest CUDA release whose driver launches tile cubins.
 OLDEST_CUDA: Version = (13, 0)
 _INPUT, _OUTPUT = "kernel.tileirbc", "kernel.cubin"
-_TILEIRAS = re.compile(r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)', re.IGNORECASE)
-_PLAIN = re.compile(r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE)
+_TILEIRAS = re.compile(
+    r'loc\((?:[^)]*?\[)?"([^"]+)"(?::(\d+):(\d+))?\]?\):\s*(error|warning|remark|note):\s*(.*)',
+    re.IGNORECASE,
+)
+_PLAIN = re.compile(
+    r"^\s*(?:tileiras:\s*)?(?:ptxas\s+)?(fatal|error|warning)\s*:\s*(.*)", re.IGNORECASE
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +71,8 @@ def assemble(
         target: plain architecture name.
         opt: optimisation level, 0 to 3.
         lineinfo: keep source lines, and with them the PTX text, in the cubin: about twice its size.
-        debug: make code for a debugger, whatever `opt` says: it knows its functions and lines, for Tile IR has no variables.
+        debug: make code for a debugger, whatever `opt` says: it knows its functions and lines, for
+            Tile IR has no variables.
         timeout: seconds it may take.
         texts: the project's source files, for places in messages.
         kernel: name, for messages.
@@ -72,7 +81,9 @@ def assemble(
         CompileError: tileiras refuses the code, crashes or runs out of time.
         ToolchainError: it cannot be started.
     """
-    told = ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    told = (
+        ["-O0", "--device-debug"] if debug else [f"-O{opt}", *(["--lineinfo"] if lineinfo else [])]
+    )
     argv = [tileiras, _INPUT, "-o", _OUTPUT, "--gpu-name", target, *told]
     # At the time limit, the ptxas of tileiras may write there until the worker ends.
     with tempfile.TemporaryDirectory(prefix="tilec-", ignore_cleanup_errors=True) as folder:
@@ -80,12 +91,20 @@ def assemble(
         # ptxas and the intermediate files of tileiras go to TMPDIR.
         done = run_tool(argv, timeout=timeout, cwd=folder, env={"TMPDIR": folder})
         output = Path(folder, _OUTPUT)
-        cubin = output.read_bytes() if done.rc == 0 and not done.timed_out and output.is_file() else b""
+        cubin = (
+            output.read_bytes() if done.rc == 0 and not done.timed_out and output.is_file() else b""
+        )
     if not cubin:
         command = command_line(["tileiras", *argv[1:]])
-        raise _failure(done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel)
+        raise _failure(
+            done, command=command, target=target, timeout=timeout, texts=texts, kernel=kernel
+        )
     reproducible = done.fixed or Target.parse(target).cc[0] not in _VARYING_MAJORS
-    return Assembled(cubin=cubin, reproducible=reproducible, warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"))
+    return Assembled(
+        cubin=cubin,
+        reproducible=reproducible,
+        warnings=tileiras_diagnostics(done.stderr, texts, severity="warning"),
+    )
 
 
 def bytecode_image(
@@ -100,7 +119,13 @@ def bytecode_image(
 ) -> Image:
     """Return the image of portable Tile IR, of a version of the bytecode."""
     info = ImageInfo(
-        target=job.target, digest=sha256(data), size=len(data), symbol=symbol, ptx_isa=version, cuda=version, reproducible=reproducible
+        target=job.target,
+        digest=sha256(data),
+        size=len(data),
+        symbol=symbol,
+        ptx_isa=version,
+        cuda=version,
+        reproducible=reproducible,
     )
     return Image(info=info, data=data, abi=tuple(abi), warnings=warnings)
 
@@ -118,7 +143,8 @@ def cubin_image(
     warnings: tuple[Diagnostic, ...] = (),
     reproducible: bool = True,
 ) -> Image:
-    """Assemble bytecode for the job's target, and return its image, whose arguments were compared with those of a launch.
+    """Assemble bytecode for the job's target, and return its image, whose arguments were compared
+    with those of a launch.
 
     Raises:
         CompileError: tileiras refuses the code, or gives the entry point other arguments.
@@ -140,7 +166,10 @@ def cubin_image(
         entry = read_cubin(made.cubin).kernel(symbol)
         used = resources(made.cubin, entry)  # tileiras does not report spills
     except BundleError as exc:
-        raise CompileError(f"the image that tileiras made cannot be read: {exc.what}", cause="another tileiras than expected") from exc
+        raise CompileError(
+            f"the image that tileiras made cannot be read: {exc.what}",
+            cause="another tileiras than expected",
+        ) from exc
     arguments.check(abi, entry.params, decl, stated=bool(spec.abi))
     info = ImageInfo(
         target=job.target,
@@ -150,7 +179,8 @@ def cubin_image(
         exact=True,
         cuda=max(job.target.arch.toolkit, OLDEST_CUDA),
         resources=used,
-        # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from the image itself.
+        # For readers: a launch has blocks of (1, 1, 1), and the driver takes block and cluster from
+        # the image itself.
         max_threads=entry.max_threads,
         required_block=entry.required_block,
         cluster=entry.cluster,
@@ -159,7 +189,15 @@ def cubin_image(
     return Image(info=info, data=made.cubin, abi=tuple(abi), warnings=warnings + made.warnings)
 
 
-def _failure(done: Completed, *, command: str, target: str, timeout: float, texts: Mapping[str, str], kernel: str) -> CompileError:
+def _failure(
+    done: Completed,
+    *,
+    command: str,
+    target: str,
+    timeout: float,
+    texts: Mapping[str, str],
+    kernel: str,
+) -> CompileError:
     log = (done.stderr + done.stdout).strip()
     diagnostics = tileiras_diagnostics(done.stderr, texts)
     cause, fix = "", ""
@@ -175,9 +213,21 @@ def _failure(done: Completed, *, command: str, target: str, timeout: float, text
         what = f"tileiras wrote nothing for kernel {kernel!r} on {target}"
         cause = "the disk of the temporary directory is full, or the toolchain is half installed"
     else:
-        first = diagnostics[0].message if diagnostics else (log.splitlines() or [f"exit status {done.rc}"])[-1]
+        first = (
+            diagnostics[0].message
+            if diagnostics
+            else (log.splitlines() or [f"exit status {done.rc}"])[-1]
+        )
         what = f"tileiras refuses kernel {kernel!r} for {target}: {first}"
-    return CompileError(what, diagnostics=diagnostics, log=log, command=command, cause=cause, fix=fix, overtime=done.timed_out)
+    return CompileError(
+        what,
+        diagnostics=diagnostics,
+        log=log,
+        command=command,
+        cause=cause,
+        fix=fix,
+        overtime=done.timed_out,
+    )
 
 
 def _signal_name(number: int) -> str:
@@ -187,20 +237,30 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def tileiras_diagnostics(stderr: str, texts: Mapping[str, str], *, severity: str = "error") -> tuple[Diagnostic, ...]:
-    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where they are in a project file."""
+def tileiras_diagnostics(
+    stderr: str, texts: Mapping[str, str], *, severity: str = "error"
+) -> tuple[Diagnostic, ...]:
+    """What tileiras wrote, as diagnostics of one severity; its own places become the user's where
+    they are in a project file.
+    """
     found: list[Diagnostic] = []
     for raw in stderr.splitlines():
         located, plain = _TILEIRAS.search(raw), _PLAIN.match(raw)
         if located:
             kind, message = located[4].lower(), located[5].strip()
             line = int(located[2] or 0)
-            place = Location(file=located[1], line=line, column=int(located[3] or 0)) if located[1] in texts else None
+            place = (
+                Location(file=located[1], line=line, column=int(located[3] or 0))
+                if located[1] in texts
+                else None
+            )
             excerpt = line_of(texts, located[1], line)
         elif plain:
             kind, message, place, excerpt = plain[1].lower(), plain[2].strip(), None, ""
         else:
             continue
         if kind.replace("fatal", "error") == severity and message:
-            found.append(Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt))
+            found.append(
+                Diagnostic(message=message, location=place, severity=severity, excerpt=excerpt)
+            )
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,6 @@
-"""All contact with Triton: its import under a known environment, kernels, stages of its compiler. Private names live here only."""
+"""All contact with Triton: its import under a known environment, kernels, stages of its compiler.
+Private names live here only.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ from tilec_runtime.errors import ToolchainError
 from tilec_runtime.model.arch import Version
 from tilec_runtime.model.tensormap import TensorMap
 
-# The versions that this file was written against: what it uses is private, and moves from one minor version to the next.
+# The versions that this file was written against: what it uses is private, and moves from one minor
+# version to the next.
 TESTED: Version = (3, 9)
 FIX = "pip install 'tilec[triton]'"
 HINTS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "fp_fusion")
-# Behind the arguments of the function, Triton adds two addresses: of scratch memory, and of the profiler's.
+# Behind the arguments of the function, Triton adds two addresses: of scratch memory, and of the
+# profiler's.
 HIDDEN = 2
 NAMES = {
     "bool": "i1",
@@ -44,7 +48,8 @@ NAMES = {
 }
 """Triton's name of a dtype, by tilec's."""
 _DTYPES = {name: dtype for dtype, name in NAMES.items()} | {"u1": "bool", "int1": "bool"}
-# What Triton, MLIR and LLVM read of the environment changes code; a build depends on its inputs only.
+# What Triton, MLIR and LLVM read of the environment changes code; a build depends on its inputs
+# only.
 _READ = (
     "TRITON_",
     "MLIR_",
@@ -68,7 +73,8 @@ class Parameter:
 
     Attributes:
         constant: annotated as `tl.constexpr`.
-        dtype: that its annotation gives, empty for none; `pointer` says that it is one of the elements.
+        dtype: that its annotation gives, empty for none; `pointer` says that it is one of the
+            elements.
         descriptor: annotated as a tensor descriptor.
         value, align: it may be specialized for its value, and for its divisibility.
         default: of the function, None for none.
@@ -86,7 +92,9 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What Triton compiles: types by parameter (`constexpr` for those in `constants`), and places known to be divisible by 16."""
+    """What Triton compiles: types by parameter (`constexpr` for those in `constants`), and places
+    known to be divisible by 16.
+    """
 
     kernel: Any
     types: Mapping[str, str]
@@ -101,8 +109,8 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a cluster, scratch of a program, and a
-    tensor map for each tensor descriptor among its arguments.
+    """PTX with what a launch of it needs: threads and dynamic shared memory of a block, blocks of a
+    cluster, scratch of a program, and a tensor map for each tensor descriptor among its arguments.
     """
 
     ptx: str
@@ -169,7 +177,9 @@ def require_version(version: str) -> None:
 
 
 def kernel_of(value: Any) -> Any:
-    """The `@triton.jit` function behind an attribute of a module, decorators of Triton around it taken off; None where there is none."""
+    """The `@triton.jit` function behind an attribute of a module, decorators of Triton around it
+    taken off; None where there is none.
+    """
     if "triton" not in sys.modules:
         return None
     from triton.runtime.autotuner import Autotuner, Heuristics
@@ -177,7 +187,11 @@ def kernel_of(value: Any) -> Any:
 
     while isinstance(value, Autotuner | Heuristics):
         value = value.fn
-    if not isinstance(value, JITFunction) or value.is_gluon() or value.__module__.partition(".")[0] == "triton":
+    if (
+        not isinstance(value, JITFunction)
+        or value.is_gluon()
+        or value.__module__.partition(".")[0] == "triton"
+    ):
         return None
     return value
 
@@ -246,9 +260,16 @@ def compile_ptx(asked: Asked) -> Made:
         target = GPUTarget("cuda", asked.capability, 32)
         backend = make_backend(target)
         isa = asked.ptx_isa[0] * 10 + asked.ptx_isa[1]
-        options = backend.parse_options({"enable_fp_fusion": True, **asked.options, "ptx_version": isa})
+        options = backend.parse_options(
+            {"enable_fp_fusion": True, **asked.options, "ptx_version": isa}
+        )
         facts: Any = {(place,): [["tt.divisibility", 16]] for place in asked.divisible}
-        source = ASTSource(asked.kernel, dict(asked.types), {(place,): value for place, value in asked.constants.items()}, facts)
+        source = ASTSource(
+            asked.kernel,
+            dict(asked.types),
+            {(place,): value for place, value in asked.constants.items()},
+            facts,
+        )
         return _run(source, backend, options, target)
 
 
@@ -264,7 +285,13 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
     stage = "ttir"
     with _words() as words:
         try:
-            module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+            module = source.make_ir(
+                target,
+                options,
+                backend.get_codegen_implementation(options),
+                backend.get_module_map(),
+                context,
+            )
             for stage in ("ttir", "ttgir", "llir", "ptx"):
                 module = stages[stage](module, facts)
         except RuntimeError as exc:
@@ -285,12 +312,19 @@ def _run(source: Any, backend: Any, options: Any, target: Any) -> Made:
 
 
 def _tensor_map(said: Mapping[str, Any]) -> TensorMap:
-    """What the compiler says of a tensor descriptor that is an argument, as its launcher would encode it."""
+    """What the compiler says of a tensor descriptor that is an argument, as its launcher would
+    encode it.
+    """
     if said.get("fp4_padded") or said.get("is_im2col"):
-        raise StageError("tensor descriptor", "descriptors of padded fp4 and of im2col are not passed by launches")
+        raise StageError(
+            "tensor descriptor",
+            "descriptors of padded fp4 and of im2col are not passed by launches",
+        )
     # Its numbers of types are those of the device, which has two in another order than the driver.
     element = {8: 10, 9: 8, 10: 9}.get(int(said["elem_type"]), int(said["elem_type"]))
-    return TensorMap(element=element, swizzle=int(said["swizzle"]), box=tuple(map(int, said["block_size"])))
+    return TensorMap(
+        element=element, swizzle=int(said["swizzle"]), box=tuple(map(int, said["block_size"]))
+    )
 
 
 def descriptor_type(dtype: str, box: Sequence[int]) -> str:
@@ -300,7 +334,9 @@ def descriptor_type(dtype: str, box: Sequence[int]) -> str:
 
 @contextlib.contextmanager
 def _words() -> Iterator[Any]:
-    """What is written to the error output of the process, which is where the compiler's native half tells its errors."""
+    """What is written to the error output of the process, which is where the compiler's native half
+    tells its errors.
+    """
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
@@ -320,7 +356,9 @@ def _words() -> Iterator[Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Complaint:
-    """One frame of an error of Triton's: its words, and the place within the function's text, which starts with `def`."""
+    """One frame of an error of Triton's: its words, and the place within the function's text, which
+    starts with `def`.
+    """
 
     message: str
     text: str
@@ -335,10 +373,18 @@ def complaints(exc: BaseException) -> tuple[Complaint, ...]:
     found = []
     seen: BaseException | None = exc
     while seen is not None:
-        if isinstance(seen, CompilationError) and isinstance(getattr(seen, "node", None), ast.AST) and seen.src is not None:
+        if (
+            isinstance(seen, CompilationError)
+            and isinstance(getattr(seen, "node", None), ast.AST)
+            and seen.src is not None
+        ):
             node: Any = seen.node
             line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-            found.append(Complaint(message=str(seen.error_message or ""), text=seen.src, line=line, column=column))
+            found.append(
+                Complaint(
+                    message=str(seen.error_message or ""), text=seen.src, line=line, column=column
+                )
+            )
         elif found:
             last = dataclasses.replace(found[-1], message=found[-1].message or str(seen))
             found[-1] = last

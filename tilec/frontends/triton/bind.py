@@ -1,4 +1,6 @@
-"""What the manifest says of a Triton kernel's parameters, as types, constants and facts for its compiler, and as slots for a launch."""
+"""What the manifest says of a Triton kernel's parameters, as types, constants and facts for its
+compiler, and as slots for a launch.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,17 @@ def bind(job: Job, kernel: Declared) -> Bound:
     """Bind every parameter of a kernel's function for one variant.
 
     Raises:
-        CompileError: kernel and manifest do not fit together; names every parameter that is concerned.
+        CompileError: kernel and manifest do not fit together; names every parameter that is
+            concerned.
     """
     binder = _Binder(job, kernel)
     for index, param in enumerate(kernel.params):
         try:
             binder.parameter(index, param)
         except _MismatchError as exc:
-            binder.problems.append(Diagnostic(message=exc.what, location=binder.place(param.name), hint=exc.hint))
+            binder.problems.append(
+                Diagnostic(message=exc.what, location=binder.place(param.name), hint=exc.hint)
+            )
     if binder.problems:
         first = binder.problems[0]
         raise CompileError(
@@ -62,23 +67,38 @@ def bind(job: Job, kernel: Declared) -> Bound:
             diagnostics=tuple(binder.problems),
             fix=first.hint,
         )
-    # The addresses of scratch memory are null but where the compiler says that the kernel needs some.
+    # The addresses of scratch memory are null but where the compiler says that the kernel needs
+    # some.
     hidden = (AbiSlot(type="u64", expr="0", size=8, align=8),) * api.HIDDEN
-    return Bound(types=binder.types, constants=binder.constants, divisible=tuple(binder.divisible), abi=(*binder.slots, *hidden))
+    return Bound(
+        types=binder.types,
+        constants=binder.constants,
+        divisible=tuple(binder.divisible),
+        abi=(*binder.slots, *hidden),
+    )
 
 
 def mapped(abi: Sequence[AbiSlot], maps: Sequence[TensorMap]) -> tuple[AbiSlot, ...] | None:
-    """The arguments with what the compiler made of each tensor descriptor; None where it made another number of them."""
+    """The arguments with what the compiler made of each tensor descriptor; None where it made
+    another number of them.
+    """
     left = list(maps)
     wanted = sum(slot.type == expr.DESCRIPTOR for slot in abi)
     if wanted != len(left):
         return None
-    return tuple(dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot for slot in abi)
+    return tuple(
+        dataclasses.replace(slot, type=str(left.pop(0))) if slot.type == expr.DESCRIPTOR else slot
+        for slot in abi
+    )
 
 
 def read_by(slot: AbiSlot) -> frozenset[str]:
     """Names that an argument's expression reads."""
-    return frozenset((expr.parse_box(slot.expr)[0],)) if slot.type == expr.DESCRIPTOR else expr.parse(slot.expr).names
+    return (
+        frozenset((expr.parse_box(slot.expr)[0],))
+        if slot.type == expr.DESCRIPTOR
+        else expr.parse(slot.expr).names
+    )
 
 
 class _MismatchError(Exception):
@@ -122,11 +142,18 @@ class _Binder:
             self._constant(index, param)
             return
         slot = self._slot(param)
-        if slot is not None and slot.type in ("ptr", expr.DESCRIPTOR) and self._absent & read_by(slot):
-            # Triton passes None as a constant: what the kernel does with the tensor is not compiled.
+        if (
+            slot is not None
+            and slot.type in ("ptr", expr.DESCRIPTOR)
+            and self._absent & read_by(slot)
+        ):
+            # Triton passes None as a constant: what the kernel does with the tensor is not
+            # compiled.
             self.types[param.name], self.constants[index] = "constexpr", None
             return
-        if slot is not None and self._absent & read_by(slot):  # the extent or stride of a tensor that is not there
+        if slot is not None and self._absent & read_by(
+            slot
+        ):  # the extent or stride of a tensor that is not there
             slot = dataclasses.replace(slot, expr="0")
         if slot is not None and slot.type == expr.DESCRIPTOR:
             self._descriptor(param, slot)
@@ -149,7 +176,10 @@ class _Binder:
         """What a launch packs for a parameter; None where it is an axis of the matrix."""
         if self._given:
             if self._taken >= len(self._given):
-                raise _MismatchError(f"args give nothing for parameter {param.name!r}", "args list every parameter that is no tl.constexpr")
+                raise _MismatchError(
+                    f"args give nothing for parameter {param.name!r}",
+                    "args list every parameter that is no tl.constexpr",
+                )
             self._taken += 1
             return self._given[self._taken - 1]
         stated = self._params.get(param.name)
@@ -158,44 +188,77 @@ class _Binder:
         if stated is None:
             close = did_you_mean(param.name, [*self._params, *self._axes]).removeprefix("; ")
             what = f"neither params nor an axis of the matrix says what parameter {param.name!r} is"
-            raise _MismatchError(what, close or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr")
+            raise _MismatchError(
+                what,
+                close
+                or f"say it in [kernel.{self._job.spec.name}.params], or annotate it with tl.constexpr",
+            )
         if stated.kind is ParamKind.TENSOR:
             return AbiSlot(type="ptr", expr=f"{param.name}.ptr", size=8, align=8)
         if stated.kind is ParamKind.PTR:
             return AbiSlot(type="ptr", expr=param.name, size=8, align=8)
         if stated.kind is ParamKind.STRUCT:
-            raise _MismatchError(f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars")
+            raise _MismatchError(
+                f"parameter {param.name!r} is a struct in the manifest: Triton kernels take tensors and scalars"
+            )
         size = DTYPES[self._dtype(stated)].bytes
         return AbiSlot(type=self._dtype(stated), expr=param.name, size=size, align=size)
 
     def _descriptor(self, param: api.Parameter, slot: AbiSlot) -> None:
-        """A tensor that is passed as its map, its extents and its strides, which is what Triton's own launcher passes of a descriptor."""
+        """A tensor that is passed as its map, its extents and its strides, which is what Triton's
+        own launcher passes of a descriptor.
+        """
         name, box = expr.parse_box(slot.expr)
         stated = self._params.get(name)
         if stated is None or stated.kind is not ParamKind.TENSOR:
             raise _MismatchError(f"{slot.expr}: {name!r} is no tensor of the launcher")
         if self._job.target.cc < OLDEST_MAPS:
             what = f"{param.name!r} is a tensor descriptor made on the host, which {self._job.target} has no copy engine for"
-            raise _MismatchError(what, "limit the kernel to sm_90 and newer: [[override]] with targets")
+            raise _MismatchError(
+                what, "limit the kernel to sm_90 and newer: [[override]] with targets"
+            )
         if stated.rank != len(box) or not 1 <= stated.rank <= MOST_RANK:
-            raise _MismatchError(f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}")
+            raise _MismatchError(
+                f"{slot.expr} has a box of {len(box)} extents, and {name} has rank {stated.rank}"
+            )
         if stated.align % GRANULE:
             what = f"{name} is passed as a tensor descriptor, and nothing says that it is aligned to {GRANULE} bytes"
-            raise _MismatchError(what, f"params.{name}.aligned = {GRANULE}: launches then verify it")
+            raise _MismatchError(
+                what, f"params.{name}.aligned = {GRANULE}: launches then verify it"
+            )
         try:
             extents = [part.evaluate(self._axes) for part in box]
         except ExpressionError as error:
-            raise _MismatchError(error.what, "the extents of a box are numbers and axes of the matrix") from error
-        sizes = [extent for extent in extents if type(extent) is int and extent > 0 and not extent & (extent - 1)]
+            raise _MismatchError(
+                error.what, "the extents of a box are numbers and axes of the matrix"
+            ) from error
+        sizes = [
+            extent
+            for extent in extents
+            if type(extent) is int and extent > 0 and not extent & (extent - 1)
+        ]
         if len(sizes) != len(extents):
-            raise _MismatchError(f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}")
+            raise _MismatchError(
+                f"{slot.expr}: a box has extents that are powers of two, and these are {', '.join(map(str, extents))}"
+            )
         dtype = self._dtype(stated)
         if dtype not in api.NAMES:
-            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+            raise _MismatchError(
+                f"parameter {param.name!r}: Triton has no dtype {dtype}",
+                f"it has {', '.join(api.NAMES)}",
+            )
         self.types[param.name] = api.descriptor_type(dtype, sizes)
-        self.slots.append(AbiSlot(type=expr.DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align))
-        self.slots += [AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4) for k in range(stated.rank)]
-        self.slots += [AbiSlot(type="i64", expr=f"{name}.stride[{k}]", size=8, align=8) for k in range(stated.rank)]
+        self.slots.append(
+            AbiSlot(type=expr.DESCRIPTOR, expr=f"{name}.ptr", size=slot.size, align=slot.align)
+        )
+        self.slots += [
+            AbiSlot(type="i32", expr=f"{name}.shape[{k}]", size=4, align=4)
+            for k in range(stated.rank)
+        ]
+        self.slots += [
+            AbiSlot(type="i64", expr=f"{name}.stride[{k}]", size=8, align=8)
+            for k in range(stated.rank)
+        ]
 
     def _constant(self, index: int, param: api.Parameter) -> None:
         if param.name in self._params:
@@ -212,25 +275,38 @@ class _Binder:
         if slot.type == "ptr":
             stated = self._params.get(address[1] if address else slot.expr.strip())
             if stated is None or not (stated.dtype or param.dtype):
-                raise _MismatchError(f"nothing says the dtype of what {param.name!r} points to", f"write it as params.{param.name}.dtype")
+                raise _MismatchError(
+                    f"nothing says the dtype of what {param.name!r} points to",
+                    f"write it as params.{param.name}.dtype",
+                )
             dtype = self._dtype(stated) if stated.dtype else param.dtype
         else:
             dtype = slot.type
         if param.dtype and (param.dtype != dtype or param.pointer != (slot.type == "ptr")):
             said = f"a pointer to {param.dtype}" if param.pointer else param.dtype
             packed = f"a pointer to {dtype}" if slot.type == "ptr" else dtype
-            raise _MismatchError(f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}")
+            raise _MismatchError(
+                f"parameter {param.name!r} is annotated as {said}, and the manifest passes {packed}"
+            )
         if dtype not in api.NAMES:
-            raise _MismatchError(f"parameter {param.name!r}: Triton has no dtype {dtype}", f"it has {', '.join(api.NAMES)}")
+            raise _MismatchError(
+                f"parameter {param.name!r}: Triton has no dtype {dtype}",
+                f"it has {', '.join(api.NAMES)}",
+            )
         if slot.type != "ptr" and DTYPES[dtype].kind == "float" and DTYPES[dtype].bits == 8:
-            raise _MismatchError(f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value")
+            raise _MismatchError(
+                f"parameter {param.name!r}: a Triton kernel takes no {dtype} by value"
+            )
         name = api.NAMES[dtype]
         return f"*{name}" if slot.type == "ptr" else {"i1": "u1"}.get(name, name)
 
     def _dtype(self, param: Param) -> str:
         name = str(self._axes.get(param.dtype, param.dtype))
         if name not in DTYPES:
-            raise _MismatchError(f"parameter {param.name!r} has no dtype that tilec knows", f"write it as params.{param.name}.dtype")
+            raise _MismatchError(
+                f"parameter {param.name!r} has no dtype that tilec knows",
+                f"write it as params.{param.name}.dtype",
+            )
         return name
 
     def _is_one(self, param: api.Parameter, slot: AbiSlot) -> bool:

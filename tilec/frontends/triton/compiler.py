@@ -22,7 +22,8 @@ from tilec_runtime.model.image import Image
 from tilec_runtime.model.signature import SCRATCH, AbiSlot
 from tilec_runtime.model.suggest import did_you_mean
 
-# From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target has.
+# From here on, Triton makes code of exactly one compute capability: it uses what only an `a` target
+# has.
 EXACT: Version = (9, 0)
 _OPTIONS = {"fp_fusion": "enable_fp_fusion"}
 
@@ -66,10 +67,14 @@ class JobCompiler:
         return image(self._subject, lowered, self._tool)
 
     def _abi(self, bound: Bound, made: api.Made) -> tuple[AbiSlot, ...]:
-        """Return the arguments, with the tensor maps and the scratch memory that the compiler asks for."""
+        """Return the arguments, with the tensor maps and the scratch memory that the compiler asks
+        for.
+        """
         if made.profile:
             what = f"each program of the kernel needs {made.profile} bytes of the profiler's memory, which launches do not bring along"
-            raise self._subject.error(what, fix="take what Triton's profiler records out of the kernel")
+            raise self._subject.error(
+                what, fix="take what Triton's profiler records out of the kernel"
+            )
         abi = mapped(bound.abi, made.maps)
         if abi is None:
             wanted = sum(slot.type == DESCRIPTOR for slot in bound.abi)
@@ -77,7 +82,11 @@ class JobCompiler:
             raise self._subject.error(what, fix="report it, with the kernel")
         if made.scratch:  # the first of the two hidden addresses
             place = len(abi) - api.HIDDEN
-            abi = (*abi[:place], dataclasses.replace(abi[place], type=f"{SCRATCH}:{made.scratch}"), *abi[place + 1 :])
+            abi = (
+                *abi[:place],
+                dataclasses.replace(abi[place], type=f"{SCRATCH}:{made.scratch}"),
+                *abi[place + 1 :],
+            )
         return abi
 
     def _ptx(self, bound: Bound) -> api.Made:
@@ -105,20 +114,35 @@ class JobCompiler:
             absent = ", ".join(fact.param for fact in job.variant.assume if fact.absent)
             if absent and "NoneType" in error.what and error.diagnostics:
                 hint = f"{absent} may be None, and is in this variant: use it under `if … is not None`, or take optional out of params"
-                error.diagnostics = (dataclasses.replace(error.diagnostics[0], hint=hint), *error.diagnostics[1:])
+                error.diagnostics = (
+                    dataclasses.replace(error.diagnostics[0], hint=hint),
+                    *error.diagnostics[1:],
+                )
             raise error from exc
 
     def _options(self) -> dict[str, object]:
         options: dict[str, object] = {}
         for name, value in self._job.hints:
             if name not in api.HINTS:
-                known = did_you_mean(name, api.HINTS).removeprefix("; ") or f"the hints of Triton kernels are {', '.join(api.HINTS)}"
-                raise self._subject.error(f"unknown hint {name!r} for {self._job.target}", fix=known)
+                known = (
+                    did_you_mean(name, api.HINTS).removeprefix("; ")
+                    or f"the hints of Triton kernels are {', '.join(api.HINTS)}"
+                )
+                raise self._subject.error(
+                    f"unknown hint {name!r} for {self._job.target}", fix=known
+                )
             fits = value in (0, 1) if name == "fp_fusion" else value > 0
             if not fits or (name in ("num_warps", "num_ctas") and value & (value - 1)):
-                rule = "0 or 1" if name == "fp_fusion" else "a power of two" if name in ("num_warps", "num_ctas") else "at least 1"
+                rule = (
+                    "0 or 1"
+                    if name == "fp_fusion"
+                    else "a power of two"
+                    if name in ("num_warps", "num_ctas")
+                    else "at least 1"
+                )
                 raise self._subject.error(
-                    f"the hint {name} is {value}, and must be {rule}", fix=f"change [kernel.{self._job.spec.name}.hints]"
+                    f"the hint {name} is {value}, and must be {rule}",
+                    fix=f"change [kernel.{self._job.spec.name}.hints]",
                 )
             options[_OPTIONS.get(name, name)] = bool(value) if name == "fp_fusion" else value
         return options

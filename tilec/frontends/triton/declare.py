@@ -1,4 +1,6 @@
-"""Reads the Triton kernels of an executed module: names, parameters with their places, what they write, docstrings."""
+"""Reads the Triton kernels of an executed module: names, parameters with their places, what they
+write, docstrings.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the b
 class Declared:
     """A kernel of a module: Triton's object, the parameters of its function, and the declaration.
 
-    `described` are parameters that are tensor descriptors, by their annotation or by how the body uses them.
+    `described` are parameters that are tensor descriptors, by their annotation or by how the body
+    uses them.
     """
 
     kernel: Any
@@ -33,7 +36,9 @@ class Declared:
 
 
 def declared(module: LoadedModule) -> dict[str, Declared]:
-    """Every kernel among the module's attributes, imported ones too, by attribute name in order of appearance."""
+    """Every kernel among the module's attributes, imported ones too, by attribute name in order of
+    appearance.
+    """
     found: dict[str, Declared] = {}
     syntax_of = _functions()
     with module.active():
@@ -45,7 +50,9 @@ def declared(module: LoadedModule) -> dict[str, Declared]:
     return found
 
 
-def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[Any], Function | None]) -> Declared:
+def _kernel(
+    module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[Any], Function | None]
+) -> Declared:
     function = api.function_of(kernel)
     node, at = _definition(module, kernel)
     syntax = syntax_of(kernel)
@@ -55,7 +62,13 @@ def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[A
     decls = []
     for param in params:
         place, text = _parameter(module.texts, node, at, param.name)
-        kind = "constant" if param.constant else "tensor" if param.pointer or not param.dtype else "scalar"
+        kind = (
+            "constant"
+            if param.constant
+            else "tensor"
+            if param.pointer or not param.dtype
+            else "scalar"
+        )
         decls.append(
             ParamDecl(
                 name=param.name,
@@ -76,26 +89,38 @@ def _kernel(module: LoadedModule, name: str, kernel: Any, syntax_of: Callable[[A
 
 
 def _definition(module: LoadedModule, kernel: Any) -> tuple[ast.FunctionDef | None, Location]:
-    """The function's node and place; the source as a whole where it was not written in a project file."""
+    """The function's node and place; the source as a whole where it was not written in a project
+    file.
+    """
     file = api.function_of(kernel).__code__.co_filename
     node = function_node(module.texts.get(file, ""), api.definition_line(kernel))
     if node is None:
         return None, Location(file=module.source.path, line=1)
     line = line_of(module.texts, file, node.lineno)
-    return node, Location(file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1)
+    return node, Location(
+        file=file, line=node.lineno, column=characters(line, node.col_offset) + len("def ") + 1
+    )
 
 
-def _parameter(texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str) -> tuple[Location, str]:
+def _parameter(
+    texts: Mapping[str, str], node: ast.FunctionDef | None, at: Location, name: str
+) -> tuple[Location, str]:
     """Place and annotation (as written) of a parameter."""
-    for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ():
+    for arg in (
+        (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
+    ):
         if arg.arg == name:
             column = characters(line_of(texts, at.file, arg.lineno), arg.col_offset) + 1
-            return Location(file=at.file, line=arg.lineno, column=column), ast.unparse(arg.annotation) if arg.annotation else ""
+            return Location(file=at.file, line=arg.lineno, column=column), ast.unparse(
+                arg.annotation
+            ) if arg.annotation else ""
     return at, ""
 
 
 def _functions() -> Callable[[Any], Function | None]:
-    """Gives `@triton.jit` functions as syntax, each once; None for what is none, and for Triton's own."""
+    """Gives `@triton.jit` functions as syntax, each once; None for what is none, and for Triton's
+    own.
+    """
     found: dict[int, Function | None] = {}
 
     def function(value: Any) -> Function | None:
@@ -103,28 +128,43 @@ def _functions() -> Callable[[Any], Function | None]:
         if kernel is None:
             return None
         if id(kernel) not in found:
-            node = next((n for n in ast.parse(api.text_of(kernel)).body if isinstance(n, ast.FunctionDef)), None)
+            node = next(
+                (n for n in ast.parse(api.text_of(kernel)).body if isinstance(n, ast.FunctionDef)),
+                None,
+            )
             names = api.function_of(kernel).__globals__
-            found[id(kernel)] = Function(node, resolver(names, function)) if node is not None else None
+            found[id(kernel)] = (
+                Function(node, resolver(names, function)) if node is not None else None
+            )
         return found[id(kernel)]
 
     return function
 
 
 def _described(node: ast.FunctionDef) -> dict[str, int]:
-    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`: addresses have no such methods. With the
-    number of offsets; -1 where it is not one number.
+    """Parameters that are loaded from or stored to at a list of offsets, as in `x.load([i, j])`:
+    addresses have no such methods. With the number of offsets; -1 where it is not one number.
 
-    A parameter that the body gives another value, `x = tl.make_tensor_descriptor(x, …)`, may well be an address: Triton tells.
+    A parameter that the body gives another value, `x = tl.make_tensor_descriptor(x, …)`, may well
+    be an address: Triton tells.
     """
     names = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
-    names -= {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    names -= {
+        part.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
     found: dict[str, int] = {}
     for part in ast.walk(node):
         match part:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"), args=[ast.List(elts=offsets), *_]) if (
-                name in names
-            ):
-                count = -1 if any(isinstance(offset, ast.Starred) for offset in offsets) else len(offsets)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="load" | "store"),
+                args=[ast.List(elts=offsets), *_],
+            ) if name in names:
+                count = (
+                    -1
+                    if any(isinstance(offset, ast.Starred) for offset in offsets)
+                    else len(offsets)
+                )
                 found[name] = count if found.get(name, count) == count else -1
     return found

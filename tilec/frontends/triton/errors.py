@@ -1,4 +1,6 @@
-"""Turns what Triton's compiler refuses into located compile errors: the user's file, line and column, and the calls that lead there."""
+"""Turns what Triton's compiler refuses into located compile errors: the user's file, line and
+column, and the calls that lead there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tilec.frontends.triton.declare import HOW, Declared
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.suggest import did_you_mean
 
-_PLACED = re.compile(r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE)
+_PLACED = re.compile(
+    r'^(?:loc\()?"?([^"\n:]+)"?:(\d+):(\d+)\)?: (error|warning): (.*)$', re.MULTILINE
+)
 _PLAIN = re.compile(r"^(?:<unknown>:0: |loc\(unknown\): )?(error|warning): (.*)$", re.MULTILINE)
 # Errors of Python inside of Triton come as their text for programmers.
 _REPR = re.compile(r"\w+\(('|\")(.*)\1\)")
@@ -22,7 +26,10 @@ _FATAL = re.compile(r"^LLVM ERROR: (.*)$", re.MULTILINE)
 _EMPTY = re.compile(r"Failures have been detected while processing|A signal was caught")
 # What says nothing of the kernel in the words that the compiler has for it.
 _SPELLED = (
-    (re.compile(r"failed to legalize operation 'tt\.return'.*"), "a kernel returns nothing, and this one returns a value"),
+    (
+        re.compile(r"failed to legalize operation 'tt\.return'.*"),
+        "a kernel returns nothing, and this one returns a value",
+    ),
     (re.compile(r"\d+ active drivers .*"), "a kernel cannot be launched from within a kernel"),
 )
 _HINTS = (
@@ -31,29 +38,54 @@ _HINTS = (
         "make it a tl.constexpr parameter, or a global tl.constexpr(value); a function becomes one of kernels by @triton.jit",
     ),
     (re.compile(r"kernel returns nothing"), "store results through a pointer"),
-    (re.compile(r"(\w+) is not defined"), "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions"),
+    (
+        re.compile(r"(\w+) is not defined"),
+        "kernels see their parameters, tl.constexpr globals, and other @triton.jit functions",
+    ),
     (re.compile(r"no attribute '?(load|store|gather|scatter)\b"), HOW),
-    (re.compile(r"num_ctas > 1 requires"), "clusters need sm_90 or newer: give num_ctas by target, as in hints.sm_90 = { num_ctas = 2 }"),
+    (
+        re.compile(r"num_ctas > 1 requires"),
+        "clusters need sm_90 or newer: give num_ctas by target, as in hints.sm_90 = { num_ctas = 2 }",
+    ),
     (re.compile(r"power of (?:2|two)"), "extents of tl.arange and num_warps are powers of two"),
 )
 _UNKNOWN = re.compile(r"module '(triton\.language(?:\.\w+)*)' has no attribute '(\w+)'")
 
 
-def kernel_error(exc: Exception, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
+def kernel_error(
+    exc: Exception, *, module: LoadedModule, kernel: Declared, what: str
+) -> CompileError:
     """The error of a kernel that Triton refused; `what` starts its first line."""
     if isinstance(exc, api.StageError):
         return _stage_error(exc, module=module, kernel=kernel, what=what)
     at = kernel.decl.location
     frames = api.complaints(exc)
-    first = _first_line(frames[-1].message if frames else "") or _first_line(str(exc)) or type(exc).__name__
+    first = (
+        _first_line(frames[-1].message if frames else "")
+        or _first_line(str(exc))
+        or type(exc).__name__
+    )
     diagnostics = tuple(_frames(frames, module, kernel, first))
     if not diagnostics:
-        diagnostics = (Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint=_hint(first)),)
-    return CompileError(f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}")
+        diagnostics = (
+            Diagnostic(
+                message=first,
+                location=at,
+                excerpt=line_of(module.texts, at.file, at.line),
+                hint=_hint(first),
+            ),
+        )
+    return CompileError(
+        f"{what}: {first}", diagnostics=diagnostics, log=f"{type(exc).__name__}: {exc}"
+    )
 
 
-def native_diagnostics(log: str, texts: Mapping[str, str], *, severity: str) -> tuple[Diagnostic, ...]:
-    """What the native half of the compiler wrote, as diagnostics of one severity, at the user's places."""
+def native_diagnostics(
+    log: str, texts: Mapping[str, str], *, severity: str
+) -> tuple[Diagnostic, ...]:
+    """What the native half of the compiler wrote, as diagnostics of one severity, at the user's
+    places.
+    """
     found = []
     for match in _PLACED.finditer(log):
         file, line, column = match[1].strip(), int(match[2]), int(match[3])
@@ -61,28 +93,57 @@ def native_diagnostics(log: str, texts: Mapping[str, str], *, severity: str) -> 
             place = Location(file=file, line=line, column=column) if file in texts else None
             said = _spelled(match[5].strip())
             excerpt = line_of(texts, file, line)
-            found.append(Diagnostic(message=said, location=place, severity=severity, excerpt=excerpt, hint=_hint(said)))
-    found += [Diagnostic(message=_spelled(match[2].strip()), severity=severity) for match in _PLAIN.finditer(log) if match[1] == severity]
+            found.append(
+                Diagnostic(
+                    message=said,
+                    location=place,
+                    severity=severity,
+                    excerpt=excerpt,
+                    hint=_hint(said),
+                )
+            )
+    found += [
+        Diagnostic(message=_spelled(match[2].strip()), severity=severity)
+        for match in _PLAIN.finditer(log)
+        if match[1] == severity
+    ]
     return tuple(dict.fromkeys(found))
 
 
-def _stage_error(exc: api.StageError, *, module: LoadedModule, kernel: Declared, what: str) -> CompileError:
+def _stage_error(
+    exc: api.StageError, *, module: LoadedModule, kernel: Declared, what: str
+) -> CompileError:
     at = kernel.decl.location
     told = native_diagnostics(exc.log, module.texts, severity="error")
-    words = [match[1].strip() for match in _FATAL.finditer(exc.log)] + [d.message for d in told if not _EMPTY.match(d.message)]
+    words = [match[1].strip() for match in _FATAL.finditer(exc.log)] + [
+        d.message for d in told if not _EMPTY.match(d.message)
+    ]
     first = words[0] if words else f"Triton's compiler failed in its stage {exc.stage}"
     # A place that comes with no words of its own gets the first that there are.
-    placed = tuple(dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d for d in told if d.location)
+    placed = tuple(
+        dataclasses.replace(d, message=first) if _EMPTY.match(d.message) else d
+        for d in told
+        if d.location
+    )
     placed = tuple(dict.fromkeys(placed))
-    other = Diagnostic(message=first, location=at, excerpt=line_of(module.texts, at.file, at.line), hint=_hint(first))
+    other = Diagnostic(
+        message=first,
+        location=at,
+        excerpt=line_of(module.texts, at.file, at.line),
+        hint=_hint(first),
+    )
     return CompileError(f"{what}: {first}", diagnostics=placed or (other,), log=exc.log)
 
 
-def _frames(frames: Iterable[api.Complaint], module: LoadedModule, kernel: Declared, first: str) -> Iterator[Diagnostic]:
+def _frames(
+    frames: Iterable[api.Complaint], module: LoadedModule, kernel: Declared, first: str
+) -> Iterator[Diagnostic]:
     """The innermost place that is the user's, then where it was called from."""
     places = []
     for frame in frames:
-        function = next((f for f in _functions(module, kernel) if api.text_of(f) == frame.text), None)
+        function = next(
+            (f for f in _functions(module, kernel) if api.text_of(f) == frame.text), None
+        )
         file = api.function_of(function).__code__.co_filename if function is not None else ""
         if function is None or file not in module.texts:
             continue  # of Triton's own library: the call that leads there is the user's place
@@ -96,7 +157,9 @@ def _frames(frames: Iterable[api.Complaint], module: LoadedModule, kernel: Decla
         if index == 0:
             yield Diagnostic(message=first, location=place, excerpt=excerpt, hint=_hint(first))
         else:
-            yield Diagnostic(message="called from here", location=place, severity="note", excerpt=excerpt)
+            yield Diagnostic(
+                message="called from here", location=place, severity="note", excerpt=excerpt
+            )
 
 
 def _functions(module: LoadedModule, kernel: Declared) -> Iterator[object]:
@@ -121,5 +184,8 @@ def _spelled(message: str) -> str:
 def _hint(message: str) -> str:
     unknown = _UNKNOWN.search(message)
     if unknown:
-        return did_you_mean(unknown[2], [name for name in dir(sys.modules.get(unknown[1])) if not name.startswith("_")]).removeprefix("; ")
+        return did_you_mean(
+            unknown[2],
+            [name for name in dir(sys.modules.get(unknown[1])) if not name.startswith("_")],
+        ).removeprefix("; ")
     return next((hint for pattern, hint in _HINTS if pattern.search(message)), "")

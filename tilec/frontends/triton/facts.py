@@ -1,4 +1,6 @@
-"""What the declared facts say of a kernel's arguments: divisors of integers, and values that are the same in every launch."""
+"""What the declared facts say of a kernel's arguments: divisors of integers, and values that are
+the same in every launch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _MOST = 2**62
 
 
 class Facts:
-    """The facts of one variant, every one of which a launch verifies: those of its assumptions, and those of its parameters."""
+    """The facts of one variant, every one of which a launch verifies: those of its assumptions, and
+    those of its parameters.
+    """
 
     def __init__(self, params: tuple[Param, ...], variant: Variant) -> None:
         """Take the launcher's parameters, and the variant's axes and assumptions."""
@@ -32,7 +36,9 @@ class Facts:
         return math.lcm(param.align, self._of(name).align) if param else 1
 
     def constant(self, text: str) -> int | None:
-        """The value of an expression where it is the same in every launch: a number, an axis, or a stride that the manifest fixes."""
+        """The value of an expression where it is the same in every launch: a number, an axis, or a
+        stride that the manifest fixes.
+        """
         try:
             return self._constant(parse_tree(text))
         except ExpressionError:
@@ -68,13 +74,25 @@ class Facts:
         part = self._part(node)
         if part is not None:
             name, what, index = part
-            return self._shape(name)[index] if what == "shape" else self._stride_divisors(name)[index]
+            return (
+                self._shape(name)[index] if what == "shape" else self._stride_divisors(name)[index]
+            )
         match node:
-            case ast.Attribute(value=ast.Name(id=name), attr="size") if name in self._tensors and self._tensors[name].rank > 0:
+            case ast.Attribute(value=ast.Name(id=name), attr="size") if (
+                name in self._tensors and self._tensors[name].rank > 0
+            ):
                 return _bounded(math.prod(self._shape(name)))
-            case ast.Call(func=ast.Name(id="nbytes"), args=[ast.Name(id=name)]) if name in self._tensors and self._tensors[name].rank > 0:
-                dtype = DTYPES.get(str(self._axes.get(self._tensors[name].dtype, self._tensors[name].dtype)))
-                return _bounded(math.prod(self._shape(name)) * dtype.bytes) if dtype and not dtype.packed else 1
+            case ast.Call(func=ast.Name(id="nbytes"), args=[ast.Name(id=name)]) if (
+                name in self._tensors and self._tensors[name].rank > 0
+            ):
+                dtype = DTYPES.get(
+                    str(self._axes.get(self._tensors[name].dtype, self._tensors[name].dtype))
+                )
+                return (
+                    _bounded(math.prod(self._shape(name)) * dtype.bytes)
+                    if dtype and not dtype.packed
+                    else 1
+                )
             case ast.Call(func=ast.Name(id="min" | "max"), args=[*args]) if args:
                 return math.gcd(*map(self._divisor, args))
             case ast.UnaryOp(op=ast.USub(), operand=inner):
@@ -88,8 +106,15 @@ class Facts:
     def _part(self, node: ast.expr) -> tuple[str, str, int] | None:
         """(tensor, `shape` or `stride`, dimension) of `x.shape[0]`."""
         match node:
-            case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what), slice=place):
-                index = self._constant(place) if not isinstance(place, ast.UnaryOp) else -(self._constant(place.operand) or 0)
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape" | "stride" as what),
+                slice=place,
+            ):
+                index = (
+                    self._constant(place)
+                    if not isinstance(place, ast.UnaryOp)
+                    else -(self._constant(place.operand) or 0)
+                )
                 rank = self._tensors[name].rank if name in self._tensors else 0
                 if index is not None and -rank <= index < rank:
                     return name, what, index % rank
@@ -100,13 +125,20 @@ class Facts:
         ones = (1,) * rank
         fixed, assumed = self._tensors[name].shape_divisible or ones, self._of(name).shape or ones
         extents = self._of(name).extents(rank)
-        return tuple(math.lcm(a, b) if extent is None else extent for a, b, extent in zip(fixed, assumed, extents, strict=True))
+        return tuple(
+            math.lcm(a, b) if extent is None else extent
+            for a, b, extent in zip(fixed, assumed, extents, strict=True)
+        )
 
     def _stride(self, name: str) -> tuple[int | None, ...]:
-        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one, and what known extents give."""
+        """Strides that are the same in every launch; of a C-contiguous tensor that is the last one,
+        and what known extents give.
+        """
         param = self._tensors[name]
         if param.stride is None:
-            return dataclasses.replace(self._of(name), contiguous=True).strides((*(None,) * (param.rank - 1), 1)[-param.rank :])
+            return dataclasses.replace(self._of(name), contiguous=True).strides(
+                (*(None,) * (param.rank - 1), 1)[-param.rank :]
+            )
         return self._of(name).strides(param.stride)
 
     def _stride_divisors(self, name: str) -> tuple[int, ...]:
@@ -117,7 +149,9 @@ class Facts:
         if param.stride is None or self._of(name).contiguous:
             # Of a C-contiguous tensor a stride is the product of the extents behind it.
             shape = self._shape(name)
-            divisors = [math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)]
+            divisors = [
+                math.lcm(d, _bounded(math.prod(shape[k + 1 :]))) for k, d in enumerate(divisors)
+            ]
         return tuple(divisors)
 
 

@@ -23,7 +23,9 @@ _OLDEST = (8, 0)
 
 
 class TritonFrontend:
-    """Reads Triton. Modules are executed once per process and state of their files; Triton's own cache is neither read nor written."""
+    """Reads Triton. Modules are executed once per process and state of their files; Triton's own
+    cache is neither read nor written.
+    """
 
     name = "triton"
     # Python files are those of tile kernels where the manifest does not say another language.
@@ -42,7 +44,9 @@ class TritonFrontend:
         if target.kind is TargetKind.TILEIR:
             return "Triton kernels become cubins or PTX, not Tile IR: use sm_80, sm_90, … or compute_80"
         if target.cc < _OLDEST:
-            return f"Triton kernels cannot be compiled for {target}: the oldest architecture is sm_80"
+            return (
+                f"Triton kernels cannot be compiled for {target}: the oldest architecture is sm_80"
+            )
         if target.suffix == "f":
             return f"Triton makes code for one architecture, not for a family: use {Target(TargetKind.CUBIN, target.cc)}"
         if target.kind is TargetKind.PTX and target.cc >= EXACT and not target.suffix:
@@ -53,12 +57,14 @@ class TritonFrontend:
         """Triton, Python and ptxas.
 
         Raises:
-            ToolchainError: something is missing, half installed, or a Triton that tilec was not written against.
+            ToolchainError: something is missing, half installed, or a Triton that tilec was not
+                written against.
         """
         return toolchain(self._search)
 
     def inputs(self, source: Source) -> Sequence[InputFile]:
-        """The source and every project module it may import, transitively; read from import statements, nothing is executed.
+        """The source and every project module it may import, transitively; read from import
+        statements, nothing is executed.
 
         Raises:
             CompileError: a file cannot be read or lies outside of the project.
@@ -66,10 +72,12 @@ class TritonFrontend:
         return closure(source)
 
     def declare(self, source: Source) -> Sequence[KernelDecl]:
-        """The `@triton.jit` functions among the module's attributes, in order of appearance; the module is executed.
+        """The `@triton.jit` functions among the module's attributes, in order of appearance; the
+        module is executed.
 
         Raises:
-            CompileError: it cannot be, or a kernel takes what launches cannot pass; with the user's line.
+            CompileError: it cannot be, or a kernel takes what launches cannot pass; with the user's
+                line.
             ToolchainError: Triton is missing.
         """
         return self._kernels.declare(source)

@@ -1,4 +1,6 @@
-"""What takes part in compiling a Triton kernel, with versions and digests; Triton is not imported for it."""
+"""What takes part in compiling a Triton kernel, with versions and digests; Triton is not imported
+for it.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,17 @@ def toolchain(search: ToolSearch) -> tuple[ToolInfo, ...]:
     """Triton, Python (which executes the module and parses its source) and ptxas.
 
     Raises:
-        ToolchainError: something is missing, half installed, or a Triton that tilec was not written against.
+        ToolchainError: something is missing, half installed, or a Triton that tilec was not written
+            against.
     """
     part = "triton/__init__.py"
-    package = python.package("triton", "triton", part, whose="Triton", fix=api.FIX, verify=search.verify)
+    package = python.package(
+        "triton", "triton", part, whose="Triton", fix=api.FIX, verify=search.verify
+    )
     api.require_version(package.version)
     tools = require(("ptxas",), search)
-    return (package, python.interpreter(), *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()))
+    return (
+        package,
+        python.interpreter(),
+        *(ToolInfo(name=t.name, version=t.version, digest=t.digest) for t in tools.values()),
+    )

@@ -1,4 +1,6 @@
-"""What a Triton kernel stores through: addresses are followed through arithmetic, assignments, and the functions that the kernel calls."""
+"""What a Triton kernel stores through: addresses are followed through arithmetic, assignments, and
+the functions that the kernel calls.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,19 @@ from collections.abc import Callable, Mapping
 
 _WRITES = ("store", "store_tensor_descriptor", "scatter")
 _WRITES_PREFIX = "atomic_"
-# What gives addresses again that are computed from the first argument, or from the object whose method it is.
+# What gives addresses again that are computed from the first argument, or from the object whose
+# method it is.
 _SAME = (
-    *("make_tensor_descriptor", "make_block_ptr", "advance", "multiple_of", "max_contiguous", "max_constancy", "cast", "to"),
+    *(
+        "make_tensor_descriptor",
+        "make_block_ptr",
+        "advance",
+        "multiple_of",
+        "max_contiguous",
+        "max_constancy",
+        "cast",
+        "to",
+    ),
     *("broadcast_to", "expand_dims", "reshape", "view", "trans", "permute", "ravel"),
 )
 
@@ -19,7 +31,9 @@ Names = frozenset[str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a kernel module: its syntax, and what finds those that it calls by the expression that names them."""
+    """A function of a kernel module: its syntax, and what finds those that it calls by the
+    expression that names them.
+    """
 
     node: ast.FunctionDef
     called: Callable[[ast.expr], Function | None]
@@ -27,13 +41,21 @@ class Function:
     @property
     def params(self) -> tuple[str, ...]:
         """Names of its parameters, in order."""
-        return tuple(arg.arg for arg in (*self.node.args.posonlyargs, *self.node.args.args, *self.node.args.kwonlyargs))
+        return tuple(
+            arg.arg
+            for arg in (
+                *self.node.args.posonlyargs,
+                *self.node.args.args,
+                *self.node.args.kwonlyargs,
+            )
+        )
 
 
 def written(function: Function) -> Names:
     """Parameters that the function, or one that it calls, stores through.
 
-    An address is computed from a parameter in plain arithmetic: what is loaded in between is an offset or a value.
+    An address is computed from a parameter in plain arithmetic: what is loaded in between is an
+    offset or a value.
     """
     return _Body(function, {}).written
 
@@ -48,7 +70,8 @@ class _Body:
 
     def __init__(self, function: Function, known: dict[int, _Body]) -> None:
         self._function = function
-        # Functions by their syntax. One that calls itself finds itself here; Triton refuses it later.
+        # Functions by their syntax. One that calls itself finds itself here; Triton refuses it
+        # later.
         self._known = known
         known[id(function.node)] = self
         self._roots: dict[str, Names] = {name: frozenset((name,)) for name in function.params}
@@ -64,7 +87,10 @@ class _Body:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value)
-            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.NamedExpr(target=target, value=value)
+            ):
                 self._bind(target, value)
             case ast.Return(value=ast.expr() as value):
                 self.returned = _joined(self.returned, self._parts(value))
@@ -92,20 +118,35 @@ class _Body:
             self.written |= self._given(call, body, body.written)
 
     def _on(self, call: ast.Call, *names: str) -> Names:
-        """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or its first argument (`tl.store(x, v)`)."""
+        """What a call of Triton's is about: the object whose method it is (`x.store([0], v)`), or
+        its first argument (`tl.store(x, v)`).
+        """
         owner = self._of(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
-        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg in names), None)
+        first = (
+            call.args[0]
+            if call.args
+            else next((k.value for k in call.keywords if k.arg in names), None)
+        )
         return owner or (self._of(first) if first is not None else frozenset())
 
     def _body(self, call: ast.expr) -> _Body | None:
         """The function of the user's that is called, if this is a call of one."""
         found = self._function.called(call.func) if isinstance(call, ast.Call) else None
-        return (self._known.get(id(found.node)) or _Body(found, self._known)) if found is not None else None
+        return (
+            (self._known.get(id(found.node)) or _Body(found, self._known))
+            if found is not None
+            else None
+        )
 
     def _given(self, call: ast.Call, body: _Body, names: Names) -> Names:
         """What the arguments of a call are computed from that a function takes by these names."""
-        bound = {**dict(zip(body._function.params, call.args, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
-        return frozenset().union(*(self._of(value) for name, value in bound.items() if name in names))
+        bound = {
+            **dict(zip(body._function.params, call.args, strict=False)),
+            **{k.arg: k.value for k in call.keywords if k.arg},
+        }
+        return frozenset().union(
+            *(self._of(value) for name, value in bound.items() if name in names)
+        )
 
     def _parts(self, value: ast.expr) -> tuple[Names, ...]:
         """What each part of a value is computed from: those of a tuple, or of what a call gives."""
@@ -119,12 +160,15 @@ class _Body:
         return (self._of(value),)
 
     def _of(self, value: ast.expr) -> Names:
-        """Parameters that an address is computed from: those that it starts with, not those in the offset."""
+        """Parameters that an address is computed from: those that it starts with, not those in the
+        offset.
+        """
         match value:
             case ast.Name(id=name):
                 return self._roots.get(name, frozenset())
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                # Addresses stand in front of their offsets; where the left side is none of a parameter's, it may be the other way round.
+                # Addresses stand in front of their offsets; where the left side is none of a
+                # parameter's, it may be the other way round.
                 return self._of(left) or self._of(right)
             case ast.BinOp(left=left, op=ast.Sub()):
                 return self._of(left)
@@ -134,7 +178,11 @@ class _Body:
                 # `ptrs[:, None]` is all of it, `places(x, y)[1]` a part.
                 parts = self._parts(inner)
                 index = place.value if isinstance(place, ast.Constant) else None
-                return parts[index] if isinstance(index, int) and index < len(parts) else frozenset().union(*parts)
+                return (
+                    parts[index]
+                    if isinstance(index, int) and index < len(parts)
+                    else frozenset().union(*parts)
+                )
             case ast.Call(func=ast.Attribute(attr=name)) if name in _SAME:
                 return self._on(value, "base")
             case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
@@ -149,7 +197,9 @@ class _Body:
 
 
 def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ...]:
-    """Parts of a value that is one of two; where they have not the same number of parts, all of them in one."""
+    """Parts of a value that is one of two; where they have not the same number of parts, all of
+    them in one.
+    """
     if not one or not other:
         return one or other
     if len(one) != len(other):
@@ -158,18 +208,27 @@ def _joined(one: tuple[Names, ...], other: tuple[Names, ...]) -> tuple[Names, ..
 
 
 def _writes(called: ast.expr) -> bool:
-    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    name = (
+        called.attr
+        if isinstance(called, ast.Attribute)
+        else called.id
+        if isinstance(called, ast.Name)
+        else ""
+    )
     return name in _WRITES or name.startswith(_WRITES_PREFIX)
 
 
-def resolver(names: Mapping[str, object], function_of: Callable[[object], Function | None]) -> Callable[[ast.expr], Function | None]:
+def resolver(
+    names: Mapping[str, object], function_of: Callable[[object], Function | None]
+) -> Callable[[ast.expr], Function | None]:
     """Finds functions by `name` and `module.name` among the names that a module has."""
 
     def value(expression: ast.expr) -> object:
         if isinstance(expression, ast.Name):
             return names.get(expression.id)
         if isinstance(expression, ast.Attribute):
-            # What is there already: a module that makes names when they are asked for may do, or raise, anything.
+            # What is there already: a module that makes names when they are asked for may do, or
+            # raise, anything.
             return getattr(value(expression.value), "__dict__", {}).get(expression.attr)
         return None
 

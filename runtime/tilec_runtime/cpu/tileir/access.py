@@ -1,4 +1,6 @@
-"""Loads and stores of tiles through views: whole tiles at once where that can be, else element by element."""
+"""Loads and stores of tiles through views: whole tiles at once where that can be, else element by
+element.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
+from tilec_runtime.cpu.tileir.elements import (
+    UPPER,
+    Elements,
+    Garbage,
+    Kind,
+    advanced,
+    gather,
+    scatter,
+)
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Observer, Outside, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op
 from tilec_runtime.cpu.tileir.tiles import Plan, plan
@@ -20,8 +30,8 @@ class ViewAccess:
     """What all executions of an operation on a view have in common.
 
     Attributes:
-        checked: for each dimension of the tile, whether elements outside the tensor are left out. The operation promises that there are
-            none along the others.
+        checked: for each dimension of the tile, whether elements outside the tensor are left out.
+            The operation promises that there are none along the others.
     """
 
     kind: Kind
@@ -38,22 +48,46 @@ class ViewAccess:
         return cls(
             kind=Kind.of(op, layout(view.tensor.element), kind),
             geometry=geometry,
-            checked=tuple(not item for item in promised) if promised else (True,) * len(geometry.tile),
+            checked=tuple(not item for item in promised)
+            if promised
+            else (True,) * len(geometry.tile),
             starts=starts_of(geometry, op),
         )
 
     def plan(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Plan | None:
-        """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come as a tile for each place."""
+        """Where whole tiles lie; None where elements must be looked at one by one. Sparse ones come
+        as a tile for each place.
+        """
         kind, geometry = self.kind, self.geometry
-        if kind.layout.packed or frame.launch.observer is not None or frame.launch.undetermined.blocks is not None:
+        if (
+            kind.layout.packed
+            or frame.launch.observer is not None
+            or frame.launch.undetermined.blocks is not None
+        ):
             return None
         tile = geometry.tile
         if geometry.sparse is not None:
             tensor, starts = _spread(tensor, starts, geometry.sparse)
-            tile = tuple(1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile))
-        made = plan(frame.launch.memory, tensor, starts, tile, geometry.dims, kind.layout.size, self.checked, kind.writes)
-        # Where elements of several boxes or of one tile can meet, only one by one does the last one stay.
-        meeting = made is not None and kind.writes and (not made.injective or (len(made.boxes) > 1 and geometry.overlaps))
+            tile = tuple(
+                1 if axis == geometry.sparse else extent for axis, extent in enumerate(tile)
+            )
+        made = plan(
+            frame.launch.memory,
+            tensor,
+            starts,
+            tile,
+            geometry.dims,
+            kind.layout.size,
+            self.checked,
+            kind.writes,
+        )
+        # Where elements of several boxes or of one tile can meet, only one by one does the last one
+        # stay.
+        meeting = (
+            made is not None
+            and kind.writes
+            and (not made.injective or (len(made.boxes) > 1 and geometry.overlaps))
+        )
         return None if meeting else made
 
     def elements(self, frame: Frame, tensor: Tensor, starts: list[Array]) -> Elements:
@@ -64,7 +98,10 @@ class ViewAccess:
         mask, broken = np.ones(firsts.shape, np.bool_), np.zeros(firsts.shape, np.bool_)
         places = [self._places(axis, start) for axis, start in enumerate(starts)]
         for (first, along), dim, checked in zip(places, geometry.dims, self.checked, strict=True):
-            stride, extent = (tensor.strides[:, dim] * unit).reshape(column), tensor.extents[:, dim].reshape(column)
+            stride, extent = (
+                (tensor.strides[:, dim] * unit).reshape(column),
+                tensor.extents[:, dim].reshape(column),
+            )
             firsts, tails = firsts + first * stride, tails + along * stride
             if (first >= 0).all() and (first + along.size <= extent).all():
                 continue
@@ -74,7 +111,9 @@ class ViewAccess:
             else:
                 broken = broken | ~inside
         base = tensor.base.reshape(column)
-        addresses = advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
+        addresses = (
+            advanced(base, firsts + tails) if self.kind.layout.packed else base + firsts + tails
+        )
         if frame.launch.observer is not None:
             self._tell_lost(frame.launch.observer, frame, tensor, places, addresses, mask)
         broken = broken & mask
@@ -89,9 +128,17 @@ class ViewAccess:
         )
 
     def _tell_lost(
-        self, observer: Observer, frame: Frame, tensor: Tensor, places: list[tuple[Array, Array]], addresses: Array, mask: Array
+        self,
+        observer: Observer,
+        frame: Frame,
+        tensor: Tensor,
+        places: list[tuple[Array, Array]],
+        addresses: Array,
+        mask: Array,
     ) -> None:
-        """Tell of tiles that have no element inside the tensor. Here these are padding, but languages leave open what they do on a GPU."""
+        """Tell of tiles that have no element inside the tensor. Here these are padding, but
+        languages leave open what they do on a GPU.
+        """
         lost = ~mask.any(axis=tuple(range(1, mask.ndim)))
         if not lost.any():
             return
@@ -115,12 +162,16 @@ class ViewAccess:
         )
 
     def _places(self, axis: int, start: Array) -> tuple[Array, Array]:
-        """Places along a dimension of the tensor: the first of each tile, and how far on the others are."""
+        """Places along a dimension of the tensor: the first of each tile, and how far on the others
+        are.
+        """
         rank = len(self.geometry.tile)
         shape = tuple(-1 if item == axis else 1 for item in range(rank))
         if axis == self.geometry.sparse:
             return start.reshape(len(start), *shape), np.zeros((1,) * (rank + 1), np.int64)
-        return start.reshape(-1, *(1,) * rank), np.arange(self.geometry.tile[axis]).reshape(1, *shape)
+        return start.reshape(-1, *(1,) * rank), np.arange(self.geometry.tile[axis]).reshape(
+            1, *shape
+        )
 
     def gathered(self, found: Array) -> Array:
         """Tiles from the tiles of single places that `plan` gives for sparse ones."""
@@ -131,7 +182,9 @@ class ViewAccess:
         return np.moveaxis(found.reshape(-1, tile[sparse], *rest), 1, sparse + 1)
 
     def scattered(self, raw: Array, rows: int) -> Array:
-        """The reverse of `gathered`, for `rows` tiles of single places: where these are one block's, the last block's value stays."""
+        """The reverse of `gathered`, for `rows` tiles of single places: where these are one
+        block's, the last block's value stays.
+        """
         sparse, tile = self.geometry.sparse, self.geometry.tile
         if sparse is None:
             return raw
@@ -156,7 +209,11 @@ def _spread(tensor: Tensor, starts: list[Array], sparse: int) -> tuple[Tensor, l
 
 
 def _index(
-    where: tuple[Array, ...], places: list[tuple[Array, Array]], dims: tuple[int, ...], tensor: Tensor, shape: tuple[int, ...]
+    where: tuple[Array, ...],
+    places: list[tuple[Array, Array]],
+    dims: tuple[int, ...],
+    tensor: Tensor,
+    shape: tuple[int, ...],
 ) -> tuple[Array, Array]:
     """Index in the tensor, and the tensor's extents, of some elements of the tiles."""
     index = np.zeros((len(where[0]), tensor.extents.shape[1]), np.int64)
@@ -171,7 +228,9 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     view, result, token = op.operand("view"), op.results[0], op.results[1]
     kind, raw, tile = access.kind.layout, access.kind.layout.raw, access.geometry.tile
     padding = view_type(op).padding
-    stated = None if padding is None else np.full((1,) * (len(tile) + 1), kind.padding(padding), raw)
+    stated = (
+        None if padding is None else np.full((1,) * (len(tile) + 1), kind.padding(padding), raw)
+    )
     garbage = Garbage(op=op, layout=kind, shape=tile)
 
     def fill(frame: Frame, tensor: Tensor) -> Array:
@@ -183,7 +242,9 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         if planned is not None and planned.complete:
             found = access.gathered(planned.load(raw))
         elif planned is not None:
-            found = access.gathered(planned.load(raw, access.scattered(fill(frame, tensor), planned.rows)))
+            found = access.gathered(
+                planned.load(raw, access.scattered(fill(frame, tensor), planned.rows))
+            )
         else:
             elements = access.elements(frame, tensor, starts)
             found = gather(elements)

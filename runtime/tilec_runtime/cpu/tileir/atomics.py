@@ -1,4 +1,6 @@
-"""Atomic operations: as if all elements of all blocks of a batch were updated one after the other, in the order of the blocks."""
+"""Atomic operations: as if all elements of all blocks of a batch were updated one after the other,
+in the order of the blocks.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,10 @@ def update(memory: Array, index: Rows, values: Array, mode: AtomicMode) -> Array
     if mode in _UNSIGNED:
         unsigned = np.dtype(f"u{memory.itemsize}")
         return update(
-            memory.view(unsigned), index, values.view(unsigned), AtomicMode.MAX if mode is AtomicMode.UMAX else AtomicMode.MIN
+            memory.view(unsigned),
+            index,
+            values.view(unsigned),
+            AtomicMode.MAX if mode is AtomicMode.UMAX else AtomicMode.MIN,
         ).view(memory.dtype)
     if mode is AtomicMode.ADDF and memory.dtype == np.float32:
         return _add_flushed(memory, index, flushed(values))
@@ -107,7 +112,9 @@ def _in_turn(memory: Array, index: Rows, values: Array, ufunc: Any) -> Array:
 
 
 def _add_flushed(memory: Array, index: Rows, values: Array) -> Array:
-    """Add float32 numbers as a GPU's atomic units do: numbers below the normal range count as zeros, as summands and as sums."""
+    """Add float32 numbers as a GPU's atomic units do: numbers below the normal range count as
+    zeros, as summands and as sums.
+    """
     original = memory[index]
     before = _in_turn(memory, index, values, np.add)
     if not (_subnormal(before) or _subnormal(memory[index])):
@@ -125,7 +132,9 @@ def _subnormal(held: Array) -> bool:
 
 
 def compare_and_swap(memory: Array, index: Rows, compare: Array, values: Array) -> Array:
-    """Store each value where its element equals, bit by bit, what it is compared to; gives what each had before."""
+    """Store each value where its element equals, bit by bit, what it is compared to; gives what
+    each had before.
+    """
     bits = np.dtype(f"u{memory.itemsize}")
     memory, compare = memory.view(bits), compare.view(bits)
     before = np.empty(values.shape, bits)
@@ -152,7 +161,9 @@ def _chain(memory: Array, place: int, values: Array, ufunc: Any) -> Array:
 
 
 def _sum_up(memory: Array, index: Rows, values: Array, groups: Groups, ufunc: Any) -> Array:
-    """All updates of all elements at once: running totals, from which each element takes off what went before its own."""
+    """All updates of all elements at once: running totals, from which each element takes off what
+    went before its own.
+    """
     inverse = _INVERSES[ufunc]
     ordered = values[groups.order]
     totals = ufunc.accumulate(ordered)
@@ -181,7 +192,9 @@ def _exchange(memory: Array, index: Rows, values: Array) -> Array:
 
 
 def _flat(part: Part, kind: Kind, arrays: tuple[Array, ...]) -> tuple[Array, Rows, list[Array]]:
-    """The memory of a part of the elements, their index there, and their part of some arrays, in the order of the blocks."""
+    """The memory of a part of the elements, their index there, and their part of some arrays, in
+    the order of the blocks.
+    """
     memory, lead = part.region.typed(kind.layout.raw)
     offsets = part.offsets.reshape(-1) if part.mask is None else part.offsets[part.mask]
     chosen = [array.reshape(-1) if part.mask is None else array[part.mask] for array in arrays]
@@ -202,23 +215,40 @@ def _all_blocks(wanted: Elements) -> Elements:
 def _by_pointers(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     """`atomic_rmw_tko` and `atomic_cas_tko`."""
     pointers, mask, (result, token) = op.operand("pointers"), op.optional("mask"), op.results
-    kind, mode = Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC), op.attributes.get("mode")
-    sources = [op.operand(name) for name in (("value",) if mode is not None else ("value", "compare"))]
+    kind, mode = (
+        Kind.of(op, layout(pointee(pointers)), AccessKind.ATOMIC),
+        op.attributes.get("mode"),
+    )
+    sources = [
+        op.operand(name) for name in (("value",) if mode is not None else ("value", "compare"))
+    ]
     garbage = garbage_of(op, kind.layout)
 
     def step(frame: Frame) -> None:
-        wanted = _all_blocks(pointed(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None))
-        arrays = tuple(whole(kind.layout.encode(frame.get(source)), frame.size) for source in sources)
+        wanted = _all_blocks(
+            pointed(kind, frame, frame.get(pointers), frame.get(mask) if mask is not None else None)
+        )
+        arrays = tuple(
+            whole(kind.layout.encode(frame.get(source)), frame.size) for source in sources
+        )
         values = arrays[0]
         if mode is None:
-            before = arrays[1].copy()  # an element that the mask leaves out gives what it would have been compared to
+            before = (
+                arrays[1].copy()
+            )  # an element that the mask leaves out gives what it would have been compared to
         elif wanted.mask is None or wanted.mask.all():
             before = np.zeros(values.shape, values.dtype)
         else:
-            before = np.broadcast_to(garbage.fill(frame, first_address(wanted)), values.shape).astype(values.dtype)
+            before = np.broadcast_to(
+                garbage.fill(frame, first_address(wanted)), values.shape
+            ).astype(values.dtype)
         for part in resolve(wanted, values):
             memory, index, these = _flat(part, kind, arrays)
-            found = compare_and_swap(memory, index, these[1], these[0]) if mode is None else update(memory, index, these[0], mode)
+            found = (
+                compare_and_swap(memory, index, these[1], these[0])
+                if mode is None
+                else update(memory, index, these[0], mode)
+            )
             if part.mask is None:
                 before[...] = found.reshape(before.shape)
             else:
@@ -263,4 +293,8 @@ def _combine(mode: AtomicMode, dtype: np.dtype[Any]) -> Callable[[Array, Array],
     return lambda old, new: ufunc(old, new)
 
 
-BINDERS: dict[str, Binder] = {"atomic_rmw_tko": _by_pointers, "atomic_cas_tko": _by_pointers, "atomic_red_view_tko": _red}
+BINDERS: dict[str, Binder] = {
+    "atomic_rmw_tko": _by_pointers,
+    "atomic_cas_tko": _by_pointers,
+    "atomic_red_view_tko": _red,
+}

@@ -13,15 +13,18 @@ from tilec_runtime.cpu.tileir.ir import Function, Op, Tile, Type
 from tilec_runtime.cpu.tileir.values import Array, storage
 from tilec_runtime.errors import CallError, LaunchLimitError
 
-# Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked on.
+# Bytes of one value for a whole batch: what stays in a core's cache while a few of them are worked
+# on.
 _CACHE = 2 << 20
 # Bytes of all tiles of a batch that may live at once.
 _MEMORY = 256 << 20
 # Blocks in flight at most, however small their tiles.
 _MOST = 8192
-# Blocks in flight where they take turns, as many as a large GPU holds. They start in the order of their numbers.
+# Blocks in flight where they take turns, as many as a large GPU holds. They start in the order of
+# their numbers.
 _IN_FLIGHT = 256
-# Matrix products, and how many multiplications of theirs take the time of another operation's element.
+# Matrix products, and how many multiplications of theirs take the time of another operation's
+# element.
 _PRODUCTS = frozenset({"mmaf", "mmai", "mmaf_scaled"})
 _FUSED = 16
 
@@ -44,12 +47,16 @@ class Footprint:
 
     @property
     def batch(self) -> int:
-        """How many blocks to run together: their tiles fit the cache, and all of them a bounded memory."""
+        """How many blocks to run together: their tiles fit the cache, and all of them a bounded
+        memory.
+        """
         return max(1, min(_MOST, _CACHE // self.largest, _MEMORY // self.total))
 
     @property
     def flight(self) -> int:
-        """How many blocks that take turns may be in flight in a bounded memory; two at least, or none could wait for another."""
+        """How many blocks that take turns may be in flight in a bounded memory; two at least, or
+        none could wait for another.
+        """
         return max(2, min(_IN_FLIGHT, 4 * _MEMORY // self.total))
 
 
@@ -73,7 +80,10 @@ def _bytes(kind: Type) -> int:
 
 def _work(op: Op) -> int:
     """Elements that an operation computes for one block, or as many as take its time."""
-    own = sum(math.prod(result.type.shape) if isinstance(result.type, Tile) else 1 for result in op.results)
+    own = sum(
+        math.prod(result.type.shape) if isinstance(result.type, Tile) else 1
+        for result in op.results
+    )
     if op.name in _PRODUCTS:
         factor = op.operand("lhs").type
         assert isinstance(factor, Tile)
@@ -94,7 +104,8 @@ def batches(grid: Grid, size: int, order: str | int) -> Iterator[Array]:
         return
     if order not in ("forward", "reverse"):
         raise CallError(
-            f"no order of blocks is called {order!r}", fix='take "forward", "reverse" or a number as the seed of a random order'
+            f"no order of blocks is called {order!r}",
+            fix='take "forward", "reverse" or a number as the seed of a random order',
         )
     step = -1 if order == "reverse" else 1
     yield from (np.arange(start, end)[::step] for start, end in _spans(grid, size, step < 0))
@@ -127,7 +138,8 @@ def _even(count: int, most: int) -> int:
     return -(-count // parts)
 
 
-# Elements that NumPy computes in a second, and what an operation costs however small its tile: both of a slow core.
+# Elements that NumPy computes in a second, and what an operation costs however small its tile: both
+# of a slow core.
 _RATE = 300e6
 _CALL = 3e-6
 

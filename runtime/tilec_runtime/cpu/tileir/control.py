@@ -1,4 +1,6 @@
-"""Control flow of a batch of blocks: runs code, splits the batch where its blocks part, and joins it where they meet."""
+"""Control flow of a batch of blocks: runs code, splits the batch where its blocks part, and joins
+it where they meet.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Exit(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Blocks that left code: how, which rows of the frame that it ran on (None: all of them), and with which values."""
+    """Blocks that left code: how, which rows of the frame that it ran on (None: all of them), and
+    with which values.
+    """
 
     exit: Exit
     rows: Rows | None
@@ -53,7 +57,9 @@ class Pause:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Onward:
-    """Blocks that go on behind a control operation: their frame, and which rows of the frame before it they are (None: all)."""
+    """Blocks that go on behind a control operation: their frame, and which rows of the frame before
+    it they are (None: all).
+    """
 
     frame: Frame
     rows: Rows | None = None
@@ -61,12 +67,15 @@ class Onward:
 
 Run: TypeAlias = "Generator[Pause, None, list[Leave]]"
 Passage: TypeAlias = "Generator[Pause, None, tuple[Onward | None, list[Leave]]]"
-# Does an operation that may split the batch: gives who goes on, and who left the code that it stands in.
+# Does an operation that may split the batch: gives who goes on, and who left the code that it
+# stands in.
 Control: TypeAlias = Callable[[Frame], Passage]
 
 
 class Code:
-    """The operations of a block: runs of steps, each with the control operation behind it, and how the block ends."""
+    """The operations of a block: runs of steps, each with the control operation behind it, and how
+    the block ends.
+    """
 
     __slots__ = ("_exit", "_ops", "_parts", "_values")
 
@@ -128,7 +137,9 @@ def branch(op: Op, then: Code, otherwise: Code) -> Control:
 
 
 def loop(op: Op, body: Code, waits: bool) -> Control:
-    """A `loop`, which runs until its blocks break or return, or a `for`: each block makes as many passes as its own bounds say."""
+    """A `loop`, which runs until its blocks break or return, or a `for`: each block makes as many
+    passes as its own bounds say.
+    """
     init, results = op.operands.get("init", ()), op.results
     counts = op.name == "for"
     arguments = op.regions[0].args
@@ -218,7 +229,8 @@ class _Going:
 
     Attributes:
         current: their frame. rows: which rows of the loop's frame they are, None for all.
-        carried: what they carry to the next pass. left: who is out already; BREAK stands for the loop's regular end.
+        carried: what they carry to the next pass. left: who is out already; BREAK stands for the
+            loop's regular end.
     """
 
     __slots__ = ("_frame", "carried", "current", "left", "rows")
@@ -236,7 +248,9 @@ class _Going:
             self.carried = leaves[0].values
             return True
         on = [leave for leave in leaves if leave.exit is Exit.CONTINUE]
-        self.left += _relocated([leave for leave in leaves if leave.exit is not Exit.CONTINUE], self.rows)
+        self.left += _relocated(
+            [leave for leave in leaves if leave.exit is not Exit.CONTINUE], self.rows
+        )
         if not on:
             return False
         size = self.current.size
@@ -246,7 +260,9 @@ class _Going:
         return True
 
     def finish(self, more: Any) -> bool:
-        """Let the blocks go that made all their passes: `more` says for each of the loop's frame, or for all at once, who did not."""
+        """Let the blocks go that made all their passes: `more` says for each of the loop's frame,
+        or for all at once, who did not.
+        """
         alive = more if self.rows is None else take(more, self.rows)
         stay = whole(alive, self.current.size)
         if stay.all():
@@ -255,13 +271,17 @@ class _Going:
             self.left.append(Leave(Exit.BREAK, self.rows, self.carried))
             return False
         ended, on = np.flatnonzero(~stay), np.flatnonzero(stay)
-        self.left += _relocated([Leave(Exit.BREAK, ended, tuple([take(held, ended) for held in self.carried]))], self.rows)
+        self.left += _relocated(
+            [Leave(Exit.BREAK, ended, tuple([take(held, ended) for held in self.carried]))],
+            self.rows,
+        )
         self.carried = tuple([take(held, on) for held in self.carried])
         self._narrow(on)
         return True
 
     def _narrow(self, rows: Rows) -> None:
-        # Always from the loop's own frame: a chain of frames as long as the loop would be slow, and too deep in the end.
+        # Always from the loop's own frame: a chain of frames as long as the loop would be slow, and
+        # too deep in the end.
         self.rows = rows if self.rows is None else self.rows[rows]
         self.current = self._frame.narrow(self.rows)
 
@@ -270,11 +290,18 @@ def _relocated(leaves: list[Leave], rows: Rows | None) -> list[Leave]:
     """The same with rows of the frame that a frame with these `rows` was narrowed from."""
     if rows is None:
         return leaves
-    return [Leave(leave.exit, rows if leave.rows is None else rows[leave.rows], leave.values) for leave in leaves]
+    return [
+        Leave(leave.exit, rows if leave.rows is None else rows[leave.rows], leave.values)
+        for leave in leaves
+    ]
 
 
-def _settle(frame: Frame, leaves: list[Leave], wanted: Exit, results: tuple[Value, ...]) -> tuple[Onward | None, list[Leave]]:
-    """Set the results of a control operation from those who left it the wanted way; the others leave what it stands in too."""
+def _settle(
+    frame: Frame, leaves: list[Leave], wanted: Exit, results: tuple[Value, ...]
+) -> tuple[Onward | None, list[Leave]]:
+    """Set the results of a control operation from those who left it the wanted way; the others
+    leave what it stands in too.
+    """
     if len(leaves) == 1 and leaves[0].rows is None and leaves[0].exit is wanted:
         for result, held in zip(results, leaves[0].values, strict=True):
             frame.set(result, held)
@@ -291,7 +318,9 @@ def _settle(frame: Frame, leaves: list[Leave], wanted: Exit, results: tuple[Valu
 
 
 def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]:
-    """Join blocks that come from several places: their rows in order (None: all of the frame's), and one value for each that they bring."""
+    """Join blocks that come from several places: their rows in order (None: all of the frame's),
+    and one value for each that they bring.
+    """
     if len(leaves) == 1:
         rows = leaves[0].rows
         return (None if rows is None or len(rows) == size else rows), leaves[0].values
@@ -300,7 +329,12 @@ def _meet(leaves: list[Leave], size: int) -> tuple[Rows | None, tuple[Any, ...]]
     rows = np.sort(np.concatenate(parts))
     complete = len(rows) == size
     places = parts if complete else [np.searchsorted(rows, part) for part in parts]
-    values = tuple([join(list(items), places, len(rows)) for items in zip(*[leave.values for leave in leaves], strict=True)])
+    values = tuple(
+        [
+            join(list(items), places, len(rows))
+            for items in zip(*[leave.values for leave in leaves], strict=True)
+        ]
+    )
     return (None if complete else rows), values
 
 
@@ -315,9 +349,13 @@ class _Counter:
         bad = step == 0 if unsigned else step <= 0
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
-            raise fault(op, frame, row, f"the step of the loop is {int(step[row])}; it must be positive")
+            raise fault(
+                op, frame, row, f"the step of the loop is {int(step[row])}; it must be positive"
+            )
         low, high, by = (_integers(held, unsigned) for held in (lower, upper, step))
-        self._trips = np.where(low < high, (high - low + by - 1) // by, 0)  # how many passes each block makes
+        self._trips = np.where(
+            low < high, (high - low + by - 1) // by, 0
+        )  # how many passes each block makes
         self._bound = int(self._trips.min())
         self._lower, self._step = lower, step
 
@@ -327,12 +365,20 @@ class _Counter:
             return True
         if not going.finish(self._trips > done):
             return False
-        self._bound = int(self._trips.min() if going.rows is None else take(self._trips, going.rows).min())
+        self._bound = int(
+            self._trips.min() if going.rows is None else take(self._trips, going.rows).min()
+        )
         return True
 
     def at(self, done: int, rows: Rows | None) -> Any:
-        """The counter of a pass. It fits its type as the range does, so that wrapping arithmetic gives it."""
-        lower, step = (self._lower, self._step) if rows is None else (take(self._lower, rows), take(self._step, rows))
+        """The counter of a pass. It fits its type as the range does, so that wrapping arithmetic
+        gives it.
+        """
+        lower, step = (
+            (self._lower, self._step)
+            if rows is None
+            else (take(self._lower, rows), take(self._step, rows))
+        )
         return lower + step * np.array(done, np.int64).astype(lower.dtype)
 
 

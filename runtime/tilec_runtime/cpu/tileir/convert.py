@@ -43,9 +43,11 @@ def _float_to_float(op: Op, _: Bodies) -> Step:
 
 
 def _float_to_int(op: Op, _: Bodies) -> Step:
-    """What does not fit becomes the nearest number that does, and a NaN zero, also where `saturating` is not asked for.
+    """What does not fit becomes the nearest number that does, and a NaN zero, also where
+    `saturating` is not asked for.
 
-    To i1 it is a question instead, as GPUs answer it: whether the number is not zero, which a NaN is not either.
+    To i1 it is a question instead, as GPUs answer it: whether the number is not zero, which a NaN
+    is not either.
     """
     kind, target = element(op.operand("source")), element(op.results[0])
     if target is Scalar.I1:
@@ -54,7 +56,9 @@ def _float_to_int(op: Op, _: Bodies) -> Step:
     round_to = _ROUND[attribute(op, "rounding", Rounding.NEAREST_INT_TO_ZERO)]
     least = -(2 ** (target.bits - 1)) if is_signed else 0
     beyond = 2 ** (target.bits - 1) if is_signed else 2**target.bits
-    wide = np.dtype("u8" if target.bits == 64 and not is_signed else "i8" if target.bits > 16 else "i4")
+    wide = np.dtype(
+        "u8" if target.bits == 64 and not is_signed else "i8" if target.bits > 16 else "i4"
+    )
 
     def convert(x: Array) -> Array:
         numbers = round_to(widen(x, kind))
@@ -68,7 +72,9 @@ def _float_to_int(op: Op, _: Bodies) -> Step:
             whole = numbers.astype(wide)
         if target in (Scalar.I1, Scalar.I4):
             return integer.cut(whole, target)
-        return whole.astype(storage(target), copy=False) if target.bits < 64 else whole.view(np.int64)
+        return (
+            whole.astype(storage(target), copy=False) if target.bits < 64 else whole.view(np.int64)
+        )
 
     return compute(op, convert, "source")
 
@@ -83,7 +89,9 @@ def _int_to_float(op: Op, _: Bodies) -> Step:
         if rounding is Rounding.NEAREST_EVEN and target in (Scalar.F32, Scalar.F64):
             return numbers.astype(storage(target))
         if kind.bits < 64:
-            return narrow(numbers.astype(np.float32 if kind.bits <= 16 else np.float64), target, rounding)
+            return narrow(
+                numbers.astype(np.float32 if kind.bits <= 16 else np.float64), target, rounding
+            )
         nearest, error = _float64(numbers)
         if target is Scalar.F64:
             return exact.directed(nearest, error, rounding)
@@ -104,13 +112,17 @@ def _bitcast(op: Op, _: Bodies) -> Step:
 
 
 def _repack(op: Op, _: Bodies) -> Step:
-    """`pack` gives the bytes of a tile with one dimension, the first element lowest; `unpack` reads a tile from bytes."""
+    """`pack` gives the bytes of a tile with one dimension, the first element lowest; `unpack` reads
+    a tile from bytes.
+    """
     kind, target = element(op.operand("source")), element(op.results[0])
     shape = tile(op.results[0]).shape
     return _reading(op, kind, target, lambda bits: bits.reshape(bits.shape[0], *shape))
 
 
-def _reading(op: Op, kind: Scalar | Pointer, target: Scalar | Pointer, reshaped: Callable[[Array], Array]) -> Step:
+def _reading(
+    op: Op, kind: Scalar | Pointer, target: Scalar | Pointer, reshaped: Callable[[Array], Array]
+) -> Step:
     """The same bits as elements of another type."""
     source = _width(kind)
     wanted = _width(target)
@@ -118,9 +130,13 @@ def _reading(op: Op, kind: Scalar | Pointer, target: Scalar | Pointer, reshaped:
         held = storage(target)
         if Scalar.TF32 in (kind, target):
             # Held with 32 bits: the ones that a tf32 lacks are dropped.
-            return compute(op, lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(held), "source")
+            return compute(
+                op, lambda x: (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(held), "source"
+            )
         return compute(op, lambda x: reshaped(x.view(held)), "source")
-    return compute(op, lambda x: reshaped(_from_bytes(_to_bytes(x, source), wanted, target)), "source")
+    return compute(
+        op, lambda x: reshaped(_from_bytes(_to_bytes(x, source), wanted, target)), "source"
+    )
 
 
 def _width(kind: Scalar | Pointer) -> int:
@@ -143,7 +159,9 @@ def _from_bytes(data: Array, bits: int, target: Scalar | Pointer) -> Array:
     if bits == 1:
         return np.unpackbits(data, axis=1, bitorder="little").astype(np.bool_)
     if bits == 4:
-        digits = np.stack((data & np.uint8(15), data >> np.uint8(4)), axis=2).reshape(data.shape[0], -1)
+        digits = np.stack((data & np.uint8(15), data >> np.uint8(4)), axis=2).reshape(
+            data.shape[0], -1
+        )
         return integer.cut(digits, Scalar.I4) if target is Scalar.I4 else digits.view(held)
     return np.ascontiguousarray(data).view(held)
 

@@ -1,4 +1,6 @@
-"""Float64 arithmetic in every rounding mode, and fused: by error-free steps, by whole numbers where those would leave float64's range."""
+"""Float64 arithmetic in every rounding mode, and fused: by error-free steps, by whole numbers where
+those would leave float64's range.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def multiply(x: Array, y: Array, rounding: Rounding) -> Array:
     """x * y."""
     product, error = exact.two_product(x, y)
     hard = _outside(product) | _outside(x) | _outside(y) | _vanished(product, x, y)
-    return _by_fractions(exact.directed(product, error, rounding), hard, lambda a, b: a * b, rounding, x, y)
+    return _by_fractions(
+        exact.directed(product, error, rounding), hard, lambda a, b: a * b, rounding, x, y
+    )
 
 
 def divide(x: Array, y: Array, rounding: Rounding) -> Array:
@@ -35,7 +39,9 @@ def divide(x: Array, y: Array, rounding: Rounding) -> Array:
     quotient = x / y
     error = exact.residual_of_quotient(x, y, quotient) * np.sign(y)
     hard = (_outside(quotient) | _outside(x) | _outside(y)) & (y != 0)
-    return _by_fractions(exact.directed(quotient, error, rounding), hard, lambda a, b: a / b, rounding, x, y)
+    return _by_fractions(
+        exact.directed(quotient, error, rounding), hard, lambda a, b: a / b, rounding, x, y
+    )
 
 
 def square_root(x: Array, rounding: Rounding) -> Array:
@@ -57,7 +63,9 @@ def fused(x: Array, y: Array, z: Array, rounding: Rounding) -> Array:
     # A product that is merely too large does not cancel an infinity.
     plain = np.where(np.isinf(z) & np.isfinite(x) & np.isfinite(y), z, product + z)
     hard = _outside(product) | _outside(x) | _outside(y) | _outside(z) | _vanished(product, x, y)
-    simple = (product == 0) | ~np.isfinite(plain)  # nothing is lost, or the result is infinite or no number
+    simple = (product == 0) | ~np.isfinite(
+        plain
+    )  # nothing is lost, or the result is infinite or no number
     result = np.where(simple, plain, exact.directed(total, last, rounding))
     if rounding is Rounding.NEGATIVE_INF:
         result = exact.cancelled(result, product, z)
@@ -74,7 +82,9 @@ def _vanished(product: Array, x: Array, y: Array) -> Array:
     return (product == 0) & (x != 0) & (y != 0)
 
 
-def _by_fractions(result: Array, hard: Array, function: Callable[..., Fraction], rounding: Rounding, *tiles: Array) -> Array:
+def _by_fractions(
+    result: Array, hard: Array, function: Callable[..., Fraction], rounding: Rounding, *tiles: Array
+) -> Array:
     """`result` with the elements where `hard` holds, and whose operands are finite, computed anew."""
     for held in tiles:
         hard = hard & np.isfinite(held)
@@ -84,7 +94,8 @@ def _by_fractions(result: Array, hard: Array, function: Callable[..., Fraction],
     parts = [np.broadcast_to(held, result.shape)[at].tolist() for held in tiles]
     done = result.copy()
     done[at] = [
-        _nearest(function(*map(Fraction, numbers)), rounding, old) for old, *numbers in zip(result[at].tolist(), *parts, strict=True)
+        _nearest(function(*map(Fraction, numbers)), rounding, old)
+        for old, *numbers in zip(result[at].tolist(), *parts, strict=True)
     ]
     return done
 
@@ -100,8 +111,16 @@ def _nearest(value: Fraction, rounding: Rounding, old: float) -> float:
     step = max(exponent - _DIGITS + 1, _LOWEST)
     whole, rest = divmod(size / Fraction(2) ** step, 1)
     negative = value < 0
-    away = {Rounding.ZERO: False, Rounding.POSITIVE_INF: not negative, Rounding.NEGATIVE_INF: negative}
-    up = rest > 0 and away[rounding] if rounding in away else rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)
+    away = {
+        Rounding.ZERO: False,
+        Rounding.POSITIVE_INF: not negative,
+        Rounding.NEGATIVE_INF: negative,
+    }
+    up = (
+        rest > 0 and away[rounding]
+        if rounding in away
+        else rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1)
+    )
     whole += up
     if whole.bit_length() + step > _HIGHEST:
         found = np.inf if away.get(rounding, True) else float(np.finfo(np.float64).max)

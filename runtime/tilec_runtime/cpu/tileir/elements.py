@@ -1,4 +1,6 @@
-"""Which memory the elements of an access lie in: tells the observer, and ends the launch where there is none."""
+"""Which memory the elements of an access lie in: tells the observer, and ends the launch where
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from tilec_runtime.cpu.tileir.ir import MemoryOrder, MemoryScope, Op
 from tilec_runtime.cpu.tileir.memory import Region
 from tilec_runtime.cpu.tileir.values import Array, Layout
 
-# Where the elements with these places (an index per axis of the addresses) lie in the tensor, and the tensor's extents.
+# Where the elements with these places (an index per axis of the addresses) lie in the tensor, and
+# the tensor's extents.
 Places = Callable[[tuple[Array, ...]], tuple[Array, Array]]
 # A pointer to the upper half of a byte, of a four-bit type, has this bit set.
 UPPER = 1 << 62
@@ -48,11 +51,13 @@ class Elements:
     """Elements that a batch wants to touch, one by one.
 
     Attributes:
-        addresses: int64, shape (blocks or 1, *tile). For four-bit types `UPPER` tells the halves of a byte apart.
+        addresses: int64, shape (blocks or 1, *tile). For four-bit types `UPPER` tells the halves of
+            a byte apart.
         mask: which are wanted, of the same shape; None for all.
         index: of elements in a view's tensor; None for pointers.
-        promised: which elements the operation declared in bounds of the tensor though they are not; None for none. Without an observer
-            they are touched like others, as long as there is memory.
+        promised: which elements the operation declared in bounds of the tensor though they are not;
+            None for none. Without an observer they are touched like others, as long as there is
+            memory.
     """
 
     kind: Kind
@@ -65,7 +70,9 @@ class Elements:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
-    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others lie there too, but mean nothing."""
+    """Elements that lie in one region: `mask` says which, None for all; the offsets of the others
+    lie there too, but mean nothing.
+    """
 
     region: Region
     offsets: Array
@@ -73,7 +80,9 @@ class Part:
 
 
 def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
-    """Where the elements lie, the observer being told. Elements outside all memory end the launch unless the observer goes on without."""
+    """Where the elements lie, the observer being told. Elements outside all memory end the launch
+    unless the observer goes on without.
+    """
     kind, frame = elements.kind, elements.frame
     addresses = elements.addresses & ~UPPER if kind.layout.packed else elements.addresses
     mask = elements.mask
@@ -84,11 +93,18 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
         if not mask.any():
             return []
         # Those that are not wanted become one that is: from here on all can be treated alike.
-        addresses = np.where(mask, addresses, addresses[np.unravel_index(int(mask.argmax()), mask.shape)])
+        addresses = np.where(
+            mask, addresses, addresses[np.unravel_index(int(mask.argmax()), mask.shape)]
+        )
     _check_alignment(elements, addresses, mask)
     parts, left = _split(elements, addresses, mask)
     if left is not None:
-        _report(elements, addresses, left, promised=promised is not None and bool((promised & left).any()))
+        _report(
+            elements,
+            addresses,
+            left,
+            promised=promised is not None and bool((promised & left).any()),
+        )
     for part in parts:
         if kind.writes and not part.region.writable:
             forbidden(frame, kind.op, part.region, part.offsets, part.mask)
@@ -99,7 +115,9 @@ def resolve(elements: Elements, written: Array | None = None) -> list[Part]:
 
 
 def gather(elements: Elements) -> Array:
-    """The elements as they lie in memory, four-bit ones each in a byte of its own; zero where they are not wanted or not there."""
+    """The elements as they lie in memory, four-bit ones each in a byte of its own; zero where they
+    are not wanted or not there.
+    """
     layout = elements.kind.layout
     parts = resolve(elements)
     if not parts:
@@ -123,7 +141,13 @@ def scatter(elements: Elements, raw: Array) -> None:
         if part.mask is None:
             _write(part, layout, elements.addresses, part.offsets, whole)
         else:
-            _write(part, layout, elements.addresses[part.mask], part.offsets[part.mask], whole[part.mask])
+            _write(
+                part,
+                layout,
+                elements.addresses[part.mask],
+                part.offsets[part.mask],
+                whole[part.mask],
+            )
 
 
 def advanced(base: Array, number: Array) -> Array:
@@ -164,10 +188,14 @@ def _check_alignment(elements: Elements, addresses: Array, mask: Array | None) -
     size = elements.kind.layout.size
     if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
         odd = (addresses & (size - 1)) != 0
-        misaligned(elements.frame, elements.kind.op, addresses, odd if mask is None else odd & mask, size)
+        misaligned(
+            elements.frame, elements.kind.op, addresses, odd if mask is None else odd & mask, size
+        )
 
 
-def _split(elements: Elements, addresses: Array, mask: Array | None) -> tuple[list[Part], Array | None]:
+def _split(
+    elements: Elements, addresses: Array, mask: Array | None
+) -> tuple[list[Part], Array | None]:
     """The elements by region, and which are in none (None if all are somewhere)."""
     memory, size = elements.frame.launch.memory, elements.kind.layout.size
     low, high = int(addresses.min()), int(addresses.max()) + size
@@ -178,18 +206,28 @@ def _split(elements: Elements, addresses: Array, mask: Array | None) -> tuple[li
     for region in _candidates(memory.regions, elements.kind.writes, low, high):
         inside = left & (addresses >= region.address) & (addresses <= region.end - size)
         if inside.any():
-            parts.append(Part(region=region, offsets=np.where(inside, addresses - region.address, 0), mask=inside))
+            parts.append(
+                Part(
+                    region=region,
+                    offsets=np.where(inside, addresses - region.address, 0),
+                    mask=inside,
+                )
+            )
             left &= ~inside
     return parts, left if left.any() else None
 
 
-def _candidates(regions: tuple[Region, ...], writing: bool, low: int, high: int) -> Iterator[Region]:
+def _candidates(
+    regions: tuple[Region, ...], writing: bool, low: int, high: int
+) -> Iterator[Region]:
     near = [region for region in regions if region.address < high and region.end > low]
     yield from sorted(near, key=lambda region: not region.writable) if writing else near
 
 
 def _report(elements: Elements, addresses: Array, which: Array, *, promised: bool) -> Any:
-    """Say that elements lie outside, or raise. What is wanted without them, where the launch goes on."""
+    """Say that elements lie outside, or raise. What is wanted without them, where the launch goes
+    on.
+    """
     where = np.nonzero(which)
     index, shape = elements.index(where) if elements.index is not None else (None, None)
     told = Outside(
@@ -249,7 +287,9 @@ class Garbage:
         if wish.reached is not None:
             wish.reached(self.op, frame, address)
         zeros = np.zeros((1, *self.shape), self.layout.raw)
-        if wish.turn is None or (wish.site is not None and wish.site != (frame.launch.kernel, self.op.number)):
+        if wish.turn is None or (
+            wish.site is not None and wish.site != (frame.launch.kernel, self.op.number)
+        ):
             return zeros
         pattern = _pattern(self.layout, self.shape, wish.turn)
         if wish.blocks is None:
@@ -265,7 +305,11 @@ def _pattern(layout: Layout, shape: tuple[int, ...], turn: int) -> Array:
     Rows of a pattern differ by a shift: extents are powers of 2, and there are three values.
     """
     hostile = layout.hostile()
-    values = np.roll(hostile, -turn) if turn < ROTATIONS else (hostile[1:2], layout.one())[turn - ROTATIONS]
+    values = (
+        np.roll(hostile, -turn)
+        if turn < ROTATIONS
+        else (hostile[1:2], layout.one())[turn - ROTATIONS]
+    )
     found = np.resize(values, (1, *shape))
     found.flags.writeable = False
     return found

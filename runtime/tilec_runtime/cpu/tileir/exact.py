@@ -1,6 +1,8 @@
-"""Arithmetic whose error is known: float64 results rounded to odd, which any later rounding to fewer digits treats as exact.
+"""Arithmetic whose error is known: float64 results rounded to odd, which any later rounding to
+fewer digits treats as exact.
 
-The operands are float64 numbers that float32 holds too, so that no step overflows or loses digits below the normal range.
+The operands are float64 numbers that float32 holds too, so that no step overflows or loses digits
+below the normal range.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ def fused(x: Array, y: Array, z: Array, *, down: bool = False) -> Array:
 
 
 def cancelled(total: Array, x: Array, y: Array) -> Array:
-    """The sum `total` of x and y as rounding down gives it: zero is negative where numbers cancelled out."""
+    """The sum `total` of x and y as rounding down gives it: zero is negative where numbers
+    cancelled out.
+    """
     return np.where(total == 0, -(-x - y), total)
 
 
@@ -81,9 +85,14 @@ def residual_of_root(x: Array, root: Array) -> Array:
 
 
 def odd(nearest: Array, error: Array) -> Array:
-    """Rounds to odd: towards zero, with the last digit set where anything was dropped. `error` is what `nearest` lacks, or has its sign."""
+    """Rounds to odd: towards zero, with the last digit set where anything was dropped. `error` is
+    what `nearest` lacks, or has its sign.
+    """
     bits = np.ascontiguousarray(nearest).view(f"i{nearest.itemsize}")
-    above, below = error > 0, error < 0  # false where the result is not finite: the error is no number then
+    above, below = (
+        error > 0,
+        error < 0,
+    )  # false where the result is not finite: the error is no number then
     negative = bits < 0
     result = bits - ((above & negative) | (below & ~negative))
     result |= above | below
@@ -91,13 +100,17 @@ def odd(nearest: Array, error: Array) -> Array:
 
 
 def odd_float32(exact: Array) -> Array:
-    """Float64 numbers rounded to odd float32 numbers. A finite number that became infinite turns into the largest one, which is odd."""
+    """Float64 numbers rounded to odd float32 numbers. A finite number that became infinite turns
+    into the largest one, which is odd.
+    """
     nearest = exact.astype(np.float32)
     return odd(nearest, exact - nearest)
 
 
 def directed(nearest: Array, error: Array, rounding: Rounding) -> Array:
-    """The neighbour of `nearest` that a rounding mode wants, given the sign of what `nearest` lacks."""
+    """The neighbour of `nearest` that a rounding mode wants, given the sign of what `nearest`
+    lacks.
+    """
     match rounding:
         case Rounding.POSITIVE_INF:
             return np.where(error > 0, np.nextafter(nearest, np.inf), nearest)

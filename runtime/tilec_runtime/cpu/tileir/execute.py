@@ -1,4 +1,6 @@
-"""Executes a kernel on the CPU: all blocks of a grid, in batches, over memory that the caller lends."""
+"""Executes a kernel on the CPU: all blocks of a grid, in batches, over memory that the caller
+lends.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Options:
         elements: most elements that a launch may compute, as `Footprint` counts them.
         observer: told of every access and assumption.
         output: takes what the kernel prints.
-        cancelled: asked now and then whether to stop; for those who launch on another thread than the main one.
+        cancelled: asked now and then whether to stop; for those who launch on another thread than
+            the main one.
         undetermined: what elements hold whose value Tile IR leaves open.
     """
 
@@ -65,8 +68,9 @@ DEFAULT = Options()
 def prepare(module: Module, entry: str = "", variables: tuple[Region, ...] = ()) -> Program:
     """Make a kernel ready to run. `entry` may be empty where the module has one.
 
-    `variables` is memory of the module's variables, as `memory_of_variables` makes it, where they are to keep what launches leave in
-    them. Without it each launch starts with the values that the module gives them.
+    `variables` is memory of the module's variables, as `memory_of_variables` makes it, where they
+    are to keep what launches leave in them. Without it each launch starts with the values that the
+    module gives them.
 
     Raises:
         TileIRError: there is no such entry, or it has something that is not known.
@@ -74,7 +78,13 @@ def prepare(module: Module, entry: str = "", variables: tuple[Region, ...] = ())
     return dataclasses.replace(bind(module, entry), variables=variables)
 
 
-def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options = DEFAULT) -> None:
+def execute(
+    program: Program,
+    arguments: Sequence[Any],
+    grid: Grid,
+    memory: Memory,
+    options: Options = DEFAULT,
+) -> None:
     """Run every block of a grid.
 
     Args:
@@ -92,9 +102,13 @@ def execute(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memo
         if start is None:
             return
         if program.waits:
-            numbers = itertools.chain.from_iterable(blocks.tolist() for blocks in batches(grid, _CHUNK, "forward"))
+            numbers = itertools.chain.from_iterable(
+                blocks.tolist() for blocks in batches(grid, _CHUNK, "forward")
+            )
             most = program.footprint.flight
-            turns = take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled)
+            turns = take_turns(
+                numbers, start.one, most=most, order=options.order, cancelled=options.cancelled
+            )
             collections.deque(turns, maxlen=0)
             return
         for blocks in batches(grid, options.batch or program.footprint.batch, options.order):
@@ -134,8 +148,12 @@ class Start:
 
 
 @contextmanager
-def launched(program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options) -> Iterator[Start | None]:
-    """Check a launch and set up what its blocks share; None where there are no blocks. Arguments as those of `execute`."""
+def launched(
+    program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, options: Options
+) -> Iterator[Start | None]:
+    """Check a launch and set up what its blocks share; None where there are no blocks. Arguments as
+    those of `execute`.
+    """
     kernel = options.kernel or program.name
     values = held_arguments(program, arguments, kernel)
     check_grid(grid, kernel)
@@ -177,7 +195,9 @@ def _variable(variable: Global) -> Region:
     room = np.zeros(data.size + alignment, np.uint8)
     start = -room.ctypes.data % alignment
     room[start : start + data.size] = data
-    region = Region.of(variable.name, room[start : start + data.size], writable=not variable.constant)
+    region = Region.of(
+        variable.name, room[start : start + data.size], writable=not variable.constant
+    )
     region.itemsize = form.size
     return region
 
@@ -186,12 +206,18 @@ def held_arguments(program: Program, arguments: Sequence[Any], kernel: str) -> t
     """Arguments as the parameters hold them.
 
     Raises:
-        ArgumentError: another number of them than of parameters, or a value that a parameter cannot hold.
+        ArgumentError: another number of them than of parameters, or a value that a parameter cannot
+            hold.
     """
     parameters = program.function.body.args
     if len(arguments) != len(parameters):
-        raise ArgumentError(f"{kernel}: {len(arguments)} arguments for {len(parameters)} parameters", kernel=kernel)
-    return tuple(_held(parameter, value, place, kernel) for place, (parameter, value) in enumerate(zip(parameters, arguments, strict=True)))
+        raise ArgumentError(
+            f"{kernel}: {len(arguments)} arguments for {len(parameters)} parameters", kernel=kernel
+        )
+    return tuple(
+        _held(parameter, value, place, kernel)
+        for place, (parameter, value) in enumerate(zip(parameters, arguments, strict=True))
+    )
 
 
 def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
@@ -202,9 +228,19 @@ def _held(parameter: Value, value: Any, place: int, kernel: str) -> Array:
         if isinstance(element, Scalar) and element.is_float:
             return np.array([value]).astype(storage(element))
         bits = 64 if isinstance(element, Pointer) else element.bits
-        return np.array([_signed(operator.index(value.item() if isinstance(value, np.generic) else value), bits)], storage(element))
+        return np.array(
+            [
+                _signed(
+                    operator.index(value.item() if isinstance(value, np.generic) else value), bits
+                )
+            ],
+            storage(element),
+        )
     except (TypeError, ValueError, OverflowError) as exc:
-        raise ArgumentError(f"{kernel}: argument {place} is {value!r}, which the parameter cannot hold: {exc}", kernel=kernel) from exc
+        raise ArgumentError(
+            f"{kernel}: argument {place} is {value!r}, which the parameter cannot hold: {exc}",
+            kernel=kernel,
+        ) from exc
 
 
 def _signed(number: int, bits: int) -> int:
@@ -221,4 +257,7 @@ def check_grid(grid: Grid, kernel: str) -> None:
         LaunchLimitError: it has not three extents of 0 to 2^31 - 1.
     """
     if len(grid) != len("xyz") or not all(0 <= extent < 1 << 31 for extent in grid):
-        raise LaunchLimitError(f"{kernel}: grid {grid}: three extents from 0 to {(1 << 31) - 1} are needed", kernel=kernel)
+        raise LaunchLimitError(
+            f"{kernel}: grid {grid}: three extents from 0 to {(1 << 31) - 1} are needed",
+            kernel=kernel,
+        )

@@ -1,4 +1,6 @@
-"""Errors of a launch: which kernel, operation, block, parameter and element it is about, and what to do."""
+"""Errors of a launch: which kernel, operation, block, parameter and element it is about, and what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,12 @@ _CHECK = "run `tilec sanitize --device cpu` to see every such access"
 
 
 def location(op: Op) -> Location | None:
-    """Where in the kernel's source an operation comes from; columns count from 1 here, from 0 in Tile IR."""
-    return Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
+    """Where in the kernel's source an operation comes from; columns count from 1 here, from 0 in
+    Tile IR.
+    """
+    return (
+        Location(file=op.loc.file, line=op.loc.line, column=op.loc.column + 1) if op.loc else None
+    )
 
 
 def outside(told: Outside, size: int) -> NoReturn:
@@ -32,7 +38,9 @@ def outside(told: Outside, size: int) -> NoReturn:
         what = f"element {_tuple(index)} of a view with extents {_tuple(shape)}"
         if told.promised:
             what += ", though it is declared in bounds"
-            cause = "the load or store was told not to check bounds, and its tile goes past the tensor"
+            cause = (
+                "the load or store was told not to check bounds, and its tile goes past the tensor"
+            )
             fix = "check bounds, or launch only blocks whose tiles lie inside the tensor"
         else:
             what += f", which {_beside(near, address, size)}"
@@ -72,7 +80,14 @@ def forbidden(frame: Frame, op: Op, region: Region, offsets: Array, mask: Array 
 
 
 def _fault(
-    frame: Frame, op: Op, what: str, block: tuple[int, int, int], name: str, index: tuple[int, ...], cause: str, fix: str
+    frame: Frame,
+    op: Op,
+    what: str,
+    block: tuple[int, int, int],
+    name: str,
+    index: tuple[int, ...],
+    cause: str,
+    fix: str,
 ) -> FaultError:
     return FaultError(
         f"{frame.launch.kernel}: {op.name} {what}, in block {block}",
@@ -109,12 +124,21 @@ def _first(which: Array) -> tuple[Any, ...]:
     return np.unravel_index(int(np.argmax(which)), which.shape)
 
 
-def fault(op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = "") -> FaultError:
-    """An error of one block of a batch; `what` is put behind the kernel, the operation and the block."""
+def fault(
+    op: Op, frame: Frame, row: int, what: str, *, cause: str = "", fix: str = ""
+) -> FaultError:
+    """An error of one block of a batch; `what` is put behind the kernel, the operation and the
+    block.
+    """
     block = frame.place(row)
     kernel = frame.launch.kernel
     return FaultError(
-        f"{kernel}: {op.name} in block {block}: {what}", cause=cause, fix=fix, kernel=kernel, location=location(op), block=block
+        f"{kernel}: {op.name} in block {block}: {what}",
+        cause=cause,
+        fix=fix,
+        kernel=kernel,
+        location=location(op),
+        block=block,
     )
 
 
@@ -140,4 +164,8 @@ def unexpected(error: Exception, op: Op | None, frame: Frame) -> TilecError:
 
 def stopped(kernel: str, op: Op | None = None) -> FaultError:
     """What ends a launch that somebody asked to stop."""
-    return FaultError(f"{kernel}: stopped on request before it was done", kernel=kernel, location=location(op) if op else None)
+    return FaultError(
+        f"{kernel}: stopped on request before it was done",
+        kernel=kernel,
+        location=location(op) if op else None,
+    )

@@ -30,7 +30,13 @@ EXTREMES: dict[tuple[bool, bool], Any] = {
     (False, True): np.minimum,
     (False, False): np.fmin,
 }
-_UFUNCS: dict[str, Any] = {"addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "sqrt": np.sqrt}
+_UFUNCS: dict[str, Any] = {
+    "addf": np.add,
+    "subf": np.subtract,
+    "mulf": np.multiply,
+    "divf": np.divide,
+    "sqrt": np.sqrt,
+}
 _EXACT_UFUNCS: dict[str, Any] = {"ceil": np.ceil, "floor": np.floor, "remf": np.fmod}
 _EXACT: dict[str, Callable[..., Array]] = {
     "addf": exact.add,
@@ -80,7 +86,11 @@ def _rounding_once(name: str, kind: Scalar, rounding: Rounding) -> Callable[...,
     function = _EXACT[name]
     if rounding is Rounding.NEGATIVE_INF and name in _SUMS:
         function = functools.partial(function, down=True)
-    return chunked(lambda *tiles: narrow(function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding))
+    return chunked(
+        lambda *tiles: narrow(
+            function(*[widen(held, kind).astype(np.float64) for held in tiles]), kind, rounding
+        )
+    )
 
 
 def fused_float32(x: Array, y: Array, z: Array) -> Array:
@@ -91,7 +101,8 @@ def fused_float32(x: Array, y: Array, z: Array) -> Array:
     else:
         total += z
     result = total.astype(np.float32)
-    # The float64 sum is itself rounded. That matters only where it then lies halfway between two float32 numbers.
+    # The float64 sum is itself rounded. That matters only where it then lies halfway between two
+    # float32 numbers.
     doubtful = (total.view(np.int64) & _DROPPED) == _TIE
     small = np.abs(result) < _LEAST_NORMAL
     if small.any():
@@ -112,11 +123,19 @@ def fused_float16(x: Array, y: Array, z: Array) -> Array:
 def _arithmetic(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     rounding = attribute(op, "rounding", Rounding.NEAREST_EVEN)
-    return compute(op, arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)), *_OPERANDS.get(op.name, ("lhs", "rhs")))
+    return compute(
+        op,
+        arithmetic(op.name, kind, rounding, attribute(op, "flush_to_zero", False)),
+        *_OPERANDS.get(op.name, ("lhs", "rhs")),
+    )
 
 
-def extreme(name: str, kind: Scalar, propagate: bool, flush: bool) -> Callable[[Array, Array], Array]:
-    """What `maxf` and `minf` do. +0 counts as greater than -0; a NaN wins if it is to be propagated, and loses if not."""
+def extreme(
+    name: str, kind: Scalar, propagate: bool, flush: bool
+) -> Callable[[Array, Array], Array]:
+    """What `maxf` and `minf` do. +0 counts as greater than -0; a NaN wins if it is to be
+    propagated, and loses if not.
+    """
     largest = name == "maxf"
     ufunc = EXTREMES[largest, propagate]
 
@@ -155,13 +174,19 @@ def _sign(op: Op, _: Bodies) -> Step:
 
 
 def _exact(op: Op, _: Bodies) -> Step:
-    """`ceil`, `floor` and `remf`, whose results every type has; the last with the sign of the dividend."""
+    """`ceil`, `floor` and `remf`, whose results every type has; the last with the sign of the
+    dividend.
+    """
     kind = element(op.results[0])
     ufunc = _EXACT_UFUNCS[op.name]
     names = ("lhs", "rhs") if op.name == "remf" else ("source",)
     if kind in _NATIVE:
         return compute(op, ufunc, *names)
-    return compute(op, chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind)), *names)
+    return compute(
+        op,
+        chunked(lambda *tiles: narrow(ufunc(*[widen(held, kind) for held in tiles]), kind)),
+        *names,
+    )
 
 
 def comparison(predicate: Predicate, ordering: Ordering) -> Callable[[Array, Array], Array]:

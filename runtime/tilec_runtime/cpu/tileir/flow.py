@@ -1,4 +1,6 @@
-"""Finds the loops in which a block may wait for another one: their end hangs on an atomic or an ordered load inside them."""
+"""Finds the loops in which a block may wait for another one: their end hangs on an atomic or an
+ordered load inside them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def waiting_loops(function: Function) -> frozenset[Op]:
 
 
 def _waits(loop: Op) -> bool:
-    """Whether a condition that decides who leaves or goes on comes from an atomic or ordered load of this loop's body."""
+    """Whether a condition that decides who leaves or goes on comes from an atomic or ordered load
+    of this loop's body.
+    """
     body = loop.regions[0]
     tainted = {result.index for op in body.walk() if _observes(op) for result in op.results}
     if not tainted:
@@ -30,19 +34,27 @@ def _waits(loop: Op) -> bool:
         for op in body.walk():
             if op.name == "continue" and _reads(op, tainted):
                 tainted.update(argument.index for argument in body.args)
-    return any(op.name == "if" and _leaves(op) and op.operand("condition").index in tainted for op in body.walk())
+    return any(
+        op.name == "if" and _leaves(op) and op.operand("condition").index in tainted
+        for op in body.walk()
+    )
 
 
 def _observes(op: Op) -> bool:
     """Whether an operation may see what another block wrote in the same launch."""
     if op.name in ("atomic_cas_tko", "atomic_rmw_tko"):
         return True
-    return op.name in ("load_ptr_tko", "load_view_tko") and op.attributes.get("order", MemoryOrder.WEAK) is not MemoryOrder.WEAK
+    return (
+        op.name in ("load_ptr_tko", "load_view_tko")
+        and op.attributes.get("order", MemoryOrder.WEAK) is not MemoryOrder.WEAK
+    )
 
 
 def _spread(op: Op, tainted: set[int]) -> None:
     """Mark what an operation computes from marked values; one with regions is taken as a whole."""
-    if _reads(op, tainted) or any(_reads(inner, tainted) for region in op.regions for inner in region.walk()):
+    if _reads(op, tainted) or any(
+        _reads(inner, tainted) for region in op.regions for inner in region.walk()
+    ):
         tainted.update(result.index for result in op.results)
         for region in op.regions:
             tainted.update(argument.index for argument in region.args)
@@ -85,7 +97,11 @@ def indexed_accesses(function: Function) -> Mapping[int, Indexed]:
         if pointers is None or not op.name.endswith("_tko") or not isinstance(pointers.type, Tile):
             continue
         offset = makers.get(pointers.index)
-        if not isinstance(pointers.type.element, Pointer) or offset is None or offset.name != "offset":
+        if (
+            not isinstance(pointers.type.element, Pointer)
+            or offset is None
+            or offset.name != "offset"
+        ):
             continue
         base = _origin(offset.operand("pointer"), makers)
         terms = [_term(value, makers) for value in _summands(offset.operand("offset"), makers)]

@@ -1,4 +1,6 @@
-"""Floating point formats as one table, and exact conversion between what is held and the types that NumPy computes with."""
+"""Floating point formats as one table, and exact conversion between what is held and the types that
+NumPy computes with.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class Format:
         lowest: least exponent of a number with all its digits.
         largest: greatest finite number.
         signed, zero: whether there are negative numbers, and zero with numbers below `lowest`.
-        infinite: whether a result too large becomes infinite; else it becomes the largest number, as the hardware's conversions do.
+        infinite: whether a result too large becomes infinite; else it becomes the largest number,
+            as the hardware's conversions do.
         nan: whether there is a NaN.
     """
 
@@ -68,17 +71,27 @@ FORMATS: dict[Scalar, Format] = {
     Scalar.F64: Format(digits=53, lowest=-1022, largest=float(np.finfo(np.float64).max)),
     Scalar.F8E4M3FN: Format(digits=4, lowest=-6, largest=448.0, infinite=False),
     Scalar.F8E5M2: Format(digits=3, lowest=-14, largest=57344.0, infinite=False),
-    Scalar.F8E8M0FNU: Format(digits=1, lowest=-127, largest=2.0**127, signed=False, zero=False, infinite=False),
-    Scalar.F8E5M3FNU: Format(digits=4, lowest=-14, largest=1.75 * 2.0**16, signed=False, infinite=False),
+    Scalar.F8E8M0FNU: Format(
+        digits=1, lowest=-127, largest=2.0**127, signed=False, zero=False, infinite=False
+    ),
+    Scalar.F8E5M3FNU: Format(
+        digits=4, lowest=-14, largest=1.75 * 2.0**16, signed=False, infinite=False
+    ),
     Scalar.F4E2M1FN: Format(digits=2, lowest=0, largest=6.0, infinite=False, nan=False),
 }
-_SMALL = frozenset(element for element, form in FORMATS.items() if STORAGE[element].itemsize == 1 and form.digits <= 4)
+_SMALL = frozenset(
+    element
+    for element, form in FORMATS.items()
+    if STORAGE[element].itemsize == 1 and form.digits <= 4
+)
 _BELOW_FLOAT32 = frozenset(element for element, form in FORMATS.items() if form.digits <= 11)
 _INEXACT = 0xFFFF  # low bits of a float32 that a bfloat16 lacks
 
 
 def widen(held: Array, element: Scalar) -> Array:
-    """The numbers of a tile in a type that NumPy computes with: float64 for f64, else float32. May be the same array."""
+    """The numbers of a tile in a type that NumPy computes with: float64 for f64, else float32. May
+    be the same array.
+    """
     if held.dtype == np.float32 or held.dtype == np.float64:
         return held
     if element in _SMALL:
@@ -89,11 +102,14 @@ def widen(held: Array, element: Scalar) -> Array:
 
 
 def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_EVEN) -> Array:
-    """Numbers as elements of a type, rounded once. `wide` is float32 or float64; the array may be the same."""
+    """Numbers as elements of a type, rounded once. `wide` is float32 or float64; the array may be
+    the same.
+    """
     if wide.dtype == np.float64 and element in _BELOW_FLOAT32:
         wide = odd_float32(wide)
     if element in _SMALL:
-        # Eight digits, the last of which is set where others were dropped, decide any rounding to six or fewer.
+        # Eight digits, the last of which is set where others were dropped, decide any rounding to
+        # six or fewer.
         bits = np.ascontiguousarray(wide).view(np.uint32)
         short = (bits >> np.uint32(16)).astype(np.uint16)
         short |= (bits & np.uint32(_INEXACT)) != 0
@@ -110,18 +126,25 @@ def narrow(wide: Array, element: Scalar, rounding: Rounding = Rounding.NEAREST_E
 
 
 def rounded(exact: Array, element: Scalar, rounding: Rounding) -> Array:
-    """Float64 numbers rounded to those that a type has; what is too large becomes infinite or the largest number."""
+    """Float64 numbers rounded to those that a type has; what is too large becomes infinite or the
+    largest number.
+    """
     form = FORMATS[element]
     exact = exact if form.signed else np.abs(exact)  # the hardware drops the sign first
     _, exponents = np.frexp(exact)
     steps = np.maximum(exponents - form.digits, form.lowest - form.digits + 1)
-    # Scaled so that the last digit counts ones. Numbers of f64 below its own normal range scale exactly in two steps.
+    # Scaled so that the last digit counts ones. Numbers of f64 below its own normal range scale
+    # exactly in two steps.
     whole = _integral(np.ldexp(exact, -steps), rounding)
     result = np.ldexp(whole, steps)
     finite = np.isfinite(exact)
     over = finite & (np.abs(result) > form.largest)
     if over.any():
-        result[over] = np.copysign(form.largest, exact[over]) if not form.infinite else _overflow(exact[over], form, rounding)
+        result[over] = (
+            np.copysign(form.largest, exact[over])
+            if not form.infinite
+            else _overflow(exact[over], form, rounding)
+        )
     return _special(result, exact, form)
 
 
@@ -144,7 +167,9 @@ def _integral(scaled: Array, rounding: Rounding) -> Array:
             return np.ceil(scaled)
         case Rounding.NEAREST_AWAY:
             down = np.trunc(scaled)
-            return down + np.where(np.abs(scaled - down) >= 0.5, np.copysign(1.0, scaled), np.copysign(0.0, scaled))
+            return down + np.where(
+                np.abs(scaled - down) >= 0.5, np.copysign(1.0, scaled), np.copysign(0.0, scaled)
+            )
         case Rounding.NEAREST_EVEN | Rounding.APPROX | Rounding.FULL:
             return np.rint(scaled)
 
@@ -177,7 +202,9 @@ def _to_tf32(wide: Array) -> Array:
 
 
 def _to_half(wide: Array) -> Array:
-    """Float32 as the nearest float16, ties to even. NumPy's own conversion takes up to a hundred times as long for tiny numbers."""
+    """Float32 as the nearest float16, ties to even. NumPy's own conversion takes up to a hundred
+    times as long for tiny numbers.
+    """
     bits = np.ascontiguousarray(wide).view(np.uint32)
     size = bits & np.uint32(0x7FFFFFFF)
     result = size >> np.uint32(13)
@@ -185,7 +212,8 @@ def _to_half(wide: Array) -> Array:
     result += size
     result += np.uint32(0xC8000FFF)  # the exponent's bias is 112 less; half of the last place more
     result >>= np.uint32(13)
-    # Below float16's normal range: the last place of 0.5 in float32 is its least number, so that an addition rounds.
+    # Below float16's normal range: the last place of 0.5 in float32 is its least number, so that an
+    # addition rounds.
     tiny = (size.view(np.float32) + np.float32(0.5)).view(np.uint32)
     tiny -= np.uint32(0x3F000000)
     tiny -= result
@@ -217,7 +245,9 @@ def _decoded(element: Scalar) -> Array:
     codes = np.arange(256, dtype=np.uint8)
     if element is Scalar.F8E5M3FNU:
         field, fraction = (codes >> 3).astype(np.int32), (codes & 7).astype(np.float64)
-        values = np.where(field == 0, np.ldexp(fraction, -17), np.ldexp(8 + fraction, field - 18)).astype(np.float32)
+        values = np.where(
+            field == 0, np.ldexp(fraction, -17), np.ldexp(8 + fraction, field - 18)
+        ).astype(np.float32)
         values[0xFF] = np.nan
     elif element is Scalar.F4E2M1FN:
         values = (codes & 15).view(STORAGE[element]).astype(np.float32)
@@ -237,7 +267,9 @@ def _halves() -> Array:
 @functools.cache
 def _encoded(element: Scalar, rounding: Rounding) -> Array:
     """For each pattern of a bfloat16 the bits of the number that it rounds to."""
-    every = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    every = (
+        (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    )
     with np.errstate(all="ignore"):
         codes = _stored(rounded(every, element, rounding), element).view(np.uint8)
     if element is Scalar.F8E5M2:

@@ -1,4 +1,6 @@
-"""A launch, its batches of blocks and what each value holds for them, and what an observer is told while they run."""
+"""A launch, its batches of blocks and what each value holds for them, and what an observer is told
+while they run.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ class Undetermined:
     """What a launch finds in undetermined elements.
 
     Attributes:
-        turn: below `ROTATIONS`, how far the pattern is rotated; then the largest number alone, and 1
-            alone; None for zeros.
+        turn: below `ROTATIONS`, how far the pattern is rotated; then the largest number alone, and
+            1 alone; None for zeros.
         site: the only operation that gives the pattern, the others give zeros; None for all.
         blocks: blocks with a number below this get the pattern, the others zeros; None for all.
         reached: called when undetermined elements are read, with the operation, its batch and an
@@ -54,16 +56,19 @@ class AccessKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Access:
-    """Elements that a batch of blocks touches by one operation, all in one region. Told before the access takes place.
+    """Elements that a batch of blocks touches by one operation, all in one region. Told before the
+    access takes place.
 
     Attributes:
         op: the operation. frame: the batch; row i of `offsets` belongs to block `frame.blocks[i]`.
         region: the memory.
-        offsets: byte offsets of the elements from the region's start, int64, shape (blocks, *tile). All lie inside the region.
+        offsets: byte offsets of the elements from the region's start, int64, shape (blocks, *tile).
+            All lie inside the region.
         mask: which elements are touched, of the same shape; None for all.
         size: bytes of an element.
         kind, order, scope: what the access is.
-        written: the elements to be written as they lie in memory, broadcastable to `offsets`; None for reads.
+        written: the elements to be written as they lie in memory, broadcastable to `offsets`; None
+            for reads.
     """
 
     op: Op
@@ -80,19 +85,22 @@ class Access:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Outside:
-    """Elements that no memory of the launch holds, or that lie outside the tensor where the operation may not go.
+    """Elements that no memory of the launch holds, or that lie outside the tensor where the
+    operation may not go.
 
-    It may go past a tensor's end with a part of a tile. It may not where it promised that, nor with all of a tile.
+    It may go past a tensor's end with a part of a tile. It may not where it promised that, nor with
+    all of a tile.
 
     Attributes:
         op, frame, kind: as in `Access`.
         rows: for each such element the row of its block in the batch.
         addresses: addresses of the elements.
-        index: for a view, the element's place in the tensor, shape (elements, rank); None for pointers.
+        index: for a view, the element's place in the tensor, shape (elements, rank); None for
+            pointers.
         shape: for a view, the tensor's extents, shape (elements, rank).
         promised: the operation declared the access in bounds (the memory itself may exist).
-        tile: extents along the tensor's dimensions of tiles that lie entirely outside; `index` and `addresses` then tell the first element
-            of each. None where it is about single elements.
+        tile: extents along the tensor's dimensions of tiles that lie entirely outside; `index` and
+            `addresses` then tell the first element of each. None where it is about single elements.
     """
 
     op: Op
@@ -113,22 +121,28 @@ class Observer(Protocol):
         """Elements are about to be touched."""
 
     def outside(self, outside: Outside) -> bool:
-        """Elements lie where the kernel may not go. True: go on, reading zeros and writing nothing there; False: the launch ends.
+        """Elements lie where the kernel may not go. True: go on, reading zeros and writing nothing
+        there; False: the launch ends.
 
-        Whole tiles outside their tensor end no launch: they are padding when they are read, and not written.
+        Whole tiles outside their tensor end no launch: they are padding when they are read, and not
+        written.
         """
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:
         """An `assume` does not hold: `broken` says for which blocks, bool of shape (blocks,)."""
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
-        """An `assert` failed for the blocks where `failed` is true. True: go on; False: the launch ends."""
+        """An `assert` failed for the blocks where `failed` is true. True: go on; False: the launch
+        ends.
+        """
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
         """An integer operation wrapped that promised not to: `wrapped` says for which blocks."""
 
     def computed(self, op: Op, frame: Frame) -> None:
-        """An operation with floating point results is done; its operands and results can be read from the frame."""
+        """An operation with floating point results is done; its operands and results can be read
+        from the frame.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -166,7 +180,8 @@ class Batch:
         turns: whether loops that wait for other blocks hand on to them.
         passes: of loops so far.
         printed: pieces of text with the number of the block that each is from.
-        regions: memory of these blocks' own. addresses: each block's by the number of the operation that asked for it.
+        regions: memory of these blocks' own. addresses: each block's by the number of the operation
+            that asked for it.
     """
 
     turns: bool = False
@@ -177,19 +192,27 @@ class Batch:
 
 
 class Frame:
-    """Values of a batch. A frame for some of the blocks finds what it lacks in the frame that it was narrowed from.
+    """Values of a batch. A frame for some of the blocks finds what it lacks in the frame that it
+    was narrowed from.
 
     Attributes:
         launch: what all blocks share.
         blocks: numbers of the blocks of this batch.
         batch: what these blocks have used up and printed.
-        values: what is held here, by the values' numbers; what only the frame before has is not in it.
+        values: what is held here, by the values' numbers; what only the frame before has is not in
+            it.
     """
 
     __slots__ = ("_parent", "_rows", "batch", "blocks", "launch", "values")
 
     def __init__(
-        self, launch: Launch, blocks: Array, parent: Frame | None = None, rows: Rows | None = None, *, turns: bool = False
+        self,
+        launch: Launch,
+        blocks: Array,
+        parent: Frame | None = None,
+        rows: Rows | None = None,
+        *,
+        turns: bool = False,
     ) -> None:
         self.launch = launch
         self.blocks = blocks
@@ -242,7 +265,9 @@ class Frame:
         """Hand over what the blocks printed, by block in the order of the batch."""
         if self.batch.printed:
             order = {block: place for place, block in enumerate(self.blocks.tolist())}
-            texts = [text for _, text in sorted(self.batch.printed, key=lambda piece: order[piece[0]])]
+            texts = [
+                text for _, text in sorted(self.batch.printed, key=lambda piece: order[piece[0]])
+            ]
             self.batch.printed.clear()
             self.launch.output("".join(texts))
 
@@ -255,7 +280,8 @@ def coordinates(grid: Grid, block: Any) -> tuple[Any, Any, Any]:
 
 # Does one operation for a batch.
 Step: TypeAlias = Callable[[Frame], None]
-# Runs a nested block that ends in a plain `yield`, its arguments being set, and gives what it yields.
+# Runs a nested block that ends in a plain `yield`, its arguments being set, and gives what it
+# yields.
 Body: TypeAlias = Callable[[Frame], tuple[Any, ...]]
 # Makes the step of an operation. The second argument makes bodies of nested blocks.
 Binder: TypeAlias = Callable[[Op, Callable[[Block], Body]], Step]

@@ -1,4 +1,6 @@
-"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry. docs/cpu-numbers.md says how near they come."""
+"""Functions that no type holds exactly: exponentials, logarithms, powers, trigonometry.
+docs/cpu-numbers.md says how near they come.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ def computed(name: str, kind: Scalar) -> Function:
     """A function of tiles of a type."""
     if kind is Scalar.F64:
         return _DOUBLE[name]
-    function = _UFUNCS[name] if name in _FLOAT32 else _SINGLE.get(name) or _through_float64(_UFUNCS[name])
+    function = (
+        _UFUNCS[name] if name in _FLOAT32 else _SINGLE.get(name) or _through_float64(_UFUNCS[name])
+    )
     if kind is Scalar.F32:
         return function
     return chunked(lambda *tiles: narrow(function(*[widen(held, kind) for held in tiles]), kind))
 
 
 def _through_float64(ufunc: Any) -> Function:
-    """A function of float32 tiles. NumPy converts a few thousand elements at a time on the way in and out."""
+    """A function of float32 tiles. NumPy converts a few thousand elements at a time on the way in
+    and out.
+    """
 
     def run(*tiles: Array) -> Array:
         result = np.empty(np.broadcast_shapes(*[held.shape for held in tiles]), np.float32)
@@ -51,7 +57,8 @@ def _through_float64(ufunc: Any) -> Function:
 
 
 def _raised(x: Array, exponent: Array) -> Array:
-    """x ** exponent in float64. NumPy takes shortcuts where it sees one exponent for many numbers, as it does in some batches only.
+    """x ** exponent in float64. NumPy takes shortcuts where it sees one exponent for many numbers,
+    as it does in some batches only.
 
     Exponents that lie one after the other, and are more than one, never look like that.
     """
@@ -69,7 +76,9 @@ def _flushed(function: Function) -> Function:
 
 
 def _exp2_flushed(x: Array) -> Array:
-    """2 ** x without numbers below the normal range. An input below it gives 1 as zero does, and no result is negative."""
+    """2 ** x without numbers below the normal range. An input below it gives 1 as zero does, and no
+    result is negative.
+    """
     result = _SINGLE_EXP2(x)
     result *= result >= _LEAST_NORMAL
     return result
@@ -81,11 +90,18 @@ def _inverse_root(x: Array) -> Array:
 
 def _power_of_int(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    return compute(op, chunked(lambda x, n: narrow(_power(widen(x, kind), integer.signed(n)), kind)), "source", "exponent")
+    return compute(
+        op,
+        chunked(lambda x, n: narrow(_power(widen(x, kind), integer.signed(n)), kind)),
+        "source",
+        "exponent",
+    )
 
 
 def _power(x: Array, exponent: Array) -> Array:
-    """x ** exponent as GPUs compute it, digit by digit of the exponent, each product rounded, and the inverse last."""
+    """x ** exponent as GPUs compute it, digit by digit of the exponent, each product rounded, and
+    the inverse last.
+    """
     left = np.abs(exponent.astype(np.int64))
     result, square = np.ones(np.broadcast_shapes(x.shape, exponent.shape), x.dtype), x
     while left.any():
@@ -108,10 +124,14 @@ _UFUNCS: dict[str, Any] = {
     "tanh": np.tanh,
     "atan2": np.arctan2,
 }
-# Float32 results are computed in float64 and rounded once, which makes them the same on every machine. But in float64 these are thirty
-# times as slow as in float32, where NumPy's come as near as the hardware's.
+# Float32 results are computed in float64 and rounded once, which makes them the same on every
+# machine. But in float64 these are thirty times as slow as in float32, where NumPy's come as near
+# as the hardware's.
 _FLOAT32 = frozenset({"sin", "cos"})
-_SINGLE: dict[str, Function] = {"rsqrt": chunked(_inverse_root), "fpowf": chunked(lambda x, n: _raised(x, n).astype(np.float32))}
+_SINGLE: dict[str, Function] = {
+    "rsqrt": chunked(_inverse_root),
+    "fpowf": chunked(lambda x, n: _raised(x, n).astype(np.float32)),
+}
 _SINGLE_EXP2 = _through_float64(np.exp2)
 _DOUBLE: dict[str, Function] = {**_UFUNCS, "rsqrt": _inverse_root, "fpowf": chunked(_raised)}
 # `atan2` has its first operand above the fraction line, whatever it is called.

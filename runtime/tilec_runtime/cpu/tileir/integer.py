@@ -1,6 +1,7 @@
 """Integer arithmetic. Integers are held signed; unsigned operations read the same bits.
 
-What Tile IR leaves undefined: x / 0 and x % 0 give 0; the lowest number / -1 gives itself; a shift too far gives 0, or the sign throughout.
+What Tile IR leaves undefined: x / 0 and x % 0 give 0; the lowest number / -1 gives itself; a shift
+too far gives 0, or the sign throughout.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def _divide(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
     function = _DIVISIONS[attribute(op, "rounding", Rounding.ZERO)]
     if op.attributes["signedness"] is Signedness.UNSIGNED:
-        return compute(op, lambda x, y: cut(function(unsigned(x, kind), unsigned(y, kind)), kind), "lhs", "rhs")
+        return compute(
+            op, lambda x, y: cut(function(unsigned(x, kind), unsigned(y, kind)), kind), "lhs", "rhs"
+        )
     return compute(op, _plain(function, kind), "lhs", "rhs")
 
 
@@ -91,7 +94,12 @@ def _truncated(x: Array, y: Array) -> Array:
 
 def _high(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    return compute(op, lambda x, y: cut(_high_product(unsigned(x, kind), unsigned(y, kind), kind.bits), kind), "lhs", "rhs")
+    return compute(
+        op,
+        lambda x, y: cut(_high_product(unsigned(x, kind), unsigned(y, kind), kind.bits), kind),
+        "lhs",
+        "rhs",
+    )
 
 
 def _shift(op: Op, _: Bodies) -> Step:
@@ -114,7 +122,9 @@ def _shift(op: Op, _: Bodies) -> Step:
 
 def _unary(op: Op, _: Bodies) -> Step:
     kind = element(op.results[0])
-    return watched(op, compute(op, _plain(np.negative if op.name == "negi" else np.abs, kind), "source"))
+    return watched(
+        op, compute(op, _plain(np.negative if op.name == "negi" else np.abs, kind), "source")
+    )
 
 
 def _compare(op: Op, _: Bodies) -> Step:
@@ -160,7 +170,9 @@ _UNSIGNED = frozenset({Overflow.NUW, Overflow.NW})
 
 
 def watched(op: Op, step: Step) -> Step:
-    """The step of an operation, which tells an observer of broken promises where the operation makes any."""
+    """The step of an operation, which tells an observer of broken promises where the operation
+    makes any.
+    """
     promise = attribute(op, "overflow", Overflow.NONE)
     if promise is Overflow.NONE or op.name not in _MADE:
         return step
@@ -188,13 +200,20 @@ def wrapped(name: str, promise: Overflow, kind: Scalar, result: Scalar, *tiles: 
         if promise in (_SIGNED if is_signed else _UNSIGNED):
             least, most = _range(result, is_signed)
             # A shift counts from zero whatever the value is.
-            read = [_read(held, kind, is_signed and not (name == "shli" and place)) for place, held in enumerate(tiles)]
+            read = [
+                _read(held, kind, is_signed and not (name == "shli" and place))
+                for place, held in enumerate(tiles)
+            ]
             found |= _beyond(_MADE[name], least, most, shape, read)
     return found
 
 
-def _beyond(function: Callable[..., Array], least: int, most: int, shape: tuple[int, ...], read: list[Array]) -> Array:
-    """Where a result lies outside limits: as float64 tells where that is exact, else as Python's integers tell."""
+def _beyond(
+    function: Callable[..., Array], least: int, most: int, shape: tuple[int, ...], read: list[Array]
+) -> Array:
+    """Where a result lies outside limits: as float64 tells where that is exact, else as Python's
+    integers tell.
+    """
     estimate = np.broadcast_to(function(*[held.astype(np.float64) for held in read]), shape)
     result = (estimate < least) | (estimate > most)
     doubtful = np.abs(estimate) >= _EXACT
@@ -210,8 +229,12 @@ def _read(held: Array, kind: Scalar, is_signed: bool) -> Array:
     """The numbers that the bits of integers stand for."""
     if kind in (Scalar.I1, Scalar.I4):
         bits = (held.view(np.int8) & ((1 << kind.bits) - 1)).astype(np.int64)
-        return np.where(bits >> (kind.bits - 1), bits - (1 << kind.bits), bits) if is_signed else bits
-    wide: Array = held.astype(np.int64) if is_signed else held.view(f"u{held.itemsize}").astype(np.uint64)
+        return (
+            np.where(bits >> (kind.bits - 1), bits - (1 << kind.bits), bits) if is_signed else bits
+        )
+    wide: Array = (
+        held.astype(np.int64) if is_signed else held.view(f"u{held.itemsize}").astype(np.uint64)
+    )
     return wide
 
 
@@ -227,7 +250,9 @@ def _high_product(x: Array, y: Array, bits: int) -> Array:
 
 
 def _range(kind: Scalar, is_signed: bool) -> tuple[int, int]:
-    return (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1) if is_signed else (0, 2**kind.bits - 1)
+    return (
+        (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1) if is_signed else (0, 2**kind.bits - 1)
+    )
 
 
 _MADE: dict[str, Callable[..., Array]] = {

@@ -1,4 +1,6 @@
-"""Tile IR as values: types, attributes, operations, blocks, functions and modules. What the reader makes and everything else reads."""
+"""Tile IR as values: types, attributes, operations, blocks, functions and modules. What the reader
+makes and everything else reads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ Version = tuple[int, int]
 
 
 class Scalar(enum.Enum):
-    """Element types: (name in Tile IR's text form, bits, kind). `kind` is `int` or `float`; signedness lies in the operations."""
+    """Element types: (name in Tile IR's text form, bits, kind). `kind` is `int` or `float`;
+    signedness lies in the operations.
+    """
 
     I1 = ("i1", 1, "int")
     I4 = ("i4", 4, "int")
@@ -53,7 +57,9 @@ class Padding(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pointer:
-    """A pointer to elements of one type. `attribute` is the pointer attribute of version 13.4 (0 is the only one), None without one."""
+    """A pointer to elements of one type. `attribute` is the pointer attribute of version 13.4 (0 is
+    the only one), None without one.
+    """
 
     pointee: Scalar
     attribute: int | None = None
@@ -79,7 +85,9 @@ class TensorView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A tensor cut into equal tiles. `dim_map[i]` is the tensor's dimension that the tile's dimension i runs along."""
+    """A tensor cut into equal tiles. `dim_map[i]` is the tensor's dimension that the tile's
+    dimension i runs along.
+    """
 
     tile: tuple[int, ...]
     tensor: TensorView
@@ -89,7 +97,9 @@ class PartitionView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StridedView:
-    """Tiles of a tensor that start `steps[i]` elements apart along tile dimension i: they overlap or leave gaps."""
+    """Tiles of a tensor that start `steps[i]` elements apart along tile dimension i: they overlap
+    or leave gaps.
+    """
 
     tile: tuple[int, ...]
     steps: tuple[int, ...]
@@ -135,7 +145,9 @@ class Overflow(enum.Enum):
 
 
 class Rounding(enum.Enum):
-    """Rounding of a floating point operation. `APPROX` and `FULL` are the fast and the accurate form of a function."""
+    """Rounding of a floating point operation. `APPROX` and `FULL` are the fast and the accurate
+    form of a function.
+    """
 
     NEAREST_EVEN = 0
     ZERO = 1
@@ -207,7 +219,9 @@ class AtomicMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DivBy:
-    """Assumption: every value is divisible; with `every` and `along`, only the first of each run of `every` along a dimension."""
+    """Assumption: every value is divisible; with `every` and `along`, only the first of each run of
+    `every` along a dimension.
+    """
 
     divisor: int
     every: int | None = None
@@ -260,7 +274,9 @@ Attribute: TypeAlias = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loc:
-    """A place in the kernel's source; lines count from 1, columns from 0. `caller` is where the function was inlined."""
+    """A place in the kernel's source; lines count from 1, columns from 0. `caller` is where the
+    function was inlined.
+    """
 
     file: str
     line: int
@@ -300,7 +316,8 @@ class Op:
     Attributes:
         name: as in Tile IR's text form, such as `addf`; `ops.OPS` describes it.
         results: values that it defines.
-        operands: by the names of `ops.OPS`: one value, several, or none where an optional one is absent.
+        operands: by the names of `ops.OPS`: one value, several, or none where an optional one is
+            absent.
         attributes: by the names of `ops.OPS`; optional ones that are absent are missing.
         regions: nested blocks.
         loc: where in the source, if the module has debug information.
@@ -344,7 +361,9 @@ class Function:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Global:
-    """A variable of the module: initial bytes of a tile, in the element type's layout. `alignment` is 0 for the natural one."""
+    """A variable of the module: initial bytes of a tile, in the element type's layout. `alignment`
+    is 0 for the natural one.
+    """
 
     name: str
     type: Tile
@@ -356,7 +375,9 @@ class Global:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Module:
-    """What one bytecode file holds. `producer` is what the compiler that wrote it calls itself, if it says so."""
+    """What one bytecode file holds. `producer` is what the compiler that wrote it calls itself, if
+    it says so.
+    """
 
     version: Version
     functions: tuple[Function, ...]
@@ -380,14 +401,18 @@ def type_text(kind: Type) -> str:
         case PartitionView(tile, tensor, dims, padding):
             return f"partition_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
         case StridedView(tile, steps_between, tensor, dims, padding):
-            parts = f"tile=({_times(tile)}), traversal_strides=[{','.join(map(str, steps_between))}], "
+            parts = (
+                f"tile=({_times(tile)}), traversal_strides=[{','.join(map(str, steps_between))}], "
+            )
             return f"strided_view<{parts}{_padding(padding)}{type_text(tensor)}{_dims(dims)}>"
         case GatherScatterView(tile, tensor, sparse, padding):
             return f"gather_scatter_view<tile=({_times(tile)}), {_padding(padding)}{type_text(tensor)}, sparse_dim={sparse}>"
         case Token():
             return "token"
         case Signature(params, results):
-            return f"({', '.join(map(type_text, params))}) -> ({', '.join(map(type_text, results))})"
+            return (
+                f"({', '.join(map(type_text, params))}) -> ({', '.join(map(type_text, results))})"
+            )
 
 
 def _extent(extent: int | None) -> str:

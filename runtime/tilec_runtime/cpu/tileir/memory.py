@@ -1,4 +1,6 @@
-"""The memory that a kernel on the cpu device may touch: named regions of bytes, each at an address of its own."""
+"""The memory that a kernel on the cpu device may touch: named regions of bytes, each at an address
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.values import Array
 
-# Addresses of regions that tilec makes start beyond what a process can have, so that they meet no array of the caller.
+# Addresses of regions that tilec makes start beyond what a process can have, so that they meet no
+# array of the caller.
 _FIRST_NEW = 1 << 48
 # Left free after each such region: an index that is a little off hits nothing.
 _GAP = 1 << 20
@@ -28,11 +31,23 @@ class Region:
         data: the bytes: one-dimensional, uint8, a view of the caller's.
         writable: whether a kernel may store here.
         itemsize: bytes of an element of the parameter, 1 if unknown.
-        shape, strides: of the parameter's tensor, in elements; None if unknown. They only serve messages.
-        origin: byte offset of the tensor's first element, which is not 0 where a stride is negative.
+        shape, strides: of the parameter's tensor, in elements; None if unknown. They only serve
+            messages.
+        origin: byte offset of the tensor's first element, which is not 0 where a stride is
+            negative.
     """
 
-    __slots__ = ("_typed", "address", "data", "itemsize", "name", "origin", "shape", "strides", "writable")
+    __slots__ = (
+        "_typed",
+        "address",
+        "data",
+        "itemsize",
+        "name",
+        "origin",
+        "shape",
+        "strides",
+        "writable",
+    )
 
     def __init__(
         self,
@@ -58,7 +73,9 @@ class Region:
 
     @classmethod
     def of(cls, name: str, array: Array, writable: bool = True) -> Region:
-        """The bytes from an array's first to its last element, whatever its strides, at their real address."""
+        """The bytes from an array's first to its last element, whatever its strides, at their real
+        address.
+        """
         low, size = _extent(array)
         shape: tuple[int, ...] | None = array.shape
         strides: tuple[int, ...] | None = None
@@ -69,7 +86,16 @@ class Region:
         can_write = writable and array.flags.writeable
         data = np.asarray(_Bytes(array, low, size, array.flags.writeable))
         origin = array.ctypes.data - low if size else 0
-        return cls(name, low, data, writable=can_write, itemsize=max(array.itemsize, 1), shape=shape, strides=strides, origin=origin)
+        return cls(
+            name,
+            low,
+            data,
+            writable=can_write,
+            itemsize=max(array.itemsize, 1),
+            shape=shape,
+            strides=strides,
+            origin=origin,
+        )
 
     @property
     def end(self) -> int:
@@ -77,7 +103,9 @@ class Region:
         return self.address + self.data.size
 
     def typed(self, dtype: np.dtype[Any]) -> tuple[Array, int]:
-        """All whole elements of a type at addresses that are multiples of its size, and the byte offset of the first."""
+        """All whole elements of a type at addresses that are multiples of its size, and the byte
+        offset of the first.
+        """
         found = self._typed.get(dtype)
         if found is None:
             size = dtype.itemsize
@@ -87,15 +115,24 @@ class Region:
         return found
 
     def element(self, offset: int) -> tuple[int, ...]:
-        """Which element of the parameter lies at a byte offset, one number per dimension; beyond the bytes one number."""
+        """Which element of the parameter lies at a byte offset, one number per dimension; beyond
+        the bytes one number.
+        """
         flat = (offset - self.origin) // self.itemsize
         if self.shape is None or self.strides is None or not 0 <= offset < self.data.size:
             return (flat,)
         index = [0] * len(self.shape)
-        # From the widest stride down, each index takes what it can. A negative stride counts from its far end.
-        far = sum(-stride * (extent - 1) for stride, extent in zip(self.strides, self.shape, strict=True) if stride < 0)
+        # From the widest stride down, each index takes what it can. A negative stride counts from
+        # its far end.
+        far = sum(
+            -stride * (extent - 1)
+            for stride, extent in zip(self.strides, self.shape, strict=True)
+            if stride < 0
+        )
         left = flat + far
-        for dim in sorted(range(len(index)), key=lambda item: -abs(self.strides[item]) if self.strides else 0):
+        for dim in sorted(
+            range(len(index)), key=lambda item: -abs(self.strides[item]) if self.strides else 0
+        ):
             stride, extent = self.strides[dim], self.shape[dim]
             if stride and extent > 1:
                 steps = min(left // abs(stride), extent - 1)
@@ -109,7 +146,9 @@ class Region:
 
 
 class Memory:
-    """All regions of a launch or of a device. Regions may overlap: one array can be given for two parameters. Threads may share it."""
+    """All regions of a launch or of a device. Regions may overlap: one array can be given for two
+    parameters. Threads may share it.
+    """
 
     def __init__(self, regions: Iterable[Region] = ()) -> None:
         _keep_pages()
@@ -142,7 +181,9 @@ class Memory:
         return region
 
     def find(self, address: int, writing: bool = False) -> Region | None:
-        """The region that holds an address: of several the one that reaches furthest, `writing` one that may be written if there is."""
+        """The region that holds an address: of several the one that reaches furthest, `writing` one
+        that may be written if there is.
+        """
         return self._table.find(address, writing)
 
     def nearest(self, address: int) -> Region | None:
@@ -150,7 +191,11 @@ class Memory:
         held = self.find(address)
         if held is not None:
             return held
-        return min(self.regions, key=lambda item: max(item.address - address, address - item.end + 1), default=None)
+        return min(
+            self.regions,
+            key=lambda item: max(item.address - address, address - item.end + 1),
+            default=None,
+        )
 
 
 class _Table:
@@ -170,7 +215,9 @@ class _Table:
         best: Region | None = None
         while at >= 0 and self.reach[at] > address:
             region = self.regions[at]
-            if region.end > address and (best is None or _rank(region, writing) > _rank(best, writing)):
+            if region.end > address and (
+                best is None or _rank(region, writing) > _rank(best, writing)
+            ):
                 best = region
             at -= 1
         return best
@@ -180,8 +227,9 @@ class _Table:
 def _keep_pages() -> None:
     """Let the C library keep memory that tiles leave.
 
-    glibc gives freed memory back to the system, and fresh pages cost more than what most operations do with them. It stops doing so
-    for sizes up to that of the largest block, of less than 32 MiB, that it saw freed. A block that nobody touches takes no memory.
+    glibc gives freed memory back to the system, and fresh pages cost more than what most operations
+    do with them. It stops doing so for sizes up to that of the largest block, of less than 32 MiB,
+    that it saw freed. A block that nobody touches takes no memory.
     """
     np.empty(_LARGE, np.uint8)
 
@@ -191,7 +239,12 @@ class _Bytes:
 
     def __init__(self, array: Array, low: int, size: int, writeable: bool) -> None:
         self.array = array
-        self.__array_interface__ = {"data": (low, not writeable), "shape": (size,), "typestr": "|u1", "version": 3}
+        self.__array_interface__ = {
+            "data": (low, not writeable),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
 
 
 def _extent(array: Array) -> tuple[int, int]:

@@ -1,4 +1,6 @@
-"""Matrix products. Products of elements are exact; sums are made in float32 or float64, and rounded once to the accumulator's type."""
+"""Matrix products. Products of elements are exact; sums are made in float32 or float64, and rounded
+once to the accumulator's type.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,19 @@ def _floats(op: Op, _: Bodies) -> Step:
 
 
 def _scaled(op: Op, _: Bodies) -> Step:
-    """Each run of elements along the inner dimension has one scale; how long it is follows from the shapes."""
+    """Each run of elements along the inner dimension has one scale; how long it is follows from the
+    shapes.
+    """
     kinds = [element(op.operand(name)) for name in ("lhs", "rhs", "lhs_scale", "rhs_scale")]
     target = element(op.operand("acc"))
     lhs_run = _run(op.operand("lhs"), op.operand("lhs_scale"), -1)
     rhs_run = _run(op.operand("rhs"), op.operand("rhs_scale"), -2)
 
     def multiply(lhs: Array, rhs: Array, acc: Array, lhs_scale: Array, rhs_scale: Array) -> Array:
-        wide = [widen(held, kind) for held, kind in zip((lhs, rhs, lhs_scale, rhs_scale), kinds, strict=True)]
+        wide = [
+            widen(held, kind)
+            for held, kind in zip((lhs, rhs, lhs_scale, rhs_scale), kinds, strict=True)
+        ]
         # A scaled element has at most 8 digits. In float64 no scale leads out of the range.
         first = wide[0] * np.repeat(wide[2].astype(np.float64), lhs_run, axis=-1)
         second = wide[1] * np.repeat(wide[3].astype(np.float64), rhs_run, axis=-2)
@@ -69,10 +76,12 @@ def _integers(op: Op, _: Bodies) -> Step:
 
 
 def product(lhs: Array, rhs: Array) -> Array:
-    """The matrix product of every block, an array of its own. A block's bits do not depend on which others are in the batch.
+    """The matrix product of every block, an array of its own. A block's bits do not depend on which
+    others are in the batch.
 
-    BLAS adds up in an order that follows from the shape, the layout and, for vectors, the address. So each block is multiplied by itself,
-    always laid out alike, and vectors are left to sums of their own.
+    BLAS adds up in an order that follows from the shape, the layout and, for vectors, the address.
+    So each block is multiplied by itself, always laid out alike, and vectors are left to sums of
+    their own.
     """
     if lhs.shape[-2] == 1:
         return halving(np.swapaxes(lhs, -1, -2) * rhs, rhs.ndim - 2, np.add)[..., np.newaxis, :]
@@ -82,7 +91,11 @@ def product(lhs: Array, rhs: Array) -> Array:
 
 
 def _accumulated(total: Array, acc: Array, target: Scalar) -> Array:
-    if target in (Scalar.F32, Scalar.F64) and total.dtype == acc.dtype and total.shape[0] >= acc.shape[0]:
+    if (
+        target in (Scalar.F32, Scalar.F64)
+        and total.dtype == acc.dtype
+        and total.shape[0] >= acc.shape[0]
+    ):
         total += acc
         return total
     return narrow(total + widen(acc, target), target)

@@ -1,4 +1,6 @@
-"""Every operation of Tile IR 13.1 to 13.4 as one table: number, names of results, attributes and operands, and since when."""
+"""Every operation of Tile IR 13.1 to 13.4 as one table: number, names of results, attributes and
+operands, and since when.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,16 @@ class Arity(enum.Enum):
     ONE = enum.auto()
     OPTIONAL = enum.auto()  # a bit of the flags says whether it is there
     MANY = enum.auto()  # count first
-    REST = enum.auto()  # the operation starts with the count of all its operands; this takes what is left
+    REST = (
+        enum.auto()
+    )  # the operation starts with the count of all its operands; this takes what is left
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """An attribute: how it is stored, since which version, and what holds before that (None: it is simply absent)."""
+    """An attribute: how it is stored, since which version, and what holds before that (None: it is
+    simply absent).
+    """
 
     name: str
     kind: Kind | type[enum.Enum]
@@ -68,7 +74,8 @@ class OpSpec:
         code: its number in the bytecode. name: in the text form.
         results: names of its results; None where their number is stored.
         counted_results: whether the number of results is stored, also where it is fixed.
-        flags: names of the bits of the flags field, lowest first: boolean attributes, and optional attributes and operands that are there.
+        flags: names of the bits of the flags field, lowest first: boolean attributes, and optional
+            attributes and operands that are there.
         flags_since: version since which there is a flags field at all.
         regions: number of nested blocks. since: first version that has the operation.
     """
@@ -87,10 +94,14 @@ class OpSpec:
 
 def _operands(text: str) -> tuple[OperandSpec, ...]:
     marks = {"?": Arity.OPTIONAL, "*": Arity.MANY, "+": Arity.REST}
-    return tuple(OperandSpec(word.rstrip("?*+"), marks.get(word[-1], Arity.ONE)) for word in text.split())
+    return tuple(
+        OperandSpec(word.rstrip("?*+"), marks.get(word[-1], Arity.ONE)) for word in text.split()
+    )
 
 
-def _op(code: int, name: str, operands: str = "", *attributes: AttributeSpec, **more: object) -> OpSpec:
+def _op(
+    code: int, name: str, operands: str = "", *attributes: AttributeSpec, **more: object
+) -> OpSpec:
     return OpSpec(code, name, operands=_operands(operands), attributes=attributes, **more)  # type: ignore[arg-type]
 
 
@@ -120,8 +131,25 @@ _TABLE = (
     _op(4, "andi", "lhs rhs"),
     _op(5, "assert", "condition", _A("message", Kind.STRING), results=_NONE),
     _op(6, "assume", "value", _A("predicate", Kind.TAGGED)),
-    _op(7, "atomic_cas_tko", "pointers compare value mask? token?", _ORDER, _SCOPE, results=_LOADED, flags=("mask", "token")),
-    _op(8, "atomic_rmw_tko", "pointers value mask? token?", _ORDER, _SCOPE, _MODE, results=_LOADED, flags=("mask", "token")),
+    _op(
+        7,
+        "atomic_cas_tko",
+        "pointers compare value mask? token?",
+        _ORDER,
+        _SCOPE,
+        results=_LOADED,
+        flags=("mask", "token"),
+    ),
+    _op(
+        8,
+        "atomic_rmw_tko",
+        "pointers value mask? token?",
+        _ORDER,
+        _SCOPE,
+        _MODE,
+        results=_LOADED,
+        flags=("mask", "token"),
+    ),
     _op(9, "bitcast", "source"),
     _op(10, "break", "values+", results=_NONE, counted_results=True),
     _op(11, "broadcast", "source"),
@@ -141,7 +169,15 @@ _TABLE = (
     _op(38, "extract", "source indices+", counted_results=True),
     _op(39, "floor", "source"),
     _op(40, "fma", "lhs rhs acc", _ROUND, flags=_FTZ),
-    _op(41, "for", "lower upper step init+", results=None, flags=("unsigned_cmp",), flags_since=(13, 2), regions=1),
+    _op(
+        41,
+        "for",
+        "lower upper step init+",
+        results=None,
+        flags=("unsigned_cmp",),
+        flags_since=(13, 2),
+        regions=1,
+    ),
     _op(42, "ftof", "source", _ROUND),
     _op(43, "ftoi", "source", _SIGN, _ROUND, flags=("saturating",), flags_since=(13, 4)),
     _op(44, "get_global", "", _A("name", Kind.STRING)),
@@ -187,7 +223,13 @@ _TABLE = (
     _op(71, "minf", "lhs rhs", flags=_NAN_FTZ),
     _op(72, "mini", "lhs rhs", _SIGN),
     _op(73, "mmaf", "lhs rhs acc", flags=("fast_acc",), flags_since=(13, 3)),
-    _op(74, "mmai", "lhs rhs acc", _A("signedness_lhs", Signedness), _A("signedness_rhs", Signedness)),
+    _op(
+        74,
+        "mmai",
+        "lhs rhs acc",
+        _A("signedness_lhs", Signedness),
+        _A("signedness_rhs", Signedness),
+    ),
     _op(76, "mulf", "lhs rhs", _ROUND, flags=_FTZ),
     _op(77, "mulhii", "lhs rhs"),
     _op(78, "muli", "lhs rhs", _OVERFLOW),
@@ -197,10 +239,26 @@ _TABLE = (
     _op(82, "ori", "lhs rhs"),
     _op(83, "permute", "source", _A("permutation", Kind.INTS)),
     _op(84, "fpowf", "source exponent"),
-    _op(85, "print_tko", "args* token?", _A("text", Kind.STRING), results=None, flags=_TOKEN, flags_since=(13, 2)),
+    _op(
+        85,
+        "print_tko",
+        "args* token?",
+        _A("text", Kind.STRING),
+        results=None,
+        flags=_TOKEN,
+        flags_since=(13, 2),
+    ),
     _op(86, "ptr_to_int", "source"),
     _op(87, "ptr_to_ptr", "source"),
-    _op(88, "reduce", "operands+", _A("dim", Kind.INT), _A("identities", Kind.ARRAY), results=None, regions=1),
+    _op(
+        88,
+        "reduce",
+        "operands+",
+        _A("dim", Kind.INT),
+        _A("identities", Kind.ARRAY),
+        results=None,
+        regions=1,
+    ),
     _op(89, "remf", "lhs rhs"),
     _op(90, "remi", "lhs rhs", _SIGN),
     _op(91, "reshape", "source"),
@@ -254,7 +312,15 @@ _TABLE = (
     _op(110, "atan2", "x y", since=(13, 2)),
     _op(111, "pack", "source", since=(13, 3)),
     _op(112, "unpack", "source", since=(13, 3)),
-    _op(113, "alloca", "", _A("count", Kind.INT), _A("alignment", Kind.INT), flags=("global",), since=(13, 3)),
+    _op(
+        113,
+        "alloca",
+        "",
+        _A("count", Kind.INT),
+        _A("alignment", Kind.INT),
+        flags=("global",),
+        since=(13, 3),
+    ),
     _op(114, "mmaf_scaled", "lhs rhs acc lhs_scale rhs_scale", since=(13, 3)),
     _op(115, "make_gather_scatter_view", "tensor", since=(13, 3)),
     _op(116, "make_strided_view", "tensor", since=(13, 3)),

@@ -1,4 +1,6 @@
-"""Operations on pointers: arithmetic, conversions, loads and stores of the elements that they point to."""
+"""Operations on pointers: arithmetic, conversions, loads and stores of the elements that they point
+to.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.elements import UPPER, Elements, Garbage, Kind, advanced, gather, scatter
+from tilec_runtime.cpu.tileir.elements import (
+    UPPER,
+    Elements,
+    Garbage,
+    Kind,
+    advanced,
+    gather,
+    scatter,
+)
 from tilec_runtime.cpu.tileir.frame import AccessKind, Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Op, Pointer, Scalar, Tile, Value
 from tilec_runtime.cpu.tileir.steps import tile
@@ -63,11 +73,16 @@ def _pass(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     source, result = op.operand("source"), op.results[0]
 
     def step(frame: Frame) -> None:
-        # Pointers are held as integers; only those to the upper half of a byte have a mark, which no number and no other pointer has.
+        # Pointers are held as integers; only those to the upper half of a byte have a mark, which
+        # no number and no other pointer has.
         frame.set(result, frame.get(source) & ~UPPER)
 
     kind = source.type
-    if isinstance(kind, Tile) and isinstance(kind.element, Pointer) and kind.element.pointee.bits == 4:
+    if (
+        isinstance(kind, Tile)
+        and isinstance(kind.element, Pointer)
+        and kind.element.pointee.bits == 4
+    ):
         return step
     return lambda frame: frame.set(result, frame.get(source))
 
@@ -85,7 +100,9 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     apart = -(-size // aligned) * aligned + aligned
 
     def step(frame: Frame) -> None:
-        """Memory of each block's own. In a loop a block gets the same again: what it had ended with the pass."""
+        """Memory of each block's own. In a loop a block gets the same again: what it had ended with
+        the pass.
+        """
         known = frame.batch.addresses.setdefault(op.number, {})
         blocks = frame.blocks.tolist()
         fresh = [block for block in blocks if block not in known]
@@ -93,7 +110,9 @@ def _alloca(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             region = frame.launch.memory.new("alloca", apart * len(fresh), aligned)
             region.itemsize = element.size
             frame.batch.regions.append(region)
-            known.update((block, region.address + place * apart) for place, block in enumerate(fresh))
+            known.update(
+                (block, region.address + place * apart) for place, block in enumerate(fresh)
+            )
         frame.set(result, np.array([known[block] for block in blocks], np.int64))
 
     return step
@@ -110,7 +129,11 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
         wanted = pointed(kind, frame, frame.get(source), held)
         found = kind.layout.decode(gather(wanted))
         if wanted.mask is not None and not wanted.mask.all():
-            other = frame.get(padding) if padding is not None else kind.layout.decode(garbage.fill(frame, first_address(wanted)))
+            other = (
+                frame.get(padding)
+                if padding is not None
+                else kind.layout.decode(garbage.fill(frame, first_address(wanted)))
+            )
             found = np.where(wanted.mask, found, other)
         frame.set(result, found)
         frame.set(token, None)
@@ -119,7 +142,12 @@ def _load(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _store(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    destination, value, mask, token = op.operand("destination"), op.operand("value"), op.optional("mask"), op.results[0]
+    destination, value, mask, token = (
+        op.operand("destination"),
+        op.operand("value"),
+        op.optional("mask"),
+        op.results[0],
+    )
     kind = Kind.of(op, layout(pointee(destination)), AccessKind.WRITE)
 
     def step(frame: Frame) -> None:

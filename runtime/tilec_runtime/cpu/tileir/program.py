@@ -20,15 +20,39 @@ from tilec_runtime.cpu.tileir import (
     views,
 )
 from tilec_runtime.cpu.tileir.blocks import Footprint, footprint
-from tilec_runtime.cpu.tileir.control import Code, Control, Exit, branch, finish, loop, paused, watched
+from tilec_runtime.cpu.tileir.control import (
+    Code,
+    Control,
+    Exit,
+    branch,
+    finish,
+    loop,
+    paused,
+    watched,
+)
 from tilec_runtime.cpu.tileir.flow import indexed_accesses, waiting_loops
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
 from tilec_runtime.cpu.tileir.ir import Block, Function, Module, Op, Signature, Tile
 from tilec_runtime.cpu.tileir.memory import Region
 from tilec_runtime.errors import TileIRError
 
-_OWNERS = (access, atomics, convert, floats, functions, integer, mma, pointers, promises, reduce, shape, views)
-BINDERS: Mapping[str, Binder] = {name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()}
+_OWNERS = (
+    access,
+    atomics,
+    convert,
+    floats,
+    functions,
+    integer,
+    mma,
+    pointers,
+    promises,
+    reduce,
+    shape,
+    views,
+)
+BINDERS: Mapping[str, Binder] = {
+    name: binder for owner in _OWNERS for name, binder in owner.BINDERS.items()
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -38,7 +62,8 @@ class Program:
     Attributes:
         module: what it is part of. function: its entry.
         code: its operations. footprint: what one block takes.
-        waits: loops in which a block may wait for another one; where there are any, blocks take turns.
+        waits: loops in which a block may wait for another one; where there are any, blocks take
+            turns.
         watched: whether the run stops at every operation.
         variables: memory of the module's variables; empty where every launch has its own.
     """
@@ -71,11 +96,20 @@ def bind(module: Module, entry: str = "", watch: bool = False) -> Program:
     function = _entry(module, entry)
     waits = waiting_loops(function)
     code = _Coder(waits, _index_values(function), watch).code(function.body)
-    return Program(module=module, function=function, code=code, footprint=footprint(function), waits=waits, watched=watch)
+    return Program(
+        module=module,
+        function=function,
+        code=code,
+        footprint=footprint(function),
+        waits=waits,
+        watched=watch,
+    )
 
 
 def body_of(block: Block) -> Body:
-    """A nested block that an operation runs itself, such as a reduction: it ends in a plain `yield`."""
+    """A nested block that an operation runs itself, such as a reduction: it ends in a plain
+    `yield`.
+    """
     code = _Coder(frozenset(), frozenset(), False).code(block)
     return lambda frame: finish(code, frame)
 
@@ -87,7 +121,11 @@ def _entry(module: Module, entry: str) -> Function:
     if not entry and len(entries) == 1:
         return next(iter(entries.values()))
     names = ", ".join(sorted(entries)) or "none"
-    what = f"no kernel {entry} in this Tile IR" if entry else f"{len(entries)} kernels in this Tile IR, and no name says which"
+    what = (
+        f"no kernel {entry} in this Tile IR"
+        if entry
+        else f"{len(entries)} kernels in this Tile IR, and no name says which"
+    )
     raise TileIRError(what, fix=f"kernels that it has: {names}")
 
 
@@ -120,7 +158,9 @@ class _Coder:
                 steps = []
             if place in dead:
                 steps.append(_forgetting(dead[place], self._kept))
-        return Code([*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops)
+        return Code(
+            [*parts, (tuple(steps), None)], Exit(last.name), last.operands.get("values", ()), ops
+        )
 
     def _control(self, op: Op) -> Control | None:
         """What runs an operation of control flow; None for any other."""
@@ -140,12 +180,21 @@ def _forgetting(indices: tuple[int, ...], kept: frozenset[int]) -> Step:
 
 
 def _index_values(function: Function) -> frozenset[int]:
-    """Numbers of the values that pointers were computed from, which the checker looks at when these are used."""
-    return frozenset(value.index for made in indexed_accesses(function).values() for term in made.terms for value in term)
+    """Numbers of the values that pointers were computed from, which the checker looks at when these
+    are used.
+    """
+    return frozenset(
+        value.index
+        for made in indexed_accesses(function).values()
+        for term in made.terms
+        for value in term
+    )
 
 
 def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
-    """For each place in a block the tiles of the block that nothing needs behind it. Scalars are too small to be worth it."""
+    """For each place in a block the tiles of the block that nothing needs behind it. Scalars are
+    too small to be worth it.
+    """
     last: dict[int, int] = {}
     for argument in block.args:
         if isinstance(argument.type, Tile) and argument.type.shape:
@@ -166,7 +215,9 @@ def _last_uses(block: Block) -> dict[int, tuple[int, ...]]:
 def _uses(op: Op) -> set[int]:
     """Numbers of the values that an operation and its regions read."""
     nested = [inner for region in op.regions for inner in region.walk()]
-    return {value.index for one in (op, *nested) for values in one.operands.values() for value in values}
+    return {
+        value.index for one in (op, *nested) for values in one.operands.values() for value in values
+    }
 
 
 def run_whole(program: Program, frame: Frame) -> None:

@@ -1,4 +1,6 @@
-"""What a kernel says about its own values: `assert`, and `assume`, which only an observer makes anything of."""
+"""What a kernel says about its own values: `assert`, and `assume`, which only an observer makes
+anything of.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,18 @@ import numpy as np
 
 from tilec_runtime.cpu.tileir.faults import fault, location
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step, whole
-from tilec_runtime.cpu.tileir.ir import Block, Bounded, DivBy, Op, Pointer, SameElements, Scalar, Tile, Type, Value
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Bounded,
+    DivBy,
+    Op,
+    Pointer,
+    SameElements,
+    Scalar,
+    Tile,
+    Type,
+    Value,
+)
 from tilec_runtime.cpu.tileir.values import Array, storage
 from tilec_runtime.errors import TileIRError
 
@@ -31,7 +44,11 @@ def _assert(op: Op, _bodies: Callable[[Block], Body]) -> Step:
             return
         row = int(np.flatnonzero(failed)[0])
         places = np.argwhere(~held[row if held.shape[0] > 1 else 0])
-        where = f", first for element {tuple(int(place) for place in places[0])} of its tile" if held.ndim > 1 else ""
+        where = (
+            f", first for element {tuple(int(place) for place in places[0])} of its tile"
+            if held.ndim > 1
+            else ""
+        )
         raise fault(op, frame, row, f"the assertion failed{where}: {message}")
 
     return step
@@ -91,7 +108,9 @@ def _remainder(held: Array, divisor: int) -> Array:
 
 
 def _off_run(held: Array, divisor: int, every: int, axis: int, step: int) -> Array:
-    """Elements that break runs of `every` along an axis: the first one is divisible, each other one follows the one before."""
+    """Elements that break runs of `every` along an axis: the first one is divisible, each other one
+    follows the one before.
+    """
     values = np.moveaxis(held.astype(np.int64), axis, -1)
     place = np.arange(values.shape[-1]) % every
     first = values - place * step
@@ -174,7 +193,10 @@ def _format(op: Op, found: re.Match[str], arg: Value) -> Callable[[Any], str]:
         case = str.upper if kind == "A" else str
         fit = str.ljust if "-" in flags else str.rjust
         return lambda item: fit(case(_hexadecimal(float(item), digits)), int(width or 0))
-    raise _wrong(op, f"has the format {found.group()}, which is for neither integers nor floating point numbers")
+    raise _wrong(
+        op,
+        f"has the format {found.group()}, which is for neither integers nor floating point numbers",
+    )
 
 
 def _hexadecimal(number: float, digits: int | None) -> str:

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilec_runtime.cpu.tileir.ir import Function, Global, Loc, Module, Scalar, Signature, Tile, Value, Version
+from tilec_runtime.cpu.tileir.ir import (
+    Function,
+    Global,
+    Loc,
+    Module,
+    Scalar,
+    Signature,
+    Tile,
+    Value,
+    Version,
+)
 from tilec_runtime.cpu.tileir.read_ops import Attributes, OpReader
-from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Items, Locs, Strings, Table, damaged, string
+from tilec_runtime.cpu.tileir.tables import (
+    Constants,
+    Cursor,
+    Items,
+    Locs,
+    Strings,
+    Table,
+    damaged,
+    string,
+)
 from tilec_runtime.cpu.tileir.types import Types
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.cpu.tileir.verify import verify
@@ -35,7 +54,8 @@ def read_module(data: bytes) -> Module:
     """Read a whole bytecode file, and check that its operations fit together (see `verify`).
 
     Raises:
-        TileIRError: it is damaged, or has a version, an operation or a type that is not known; the message says which.
+        TileIRError: it is damaged, or has a version, an operation or a type that is not known; the
+            message says which.
     """
     module = decode(data)
     verify(module)
@@ -62,7 +82,8 @@ def decode(data: bytes) -> Module:
 
 
 def too_large_tile(data: bytes) -> tuple[int, ...]:
-    """Extents of a tile with more elements than Tile IR allows; empty where there is none. Compilers write such bytecode without a word.
+    """Extents of a tile with more elements than Tile IR allows; empty where there is none.
+    Compilers write such bytecode without a word.
 
     Raises:
         TileIRError: the file is damaged.
@@ -137,16 +158,28 @@ class _Debug:
         self._locs = Locs(Table(cursor, 4, base), strings)
 
     def of_function(self, number: int) -> list[Loc | None]:
-        """Locations of a function and its operations; empty without debug information. `number` counts from 1."""
+        """Locations of a function and its operations; empty without debug information. `number`
+        counts from 1.
+        """
         if number == 0 or len(self._bounds) == 1:
             return []
         if number >= len(self._bounds):
-            raise damaged(f"a function refers to debug information {number} of {len(self._bounds) - 1}")
-        return [self._locs[int(index)] for index in self._indices[self._bounds[number - 1] : self._bounds[number]]]
+            raise damaged(
+                f"a function refers to debug information {number} of {len(self._bounds) - 1}"
+            )
+        return [
+            self._locs[int(index)]
+            for index in self._indices[self._bounds[number - 1] : self._bounds[number]]
+        ]
 
 
 def _functions(
-    cursor: Cursor | None, version: Version, strings: Strings, types: Types, attributes: Attributes, debug: _Debug
+    cursor: Cursor | None,
+    version: Version,
+    strings: Strings,
+    types: Types,
+    attributes: Attributes,
+    debug: _Debug,
 ) -> tuple[Function, ...]:
     if cursor is None:
         raise damaged("it has no functions")
@@ -177,13 +210,31 @@ def _functions(
     return tuple(found)
 
 
-def _globals(cursor: Cursor | None, version: Version, strings: Strings, types: Types, constants: Constants) -> tuple[Global, ...]:
+def _globals(
+    cursor: Cursor | None, version: Version, strings: Strings, types: Types, constants: Constants
+) -> tuple[Global, ...]:
     found = []
     for _ in range(cursor.count() if cursor else 0):
         assert cursor is not None
-        name, kind, data, alignment = strings[cursor.varint()], types[cursor.varint()], constants[cursor.varint()], cursor.varint()
-        private, constant = (bool(cursor.byte()), bool(cursor.varint())) if version >= (13, 3) else (False, False)
+        name, kind, data, alignment = (
+            strings[cursor.varint()],
+            types[cursor.varint()],
+            constants[cursor.varint()],
+            cursor.varint(),
+        )
+        private, constant = (
+            (bool(cursor.byte()), bool(cursor.varint())) if version >= (13, 3) else (False, False)
+        )
         if not isinstance(kind, Tile) or not isinstance(kind.element, Scalar):
             raise cursor.fail(f"the global {name} is no tile of numbers")
-        found.append(Global(name=name, type=kind, data=data, alignment=alignment, constant=constant, private=private))
+        found.append(
+            Global(
+                name=name,
+                type=kind,
+                data=data,
+                alignment=alignment,
+                constant=constant,
+                private=private,
+            )
+        )
     return tuple(found)

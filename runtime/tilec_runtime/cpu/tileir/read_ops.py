@@ -25,7 +25,20 @@ from tilec_runtime.cpu.tileir.tables import Constants, Cursor, Strings
 from tilec_runtime.cpu.tileir.types import Types
 
 _MAX_ATTRIBUTES = 16
-_INTEGER, _FLOAT, _BOOL, _TYPE, _STRING, _ARRAY, _DENSE, _DIV_BY, _SAME, _DICTIONARY, _HINTS, _BOUNDED = range(1, 13)
+(
+    _INTEGER,
+    _FLOAT,
+    _BOOL,
+    _TYPE,
+    _STRING,
+    _ARRAY,
+    _DENSE,
+    _DIV_BY,
+    _SAME,
+    _DICTIONARY,
+    _HINTS,
+    _BOUNDED,
+) = range(1, 13)
 
 
 class Attributes:
@@ -98,7 +111,10 @@ class Attributes:
                 return HintsAttr(self._dictionary(cursor, depth))
             case 12:
                 flags = cursor.byte()
-                return Bounded(cursor.signed_varint() if flags & 1 else None, cursor.signed_varint() if flags & 2 else None)
+                return Bounded(
+                    cursor.signed_varint() if flags & 1 else None,
+                    cursor.signed_varint() if flags & 2 else None,
+                )
         raise cursor.fail(f"attribute number {tag} is not known to this version of tilec")
 
     def _float(self, cursor: Cursor) -> FloatAttr:
@@ -109,7 +125,10 @@ class Attributes:
         return FloatAttr(kind, bits)
 
     def _dictionary(self, cursor: Cursor, depth: int) -> dict[str, Attribute]:
-        return {self._strings[cursor.varint()]: self.tagged(cursor, depth + 1) for _ in range(cursor.count())}
+        return {
+            self._strings[cursor.varint()]: self.tagged(cursor, depth + 1)
+            for _ in range(cursor.count())
+        }
 
 
 def _member(kind: type[enum.Enum], cursor: Cursor) -> enum.Enum:
@@ -117,14 +136,20 @@ def _member(kind: type[enum.Enum], cursor: Cursor) -> enum.Enum:
     try:
         return kind(number)
     except ValueError as exc:
-        raise cursor.fail(f"{kind.__name__} {number} is not known to this version of tilec") from exc
+        raise cursor.fail(
+            f"{kind.__name__} {number} is not known to this version of tilec"
+        ) from exc
 
 
 def _div_by(cursor: Cursor) -> DivBy:
     divisor, flags = cursor.varint(), cursor.byte()
     if divisor < 1:
         raise cursor.fail("a divisor of 0 does not make sense")
-    return DivBy(divisor, cursor.signed_varint() if flags & 1 else None, cursor.signed_varint() if flags & 2 else None)
+    return DivBy(
+        divisor,
+        cursor.signed_varint() if flags & 1 else None,
+        cursor.signed_varint() if flags & 2 else None,
+    )
 
 
 _OP_ITEMS = 4  # what an operation counts for in the file's budget
@@ -134,7 +159,9 @@ _MAX_REGIONS = 50  # of regions in regions; each level takes some frames of Pyth
 class OpReader:
     """Reads a function's body. `values` counts what it has numbered."""
 
-    def __init__(self, version: Version, types: Types, attributes: Attributes, locs: list[Loc | None]) -> None:
+    def __init__(
+        self, version: Version, types: Types, attributes: Attributes, locs: list[Loc | None]
+    ) -> None:
         self.values = 0
         self._version = version
         self._types = types
@@ -174,7 +201,15 @@ class OpReader:
         regions = self._regions(spec, cursor, depth)
         results = self._define(types)
         loc = self._locs[place] if place < len(self._locs) else None
-        return Op(name=spec.name, results=results, operands=operands, attributes=attributes, regions=regions, loc=loc, number=number)
+        return Op(
+            name=spec.name,
+            results=results,
+            operands=operands,
+            attributes=attributes,
+            regions=regions,
+            loc=loc,
+            number=number,
+        )
 
     def _define(self, types: tuple[Type, ...]) -> tuple[Value, ...]:
         made = tuple(Value(self.values + i, kind) for i, kind in enumerate(types))
@@ -186,7 +221,9 @@ class OpReader:
         if spec.results is None or spec.counted_results:
             number = cursor.count()
             if spec.results is not None and number != len(spec.results):
-                raise cursor.fail(f"{spec.name} has {number} results instead of {len(spec.results)}")
+                raise cursor.fail(
+                    f"{spec.name} has {number} results instead of {len(spec.results)}"
+                )
         else:
             number = len(spec.results)
         return tuple(self._types.value(cursor.varint()) for _ in range(number))
@@ -196,10 +233,14 @@ class OpReader:
             return frozenset()
         bits = cursor.varint()
         if bits >> len(spec.flags):
-            raise cursor.fail(f"{spec.name} has flags {bits:#x} that are not known to this version of tilec")
+            raise cursor.fail(
+                f"{spec.name} has flags {bits:#x} that are not known to this version of tilec"
+            )
         return frozenset(name for place, name in enumerate(spec.flags) if bits >> place & 1)
 
-    def _read_attributes(self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]) -> dict[str, Attribute]:
+    def _read_attributes(
+        self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]
+    ) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {}
         for attribute in spec.attributes:
             if attribute.since > self._version:
@@ -207,11 +248,15 @@ class OpReader:
                     found[attribute.name] = attribute.before
             elif not attribute.optional or attribute.name in flags:
                 found[attribute.name] = self._attributes.read(attribute, cursor)
-        named = {attribute.name for attribute in spec.attributes} | {operand.name for operand in spec.operands}
+        named = {attribute.name for attribute in spec.attributes} | {
+            operand.name for operand in spec.operands
+        }
         found.update((name, name in flags) for name in spec.flags if name not in named)
         return found
 
-    def _operands(self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]) -> dict[str, tuple[Value, ...]]:
+    def _operands(
+        self, spec: OpSpec, cursor: Cursor, flags: frozenset[str]
+    ) -> dict[str, tuple[Value, ...]]:
         counted = any(operand.arity is Arity.REST for operand in spec.operands)
         left = cursor.count() if counted else 0
         found: dict[str, tuple[Value, ...]] = {}
@@ -254,7 +299,9 @@ class OpReader:
         if blocks > 1:
             raise cursor.fail(f"a region has {blocks} blocks instead of one")
         outer = len(self._scope)
-        args = self._define(tuple(self._types.value(cursor.varint()) for _ in range(cursor.count())))
+        args = self._define(
+            tuple(self._types.value(cursor.varint()) for _ in range(cursor.count()))
+        )
         ops = tuple(self._op(cursor, depth) for _ in range(cursor.count()))
         del self._scope[outer:]
         return Block(args, ops)
@@ -263,5 +310,13 @@ class OpReader:
         """What an `if` without an `else` does there: it yields nothing."""
         number = self._ops
         self._ops += 1
-        end = Op(name="yield", results=(), operands={"values": ()}, attributes={}, regions=(), loc=None, number=number)
+        end = Op(
+            name="yield",
+            results=(),
+            operands={"values": ()},
+            attributes={},
+            regions=(),
+            loc=None,
+            number=number,
+        )
         return Block((), (end,))

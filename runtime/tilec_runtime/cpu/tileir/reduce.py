@@ -1,6 +1,8 @@
-"""Reductions and scans. Known ways of combining run as NumPy's own; any other runs its region for all pairs of neighbours at once.
+"""Reductions and scans. Known ways of combining run as NumPy's own; any other runs its region for
+all pairs of neighbours at once.
 
-Sums add up pairs, pairs of pairs and so on, each sum rounded to the type: no element goes through more than 11 + log2 n roundings.
+Sums add up pairs, pairs of pairs and so on, each sum rounded to the type: no element goes through
+more than 11 + log2 n roundings.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def _bind(op: Op, bodies: Bodies) -> Step:
             found: tuple[Array, ...] = (function(turned, axis),)
         else:
             tiles, combine = _region(op, body, frame)
-            found = by_pairs(tuple(np.flip(held, axis) for held in tiles) if backwards else tiles, axis, combine)
+            found = by_pairs(
+                tuple(np.flip(held, axis) for held in tiles) if backwards else tiles, axis, combine
+            )
         for result, held in zip(op.results, found, strict=True):
             frame.set(result, np.flip(held, axis) if backwards else held)
 
@@ -52,16 +56,24 @@ def _bind(op: Op, bodies: Bodies) -> Step:
 
 
 def _known(op: Op) -> Op | None:
-    """The region's one operation, if the region combines two elements by that alone and does so in either order."""
+    """The region's one operation, if the region combines two elements by that alone and does so in
+    either order.
+    """
     block = op.regions[0]
     if len(block.args) != 2 or len(block.ops) != 2:
         return None
     inner, last = block.ops
     operands = [value for values in inner.operands.values() for value in values]
-    if last.operands.get("values", ()) != inner.results or inner.name not in _COMBINING or set(operands) != set(block.args):
+    if (
+        last.operands.get("values", ()) != inner.results
+        or inner.name not in _COMBINING
+        or set(operands) != set(block.args)
+    ):
         return None
     plain = {"flush_to_zero": False, "rounding": Rounding.NEAREST_EVEN, "overflow": Overflow.NONE}
-    if len(operands) != 2 or any(attribute(inner, name, usual) != usual for name, usual in plain.items()):
+    if len(operands) != 2 or any(
+        attribute(inner, name, usual) != usual for name, usual in plain.items()
+    ):
         return None
     return inner
 
@@ -78,7 +90,9 @@ def _reduction(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
     if kind in (Scalar.I1, Scalar.I4) or ufunc is None:
         return lambda held, axis: halving(held, axis, combine)
     if attribute(inner, "signedness", Signedness.SIGNED) is Signedness.UNSIGNED:
-        return lambda held, axis: ufunc.reduce(integer.unsigned(held, kind), axis=axis).view(held.dtype)
+        return lambda held, axis: ufunc.reduce(integer.unsigned(held, kind), axis=axis).view(
+            held.dtype
+        )
     return lambda held, axis: ufunc.reduce(held, axis=axis, dtype=held.dtype)
 
 
@@ -105,9 +119,12 @@ def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
     ufunc = np.add if name == "addf" else np.multiply
     if kind in (Scalar.F32, Scalar.F64):
         if name == "addf":
-            # Along the last axis NumPy adds up pairwise itself, and fastest. The order follows from the layout, so that is always the same.
+            # Along the last axis NumPy adds up pairwise itself, and fastest. The order follows from
+            # the layout, so that is always the same.
             return lambda held, axis: (
-                ufunc.reduce(np.ascontiguousarray(held), axis=axis) if axis == held.ndim - 1 else halving(held, axis, ufunc)
+                ufunc.reduce(np.ascontiguousarray(held), axis=axis)
+                if axis == held.ndim - 1
+                else halving(held, axis, ufunc)
             )
         return lambda held, axis: halving(held, axis, ufunc)
 
@@ -118,13 +135,19 @@ def _rounded_tree(name: str, kind: Scalar) -> Callable[[Array, int], Array]:
 
 
 def halving(held: Array, axis: int, combine: Combine) -> Array:
-    """Combines the first half of an axis with the second until one element is left. The order of combining is free to choose."""
+    """Combines the first half of an axis with the second until one element is left. The order of
+    combining is free to choose.
+    """
     found = held
     while found.shape[axis] > 1:
         number = found.shape[axis]
         half = number // 2
         joined = combine(_slice(found, axis, 0, half), _slice(found, axis, half, 2 * half))
-        found = joined if number % 2 == 0 else np.concatenate((joined, _slice(found, axis, 2 * half, number)), axis=axis)
+        found = (
+            joined
+            if number % 2 == 0
+            else np.concatenate((joined, _slice(found, axis, 2 * half, number)), axis=axis)
+        )
     return found.reshape(*held.shape[:axis], *held.shape[axis + 1 :])
 
 
@@ -140,7 +163,9 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
         def combine(x: Array, y: Array) -> Array:
             return widen(narrow(ufunc(x, y), kind), kind)
 
-        return lambda held, axis: narrow(_doubling((widen(held, kind),), axis, lambda x, y: (combine(x[0], y[0]),))[0], kind)
+        return lambda held, axis: narrow(
+            _doubling((widen(held, kind),), axis, lambda x, y: (combine(x[0], y[0]),))[0], kind
+        )
     if kind.is_float:
         function = extreme(name, kind, bool(attribute(inner, "propagate_nan", False)), flush=False)
     else:
@@ -149,7 +174,9 @@ def _accumulation(inner: Op, kind: Scalar) -> Callable[[Array, int], Array]:
 
 
 def _region(op: Op, body: Body, frame: Frame) -> tuple[tuple[Array, ...], Pairwise]:
-    """The operands' tiles, all with a row for each block, and what runs the region on many pairs of elements."""
+    """The operands' tiles, all with a row for each block, and what runs the region on many pairs of
+    elements.
+    """
     sources = op.operands["operands"]
     args = op.regions[0].args
     held = [frame.get(source) for source in sources]
@@ -180,7 +207,8 @@ def _tree(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[Array
         joined = combine(earlier, later)
         if even < number:
             joined = tuple(
-                np.concatenate((new, _slice(old, axis, even, number)), axis=axis) for new, old in zip(joined, tiles, strict=True)
+                np.concatenate((new, _slice(old, axis, even, number)), axis=axis)
+                for new, old in zip(joined, tiles, strict=True)
             )
         tiles = joined
     return tuple(held.reshape(*held.shape[:axis], *held.shape[axis + 1 :]) for held in tiles)
@@ -194,7 +222,10 @@ def _doubling(tiles: tuple[Array, ...], axis: int, combine: Pairwise) -> tuple[A
         earlier = tuple(_slice(held, axis, 0, number - distance) for held in tiles)
         later = tuple(_slice(held, axis, distance, number) for held in tiles)
         joined = combine(earlier, later)
-        tiles = tuple(np.concatenate((_slice(old, axis, 0, distance), new), axis=axis) for old, new in zip(tiles, joined, strict=True))
+        tiles = tuple(
+            np.concatenate((_slice(old, axis, 0, distance), new), axis=axis)
+            for old, new in zip(tiles, joined, strict=True)
+        )
         distance *= 2
     return tiles
 

@@ -1,4 +1,6 @@
-"""What rules about operations are made of. A rule looks at one operation and says what does not fit, or gives an empty text."""
+"""What rules about operations are made of. A rule looks at one operation and says what does not
+fit, or gives an empty text.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,17 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Concatenate, ParamSpec, TypeAlias
 
-from tilec_runtime.cpu.tileir.ir import Op, Pointer, Rounding, Scalar, Tile, Token, Type, Value, type_text
+from tilec_runtime.cpu.tileir.ir import (
+    Op,
+    Pointer,
+    Rounding,
+    Scalar,
+    Tile,
+    Token,
+    Type,
+    Value,
+    type_text,
+)
 from tilec_runtime.cpu.tileir.ops import OPS
 
 Rule: TypeAlias = Callable[[Op], str]
@@ -21,7 +33,9 @@ NUMBERS: Elements = frozenset(Scalar)
 ANY_FLOAT: Elements = frozenset(kind for kind in Scalar if kind.is_float)
 ANY: Elements = NUMBERS | POINTERS
 STORED: Elements = NUMBERS - {Scalar.I4}  # what memory holds
-IEEE = frozenset({Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF})
+IEEE = frozenset(
+    {Rounding.NEAREST_EVEN, Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF}
+)
 
 
 def rule(check: Callable[Concatenate[Op, Args], str]) -> Callable[Args, Rule]:
@@ -30,7 +44,9 @@ def rule(check: Callable[Concatenate[Op, Args], str]) -> Callable[Args, Rule]:
 
 
 def values(op: Op, ref: str) -> tuple[Value, ...]:
-    """The values that a reference names: `lhs` is an operand (of many values, or none), `>result` a result, `>` all of them."""
+    """The values that a reference names: `lhs` is an operand (of many values, or none), `>result` a
+    result, `>` all of them.
+    """
     if not ref.startswith(">"):
         return op.operands[ref]
     named = OPS[op.name].results
@@ -42,7 +58,10 @@ def kinds(op: Op, *refs: str) -> Iterator[tuple[str, Type]]:
     for ref in refs:
         found = values(op, ref)
         for place, value in enumerate(found):
-            yield f"{ref.lstrip('>') or 'result'}{f' {place}' if len(found) > 1 else ''}", value.type
+            yield (
+                f"{ref.lstrip('>') or 'result'}{f' {place}' if len(found) > 1 else ''}",
+                value.type,
+            )
 
 
 def tile(op: Op, ref: str) -> Tile:
@@ -70,7 +89,9 @@ def element_class(element: Scalar | Pointer) -> Scalar | type[Pointer]:
 
 def names(elements: Elements) -> str:
     """A set of elements as text."""
-    numbers = sorted((kind for kind in elements if isinstance(kind, Scalar)), key=list(Scalar).index)
+    numbers = sorted(
+        (kind for kind in elements if isinstance(kind, Scalar)), key=list(Scalar).index
+    )
     listed = [kind.text for kind in numbers] + (["pointers"] if Pointer in elements else [])
     return " or ".join(listed)
 
@@ -118,7 +139,11 @@ def rounding(op: Op, allowed: Collection[Rounding], f32: Collection[Rounding] = 
 def flush(op: Op) -> str:
     """Only f32 is flushed to zero."""
     element = tile(op, ">result").element
-    return f"flush_to_zero is not for {type_text(element)}" if op.attributes["flush_to_zero"] and element is not Scalar.F32 else ""
+    return (
+        f"flush_to_zero is not for {type_text(element)}"
+        if op.attributes["flush_to_zero"] and element is not Scalar.F32
+        else ""
+    )
 
 
 def size(kind: Tile) -> int:

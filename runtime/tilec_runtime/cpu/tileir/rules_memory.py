@@ -1,4 +1,6 @@
-"""Rules of the operations on memory, views, tokens and assumptions, and of those that ask where the block is."""
+"""Rules of the operations on memory, views, tokens and assumptions, and of those that ask where the
+block is.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ from tilec_runtime.cpu.tileir.rules import (
     widest,
 )
 
-# A conversion of printf: flags, width, precision, length, letter; `%%` is a plain sign, and any other `%` begins nothing.
+# A conversion of printf: flags, width, precision, length, letter; `%%` is a plain sign, and any
+# other `%` begins nothing.
 CONVERSION = re.compile(r"%[-+ #0*]*\d*(?:\.\d+)?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp]|%%|%")
 _WORDS = frozenset({Scalar.I32, Scalar.I64})
 _SUMMED = frozenset({Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64})
@@ -67,7 +70,11 @@ def _orders(op: Op, *allowed: MemoryOrder, weak: bool = True, system: bool = Tru
         return f"it cannot be {name}"
     if (scope is None) != (order is MemoryOrder.WEAK):
         return f"{name} is {'without' if scope is None else 'with'} a scope"
-    return "it cannot have the scope of the system" if scope is MemoryScope.SYSTEM and not system else ""
+    return (
+        "it cannot have the scope of the system"
+        if scope is MemoryScope.SYSTEM and not system
+        else ""
+    )
 
 
 def _atomic(op: Op) -> str:
@@ -148,13 +155,25 @@ def _assumed(op: Op) -> str:
         case DivBy():
             return _divisible(kind, predicate)
         case Bounded(lower, upper):
-            if not isinstance(kind, Tile) or not isinstance(kind.element, Scalar) or kind.element.is_float:
+            if (
+                not isinstance(kind, Tile)
+                or not isinstance(kind.element, Scalar)
+                or kind.element.is_float
+            ):
                 return f"{type_text(kind)} cannot be bounded"
             least, most = widest(kind.element)
             low, high = least if lower is None else lower, most if upper is None else upper
-            return "" if least <= low <= high <= most else f"bounds {low} to {high} are none of {type_text(kind)}"
+            return (
+                ""
+                if least <= low <= high <= most
+                else f"bounds {low} to {high} are none of {type_text(kind)}"
+            )
         case SameElements(groups):
-            if not isinstance(kind, Tile) or len(groups) != len(kind.shape) or any(group < 1 for group in groups):
+            if (
+                not isinstance(kind, Tile)
+                or len(groups) != len(kind.shape)
+                or any(group < 1 for group in groups)
+            ):
                 return f"groups {list(groups)} are none of {type_text(kind)}"
             return ""
     return "what it assumes is not known to this version of tilec"
@@ -162,14 +181,25 @@ def _assumed(op: Op) -> str:
 
 def _divisible(kind: Type, predicate: DivBy) -> str:
     divisor, every, along = predicate.divisor, predicate.every, predicate.along
-    whole = isinstance(kind, TensorView) or (isinstance(kind, Tile) and (isinstance(kind.element, Pointer) or not kind.element.is_float))
+    whole = isinstance(kind, TensorView) or (
+        isinstance(kind, Tile) and (isinstance(kind.element, Pointer) or not kind.element.is_float)
+    )
     if not whole or divisor < 1 or divisor & (divisor - 1) or divisor > 1 << 62:
         return f"{type_text(kind)} cannot be divisible by {divisor}"
     if every is None and along is None:
         return ""
-    if every is None or along is None or not isinstance(kind, Tile) or not 0 <= along < len(kind.shape):
+    if (
+        every is None
+        or along is None
+        or not isinstance(kind, Tile)
+        or not 0 <= along < len(kind.shape)
+    ):
         return "every and along do not name a dimension"
-    return "" if 0 < every <= kind.shape[along] else f"every {every} along {along} is not within {type_text(kind)}"
+    return (
+        ""
+        if 0 < every <= kind.shape[along]
+        else f"every {every} along {along} is not within {type_text(kind)}"
+    )
 
 
 def _printed(op: Op) -> str:
@@ -207,8 +237,13 @@ def _fields(kinds: Elements, refs: Iterable[str]) -> tuple[Rule, ...]:
     return (tiles(kinds, *refs, rank=0),)
 
 
-_ATOMIC_ORDERS = _orders(MemoryOrder.RELAXED, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE, MemoryOrder.ACQ_REL, weak=False)
-_READ, _WRITTEN = _orders(MemoryOrder.RELAXED, MemoryOrder.ACQUIRE), _orders(MemoryOrder.RELAXED, MemoryOrder.RELEASE)
+_ATOMIC_ORDERS = _orders(
+    MemoryOrder.RELAXED, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE, MemoryOrder.ACQ_REL, weak=False
+)
+_READ, _WRITTEN = (
+    _orders(MemoryOrder.RELAXED, MemoryOrder.ACQUIRE),
+    _orders(MemoryOrder.RELAXED, MemoryOrder.RELEASE),
+)
 _XYZ = (">x", ">y", ">z")
 _VIEWS = (PartitionView, StridedView, GatherScatterView)
 _SHAPE = (tiles(INTS, ">", rank=0),)
@@ -252,7 +287,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "load_view_tko": (_view, *_tokens_only(_READ)),
     "store_view_tko": (_view, *_tokens_only(_WRITTEN)),
-    "atomic_red_view_tko": (_view, _atomic, *_tokens_only(_orders(MemoryOrder.RELAXED, weak=False, system=False))),
+    "atomic_red_view_tko": (
+        _view,
+        _atomic,
+        *_tokens_only(_orders(MemoryOrder.RELAXED, weak=False, system=False)),
+    ),
     "make_tensor_view": (
         tiles(POINTERS, "base", rank=0),
         tiles(INTS, "shape", "strides", rank=0),

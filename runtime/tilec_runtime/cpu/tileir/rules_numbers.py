@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Op, Overflow, Rounding, Scalar, Signedness, Tile, type_text
+from tilec_runtime.cpu.tileir.ir import (
+    FloatAttr,
+    IntegerAttr,
+    Op,
+    Overflow,
+    Rounding,
+    Scalar,
+    Signedness,
+    Tile,
+    type_text,
+)
 from tilec_runtime.cpu.tileir.rules import (
     ANY,
     ANY_FLOAT,
@@ -92,7 +102,11 @@ def _pair(op: Op, first: str, second: str) -> str:
 
 
 def _ftof(op: Op) -> str:
-    source, result, mode = _element(op, "source"), _element(op, ">result"), op.attributes["rounding"]
+    source, result, mode = (
+        _element(op, "source"),
+        _element(op, ">result"),
+        op.attributes["rounding"],
+    )
     if source is result:
         return _pair(op, "source", ">result")
     if result is Scalar.F8E8M0FNU:
@@ -102,21 +116,37 @@ def _ftof(op: Op) -> str:
     elif result in _EXACT[source]:
         allowed = _ALL_ROUNDINGS
     else:
-        allowed = frozenset({Rounding.NEAREST_EVEN, Rounding.ZERO}) | _INEXACT.get((source, result), frozenset())
-    return "" if mode in allowed else f"rounding {mode.name.lower()} is not for {source} to {result}"
+        allowed = frozenset({Rounding.NEAREST_EVEN, Rounding.ZERO}) | _INEXACT.get(
+            (source, result), frozenset()
+        )
+    return (
+        "" if mode in allowed else f"rounding {mode.name.lower()} is not for {source} to {result}"
+    )
 
 
 def _longer(op: Op) -> str:
-    return "" if _element(op, "source").bits < _element(op, ">result").bits else _pair(op, "source", ">result")
+    return (
+        ""
+        if _element(op, "source").bits < _element(op, ">result").bits
+        else _pair(op, "source", ">result")
+    )
 
 
 def _shorter(op: Op) -> str:
-    return "" if _element(op, "source").bits > _element(op, ">result").bits else _pair(op, "source", ">result")
+    return (
+        ""
+        if _element(op, "source").bits > _element(op, ">result").bits
+        else _pair(op, "source", ">result")
+    )
 
 
 def _same_bits(op: Op) -> str:
     source, result = _element(op, "source"), _element(op, ">result")
-    return "" if any(source in group and result in group for group in _SAME_BITS) else _pair(op, "source", ">result")
+    return (
+        ""
+        if any(source in group and result in group for group in _SAME_BITS)
+        else _pair(op, "source", ">result")
+    )
 
 
 @rule
@@ -127,11 +157,19 @@ def _same_element(op: Op, first: str, second: str) -> str:
 def _divi(op: Op) -> str:
     mode = op.attributes["rounding"]
     signed = {Rounding.NEGATIVE_INF} if op.attributes["signedness"] is Signedness.SIGNED else set()
-    return "" if mode in {Rounding.ZERO, Rounding.POSITIVE_INF} | signed else f"rounding {mode.name.lower()} is not for this division"
+    return (
+        ""
+        if mode in {Rounding.ZERO, Rounding.POSITIVE_INF} | signed
+        else f"rounding {mode.name.lower()} is not for this division"
+    )
 
 
 def _signed_promise(op: Op) -> str:
-    return "it cannot promise no_unsigned_wrap alone" if op.attributes["overflow"] is Overflow.NUW else ""
+    return (
+        "it cannot promise no_unsigned_wrap alone"
+        if op.attributes["overflow"] is Overflow.NUW
+        else ""
+    )
 
 
 def _constant(op: Op) -> str:
@@ -141,18 +179,28 @@ def _constant(op: Op) -> str:
 
 def _iota(op: Op) -> str:
     kind = tile(op, ">result")
-    return "" if kind.shape[0] <= 1 << _element(op, ">result").bits else f"{type_text(kind)} cannot hold its indices"
+    return (
+        ""
+        if kind.shape[0] <= 1 << _element(op, ">result").bits
+        else f"{type_text(kind)} cannot hold its indices"
+    )
 
 
 def _broadcast(op: Op) -> str:
     source, result = tile(op, "source"), tile(op, ">result")
-    fits = len(source.shape) == len(result.shape) and all(a in (1, b) for a, b in zip(source.shape, result.shape, strict=True))
+    fits = len(source.shape) == len(result.shape) and all(
+        a in (1, b) for a, b in zip(source.shape, result.shape, strict=True)
+    )
     return "" if fits else f"{type_text(source)} cannot be spread over {type_text(result)}"
 
 
 def _reshape(op: Op) -> str:
     source, result = tile(op, "source"), tile(op, ">result")
-    return "" if size(source) == size(result) else f"{type_text(source)} and {type_text(result)} differ in size"
+    return (
+        ""
+        if size(source) == size(result)
+        else f"{type_text(source)} and {type_text(result)} differ in size"
+    )
 
 
 def _permute(op: Op) -> str:
@@ -164,18 +212,33 @@ def _permute(op: Op) -> str:
 
 
 def _cat(op: Op) -> str:
-    lhs, rhs, result, dim = tile(op, "lhs"), tile(op, "rhs"), tile(op, ">result"), op.attributes["dim"]
+    lhs, rhs, result, dim = (
+        tile(op, "lhs"),
+        tile(op, "rhs"),
+        tile(op, ">result"),
+        op.attributes["dim"],
+    )
     if not len(lhs.shape) == len(rhs.shape) == len(result.shape) or dim >= len(lhs.shape):
         return f"dimension {dim} of {type_text(lhs)}, {type_text(rhs)} and {type_text(result)} cannot be joined"
-    expected = [a + b if i == dim else a for i, (a, b) in enumerate(zip(lhs.shape, rhs.shape, strict=True))]
-    rest = all(a == b for i, (a, b) in enumerate(zip(lhs.shape, rhs.shape, strict=True)) if i != dim)
-    return "" if rest and list(result.shape) == expected else f"{type_text(lhs)} and {type_text(rhs)} do not make {type_text(result)}"
+    expected = [
+        a + b if i == dim else a for i, (a, b) in enumerate(zip(lhs.shape, rhs.shape, strict=True))
+    ]
+    rest = all(
+        a == b for i, (a, b) in enumerate(zip(lhs.shape, rhs.shape, strict=True)) if i != dim
+    )
+    return (
+        ""
+        if rest and list(result.shape) == expected
+        else f"{type_text(lhs)} and {type_text(rhs)} do not make {type_text(result)}"
+    )
 
 
 @rule
 def _within(op: Op, part: str, whole: str) -> str:
     inner, outer = tile(op, part), tile(op, whole)
-    if len(inner.shape) != len(outer.shape) or any(b % a for a, b in zip(inner.shape, outer.shape, strict=True)):
+    if len(inner.shape) != len(outer.shape) or any(
+        b % a for a, b in zip(inner.shape, outer.shape, strict=True)
+    ):
         return f"{type_text(outer)} is not made of {type_text(inner)}"
     found = len(op.operands["indices"])
     return "" if found == len(outer.shape) else f"{found} indices are given for {type_text(outer)}"
@@ -184,14 +247,23 @@ def _within(op: Op, part: str, whole: str) -> str:
 @rule
 def _repacked(op: Op, small: str, bytes_: str) -> str:
     inner, outer = tile(op, small), tile(op, bytes_)
-    return "" if size(inner) * _element(op, small).bits == size(outer) * 8 else f"{type_text(inner)} does not take {size(outer)} bytes"
+    return (
+        ""
+        if size(inner) * _element(op, small).bits == size(outer) * 8
+        else f"{type_text(inner)} does not take {size(outer)} bytes"
+    )
 
 
 def _mma_shapes(op: Op) -> str:
     lhs, rhs, acc = (tile(op, name).shape for name in ("lhs", "rhs", "acc"))
     if not len(lhs) == len(rhs) == len(acc) or len(lhs) not in (2, 3):
         return "lhs, rhs and acc are not all matrices, or all stacks of matrices"
-    if lhs[:-2] != rhs[:-2] or lhs[:-2] != acc[:-2] or lhs[-1] != rhs[-2] or acc[-2:] != (lhs[-2], rhs[-1]):
+    if (
+        lhs[:-2] != rhs[:-2]
+        or lhs[:-2] != acc[:-2]
+        or lhs[-1] != rhs[-2]
+        or acc[-2:] != (lhs[-2], rhs[-1])
+    ):
         return f"{type_text(tile(op, 'lhs'))} times {type_text(tile(op, 'rhs'))} is no {type_text(tile(op, 'acc'))}"
     return ""
 
@@ -203,8 +275,15 @@ def _mma_elements(op: Op) -> str:
 
 def _scales(op: Op) -> str:
     factor, scale = _element(op, "lhs"), _element(op, "lhs_scale")
-    lhs, rhs, left, right = (tile(op, name).shape for name in ("lhs", "rhs", "lhs_scale", "rhs_scale"))
-    if len(left) != len(lhs) or len(right) != len(rhs) or lhs[:-1] != left[:-1] or (*rhs[:-2], rhs[-1]) != (*right[:-2], right[-1]):
+    lhs, rhs, left, right = (
+        tile(op, name).shape for name in ("lhs", "rhs", "lhs_scale", "rhs_scale")
+    )
+    if (
+        len(left) != len(lhs)
+        or len(right) != len(rhs)
+        or lhs[:-1] != left[:-1]
+        or (*rhs[:-2], rhs[-1]) != (*right[:-2], right[-1])
+    ):
         return f"scales {type_text(tile(op, 'lhs_scale'))} and {type_text(tile(op, 'rhs_scale'))} do not fit the factors"
     allowed = _SCALES.get((factor, scale), frozenset())
     if left[-1] != right[-2] or lhs[-1] % left[-1] or lhs[-1] // left[-1] not in allowed:
@@ -224,10 +303,19 @@ def _reduction(op: Op) -> str:
         assert isinstance(value.type, Tile)
         if result.type != Tile(value.type.element, shape):
             return f"the result of {type_text(value.type)} is {type_text(result.type)}"
-        if not isinstance(identity, IntegerAttr | FloatAttr) or identity.type is not value.type.element:
+        if (
+            not isinstance(identity, IntegerAttr | FloatAttr)
+            or identity.type is not value.type.element
+        ):
             return f"an identity of {type_text(value.type)} is of another type"
-    expected = [Tile(v.type.element, ()) for v in operands for _ in range(2) if isinstance(v.type, Tile)]
-    return "" if [arg.type for arg in op.regions[0].args] == expected else "the arguments of its block are not two scalars for each operand"
+    expected = [
+        Tile(v.type.element, ()) for v in operands for _ in range(2) if isinstance(v.type, Tile)
+    ]
+    return (
+        ""
+        if [arg.type for arg in op.regions[0].args] == expected
+        else "the arguments of its block are not two scalars for each operand"
+    )
 
 
 @rule
@@ -239,7 +327,9 @@ def _unary(elements: Elements, *more: Rule) -> tuple[Rule, ...]:
     return (tiles(elements, "source"), equal("source", ">result"), *more)
 
 
-def _binary(elements: Elements, *more: Rule, first: str = "lhs", second: str = "rhs") -> tuple[Rule, ...]:
+def _binary(
+    elements: Elements, *more: Rule, first: str = "lhs", second: str = "rhs"
+) -> tuple[Rule, ...]:
     return (tiles(elements, first), equal(first, second, ">result"), *more)
 
 
@@ -252,17 +342,41 @@ _ROUNDED = (rounding(IEEE), flush)
 _WHOLE_INTS: Elements = INTS | {Scalar.I4}
 _COMPARED = (equal("lhs", "rhs"), tiles(BITS, ">result"), shapes("lhs", ">result"))
 _FULL_OR_APPROX = rounding({Rounding.FULL}, f32={Rounding.APPROX})
-_REDUCED = (_some("operands"), tiles(NUMBERS, "operands", ">result"), shapes("operands"), _reduction)
+_REDUCED = (
+    _some("operands"),
+    tiles(NUMBERS, "operands", ">result"),
+    shapes("operands"),
+    _reduction,
+)
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    **dict.fromkeys(("absf", "ceil", "floor", "cos", "cosh", "sin", "sinh", "tan", "log", "log2", "negf"), _FLOAT),
+    **dict.fromkeys(
+        ("absf", "ceil", "floor", "cos", "cosh", "sin", "sinh", "tan", "log", "log2", "negf"),
+        _FLOAT,
+    ),
     **dict.fromkeys(("addf", "subf", "mulf"), _binary(FLOATS, *_ROUNDED)),
     **dict.fromkeys(("maxf", "minf"), _binary(FLOATS, flush)),
     **dict.fromkeys(("exp", "tanh"), _unary(FLOATS, _FULL_OR_APPROX)),
     **dict.fromkeys(("exp2", "rsqrt"), _unary(FLOATS, flush)),
     "absi": _unary(INTS),
     "negi": _unary(INTS, _signed_promise),
-    **dict.fromkeys(("addi", "subi", "muli", "mulhii", "remi", "maxi", "mini", "andi", "ori", "xori", "shli", "shri"), _INT),
+    **dict.fromkeys(
+        (
+            "addi",
+            "subi",
+            "muli",
+            "mulhii",
+            "remi",
+            "maxi",
+            "mini",
+            "andi",
+            "ori",
+            "xori",
+            "shli",
+            "shri",
+        ),
+        _INT,
+    ),
     "sqrt": _unary(FLOATS, rounding(IEEE, f32={Rounding.APPROX}), flush),
     "divf": _binary(FLOATS, rounding(IEEE, f32={Rounding.APPROX, Rounding.FULL}), flush),
     "fma": (tiles(FLOATS, "lhs"), equal("lhs", "rhs", "acc", ">result"), *_ROUNDED),
@@ -288,13 +402,23 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "ptr_to_int": _convert(POINTERS, frozenset({Scalar.I64})),
     "int_to_ptr": _convert(frozenset({Scalar.I64}), POINTERS),
     "ptr_to_ptr": _convert(POINTERS, POINTERS),
-    "offset": (tiles(POINTERS, "pointer"), tiles(INTS, "offset"), equal("pointer", ">result"), shapes("pointer", "offset")),
+    "offset": (
+        tiles(POINTERS, "pointer"),
+        tiles(INTS, "offset"),
+        equal("pointer", ">result"),
+        shapes("pointer", "offset"),
+    ),
     "constant": (tiles(STORED, ">result"), _constant),
     "iota": (tiles(INTS - BITS, ">result", rank=1), _iota),
     "broadcast": (tiles(ANY, "source", ">result"), _same_element("source", ">result"), _broadcast),
     "reshape": (tiles(ANY, "source", ">result"), _same_element("source", ">result"), _reshape),
     "permute": (tiles(ANY, "source", ">result"), _same_element("source", ">result"), _permute),
-    "cat": (tiles(ANY, "lhs", "rhs", ">result"), _same_element("lhs", "rhs"), _same_element("lhs", ">result"), _cat),
+    "cat": (
+        tiles(ANY, "lhs", "rhs", ">result"),
+        _same_element("lhs", "rhs"),
+        _same_element("lhs", ">result"),
+        _cat,
+    ),
     "extract": (
         tiles(ANY, "source", ">result"),
         tiles(_INDEX, "indices", rank=0),
@@ -308,8 +432,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _same_element("source", "destination"),
         _within("source", "destination"),
     ),
-    "pack": (tiles(_PACKED, "source", rank=1), tiles(frozenset({Scalar.I8}), ">result", rank=1), _repacked("source", ">result")),
-    "unpack": (tiles(frozenset({Scalar.I8}), "source", rank=1), tiles(_PACKED, ">result", rank=1), _repacked(">result", "source")),
+    "pack": (
+        tiles(_PACKED, "source", rank=1),
+        tiles(frozenset({Scalar.I8}), ">result", rank=1),
+        _repacked("source", ">result"),
+    ),
+    "unpack": (
+        tiles(frozenset({Scalar.I8}), "source", rank=1),
+        tiles(_PACKED, ">result", rank=1),
+        _repacked(">result", "source"),
+    ),
     "mmaf": (
         tiles(ANY_FLOAT, "lhs", "rhs", "acc"),
         _same_element("lhs", "rhs"),

@@ -1,4 +1,6 @@
-"""Tiles as they are: constants, ranges, changes of shape, parts of tiles, choice between two. Views where no element has to move."""
+"""Tiles as they are: constants, ranges, changes of shape, parts of tiles, choice between two. Views
+where no element has to move.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ def _iota(op: Op, _: Bodies) -> Step:
     result = op.results[0]
     kind = tile(result)
     # Elements count from zero; where they do not fit the type they wrap.
-    held = np.arange(math.prod(kind.shape), dtype=np.int64).astype(storage(kind.element)).reshape(1, *kind.shape)
+    held = (
+        np.arange(math.prod(kind.shape), dtype=np.int64)
+        .astype(storage(kind.element))
+        .reshape(1, *kind.shape)
+    )
     held.flags.writeable = False
     return lambda frame: frame.set(result, held)
 
@@ -79,24 +85,35 @@ class _Parts:
 
     def __init__(self, large: Value, small: Value, indices: tuple[Value, ...]) -> None:
         self.part = tile(small).shape
-        self.counts = tuple(have // want for have, want in zip(tile(large).shape, self.part, strict=True))
+        self.counts = tuple(
+            have // want for have, want in zip(tile(large).shape, self.part, strict=True)
+        )
         self._indices = indices
         rank = len(self.part)
-        # One axis for the blocks, one per dimension for the part's number, one per dimension inside the part.
-        self.cut = tuple(extent for pair in zip(self.counts, self.part, strict=True) for extent in pair)
+        # One axis for the blocks, one per dimension for the part's number, one per dimension inside
+        # the part.
+        self.cut = tuple(
+            extent for pair in zip(self.counts, self.part, strict=True) for extent in pair
+        )
         self.order = (0, *range(1, 2 * rank + 1, 2), *range(2, 2 * rank + 1, 2))
 
     def places(self, frame: Frame) -> list[Rows]:
-        """For each dimension the part's number, one for all blocks or one for each. What does not exist becomes the nearest one."""
+        """For each dimension the part's number, one for all blocks or one for each. What does not
+        exist becomes the nearest one.
+        """
         found = []
         for index, count in zip(self._indices, self.counts, strict=True):
             held = frame.get(index)
             inside = np.clip(held, 0, count - 1).astype(np.intp)
-            found.append(inside[:1] if inside.shape[0] > 1 and (inside == inside[0]).all() else inside)
+            found.append(
+                inside[:1] if inside.shape[0] > 1 and (inside == inside[0]).all() else inside
+            )
         return found
 
     def split(self, held: Array) -> Array:
-        """A view of a tile with the numbers of the parts as axes of their own, behind that of the blocks."""
+        """A view of a tile with the numbers of the parts as axes of their own, behind that of the
+        blocks.
+        """
         return held.reshape(held.shape[0], *self.cut).transpose(self.order)
 
 
@@ -111,7 +128,13 @@ def _extract(op: Op, _: Bodies) -> Step:
     def step(frame: Frame) -> None:
         held, places = frame.get(source), parts.places(frame)
         if all(place.shape[0] == 1 for place in places):
-            where = (slice(None), *[slice(int(p[0]) * n, (int(p[0]) + 1) * n) for p, n in zip(places, parts.part, strict=True)])
+            where = (
+                slice(None),
+                *[
+                    slice(int(p[0]) * n, (int(p[0]) + 1) * n)
+                    for p, n in zip(places, parts.part, strict=True)
+                ],
+            )
             frame.set(result, held[where])
             return
         rows = np.arange(frame.size) if held.shape[0] > 1 else np.zeros(1, np.intp)
@@ -138,7 +161,9 @@ def _block_id(op: Op, _bodies: Callable[[Block], Body]) -> Step:
     results = op.results
 
     def step(frame: Frame) -> None:
-        for result, place in zip(results, coordinates(frame.launch.grid, frame.blocks), strict=True):
+        for result, place in zip(
+            results, coordinates(frame.launch.grid, frame.blocks), strict=True
+        ):
             held = place.astype(np.int32)
             # One row for all makes everything that hangs on it cheaper.
             frame.set(result, held[:1] if held[0] == held[-1] and (held == held[0]).all() else held)
@@ -157,7 +182,8 @@ def _grid_size(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _token(op: Op, _bodies: Callable[[Block], Body]) -> Step:
-    # The operations of a block run in the order of the text, each to its end, which every token already promises.
+    # The operations of a block run in the order of the text, each to its end, which every token
+    # already promises.
     results = op.results
 
     def step(frame: Frame) -> None:
@@ -179,5 +205,14 @@ BINDERS: dict[str, Binder] = {
     "insert": _insert,
     "get_tile_block_id": _block_id,
     "get_num_tile_blocks": _grid_size,
-    **dict.fromkeys(("make_token", "join_tokens", "gdc_launch_dependents_tko", "gdc_wait_tko", "memory_fence_alias_tko"), _token),
+    **dict.fromkeys(
+        (
+            "make_token",
+            "join_tokens",
+            "gdc_launch_dependents_tko",
+            "gdc_wait_tko",
+            "memory_fence_alias_tko",
+        ),
+        _token,
+    ),
 }

@@ -17,12 +17,16 @@ def compute(op: Op, function: Callable[..., Array], *names: str) -> Step:
     if len(sources) == 1:
         one = sources[0]
         return told(op, lambda frame: frame.set(result, function(frame.get(one))))
-    return told(op, lambda frame: frame.set(result, function(*[frame.get(source) for source in sources])))
+    return told(
+        op, lambda frame: frame.set(result, function(*[frame.get(source) for source in sources]))
+    )
 
 
 def told(op: Op, step: Step) -> Step:
     """A step of which an observer is told, where it gives floating point numbers."""
-    if not any(isinstance(kind := tile(result).element, Scalar) and kind.is_float for result in op.results):
+    if not any(
+        isinstance(kind := tile(result).element, Scalar) and kind.is_float for result in op.results
+    ):
         return step
 
     def run(frame: Frame) -> None:

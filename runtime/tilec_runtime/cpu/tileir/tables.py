@@ -1,4 +1,6 @@
-"""Tables of a Tile IR file (strings, constants, debug locations): found by number, decoded when first asked for."""
+"""Tables of a Tile IR file (strings, constants, debug locations): found by number, decoded when
+first asked for.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,20 @@ class Budget:
 
 
 class Cursor:
-    """A place in `data[start:end]` that moves on as it reads. Offsets in messages count from the file's start."""
+    """A place in `data[start:end]` that moves on as it reads. Offsets in messages count from the
+    file's start.
+    """
 
     __slots__ = ("_budget", "_data", "at", "end", "where")
 
-    def __init__(self, data: bytes, where: str, start: int = 0, end: int | None = None, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        where: str,
+        start: int = 0,
+        end: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
         self._budget = budget or Budget()
         self._data = data
         self.where = where
@@ -88,7 +99,9 @@ class Cursor:
         return found
 
     def count(self) -> int:
-        """A number of things that follow, each of at least one byte: more than the data holds is damage, not memory."""
+        """A number of things that follow, each of at least one byte: more than the data holds is
+        damage, not memory.
+        """
         found = self.size()
         self._budget.spend(found)
         return found
@@ -100,7 +113,10 @@ class Cursor:
     def ints(self, width: int) -> tuple[int, ...]:
         """A count, then signed little-endian numbers of `width` bytes."""
         raw = self.take(self.count() * width)
-        return tuple(int.from_bytes(raw[i : i + width], "little", signed=True) for i in range(0, len(raw), width))
+        return tuple(
+            int.from_bytes(raw[i : i + width], "little", signed=True)
+            for i in range(0, len(raw), width)
+        )
 
     def align(self, alignment: int, base: int = 0) -> None:
         """Skip padding up to a multiple of `alignment` bytes from `base`."""
@@ -139,7 +155,9 @@ _UNKNOWN, _COMPILE_UNIT, _FILE, _LEXICAL_BLOCK, _LOC, _SUBPROGRAM, _CALL_SITE = 
 
 
 class Table:
-    """Items of one section: a count, offsets of `width` bytes, then what they point into. Items do not overlap."""
+    """Items of one section: a count, offsets of `width` bytes, then what they point into. Items do
+    not overlap.
+    """
 
     def __init__(self, cursor: Cursor | None, width: int, base: int) -> None:
         self._data = cursor
@@ -167,9 +185,13 @@ Item = TypeVar("Item")
 
 
 class Items(Generic[Item]):
-    """Items of a table by number, each decoded once, when it is first asked for. Decoding one may ask for others."""
+    """Items of a table by number, each decoded once, when it is first asked for. Decoding one may
+    ask for others.
+    """
 
-    def __init__(self, table: Table, decode: Callable[[Cursor], Item], what: str = "items", deepest: int = 0) -> None:
+    def __init__(
+        self, table: Table, decode: Callable[[Cursor], Item], what: str = "items", deepest: int = 0
+    ) -> None:
         self._table = table
         self._decode = decode
         self._what = what

@@ -1,4 +1,6 @@
-"""Prints Tile IR for people: a form close to that of NVIDIA's tools, each operation with its place, under the source line it comes from."""
+"""Prints Tile IR for people: a form close to that of NVIDIA's tools, each operation with its place,
+under the source line it comes from.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +37,9 @@ from tilec_runtime.cpu.tileir.ir import (
 )
 from tilec_runtime.cpu.tileir.values import Array, elements, scalar
 
-# `{lhs}` is an operand or an attribute and `{lhs:t}` its type, or `{lhs:i}` where the values have one type; `{>:t}` the results' types and
-# `{>0:t}` the first one's; `{@0}` an argument of the nested block. `[[...]]` is left out where what it names is not there or goes without
-# saying.
+# `{lhs}` is an operand or an attribute and `{lhs:t}` its type, or `{lhs:i}` where the values have
+# one type; `{>:t}` the results' types and `{>0:t}` the first one's; `{@0}` an argument of the
+# nested block. `[[...]]` is left out where what it names is not there or goes without saying.
 _PLAIN = "{source} : {>:t}"
 _BOTH = "{lhs}, {rhs} : {>:t}"
 _ROUNDED = "{lhs}, {rhs}[[ {rounding}]][[ {flush_to_zero}]] : {>:t}"
@@ -55,7 +57,23 @@ _VIEWED = "[[ token = {token}]][[ optimization_hints = {hints}]][[ inbounds = {i
 _ENDING = "{values}[[ : {values:t}]]"
 
 FORMS: dict[str, str] = {
-    **dict.fromkeys(("absf", "absi", "ceil", "floor", "cos", "cosh", "sin", "sinh", "tan", "log", "log2", "negf"), _PLAIN),
+    **dict.fromkeys(
+        (
+            "absf",
+            "absi",
+            "ceil",
+            "floor",
+            "cos",
+            "cosh",
+            "sin",
+            "sinh",
+            "tan",
+            "log",
+            "log2",
+            "negf",
+        ),
+        _PLAIN,
+    ),
     **dict.fromkeys(("andi", "ori", "xori", "mulhii", "remf"), _BOTH),
     **dict.fromkeys(("addf", "subf", "mulf", "divf"), _ROUNDED),
     **dict.fromkeys(("addi", "subi", "muli", "shli"), _PROMISED),
@@ -63,8 +81,22 @@ FORMS: dict[str, str] = {
     **dict.fromkeys(("maxf", "minf"), _LIMIT),
     **dict.fromkeys(("exp", "tanh"), "{source}[[ {rounding}]] : {>:t}"),
     **dict.fromkeys(("exp2", "rsqrt"), "{source}[[ {flush_to_zero}]] : {>:t}"),
-    **dict.fromkeys(("bitcast", "ptr_to_int", "int_to_ptr", "ptr_to_ptr", "pack", "unpack", "broadcast", "reshape"), _CONVERT),
-    **dict.fromkeys(("make_partition_view", "make_strided_view", "make_gather_scatter_view"), _MADE),
+    **dict.fromkeys(
+        (
+            "bitcast",
+            "ptr_to_int",
+            "int_to_ptr",
+            "ptr_to_ptr",
+            "pack",
+            "unpack",
+            "broadcast",
+            "reshape",
+        ),
+        _CONVERT,
+    ),
+    **dict.fromkeys(
+        ("make_partition_view", "make_strided_view", "make_gather_scatter_view"), _MADE
+    ),
     **dict.fromkeys(("get_index_space_shape", "get_tensor_shape"), _SHAPE),
     **dict.fromkeys(("get_tile_block_id", "get_num_tile_blocks"), _XYZ),
     **dict.fromkeys(("gdc_wait_tko", "gdc_launch_dependents_tko"), _WAITS),
@@ -96,12 +128,27 @@ FORMS: dict[str, str] = {
     "mmaf_scaled": "{lhs}, {rhs}, {acc}, {lhs_scale}, {rhs_scale} : {lhs:t}, {rhs:t}, {acc:t}, {lhs_scale:t}, {rhs_scale:t}",
     "reduce": "{operands} dim={dim} identities={identities} : {operands:t} -> {>:t}",
     "scan": "{operands} dim={dim} reverse={reverse} identities={identities} : {operands:t} -> {>:t}",
-    "load_ptr_tko": "{order}[[ {scope}]] {source}" + _MASKED + " : {source:t}[[, {mask:t}]][[, {padding:t}]] -> {>:t}",
-    "store_ptr_tko": "{order}[[ {scope}]] {destination}, {value}" + _MASKED + " : {destination:t}, {value:t}" + _MASK_TYPE,
-    "atomic_rmw_tko": "{order} {scope} {pointers}, {mode}, {value}" + _MASKED + " : {pointers:t}, {value:t}" + _MASK_TYPE,
-    "atomic_cas_tko": "{order} {scope} {pointers}, {compare}, {value}" + _MASKED + " : {pointers:t}, {value:t}" + _MASK_TYPE,
-    "load_view_tko": "{order}[[ {scope}]] {view}[{index}]" + _VIEWED + " : {view:t}, {index:i} -> {>:t}",
-    "store_view_tko": "{order}[[ {scope}]] {value}, {view}[{index}]" + _VIEWED + " : {value:t}, {view:t}, {index:i} -> {>:t}",
+    "load_ptr_tko": "{order}[[ {scope}]] {source}"
+    + _MASKED
+    + " : {source:t}[[, {mask:t}]][[, {padding:t}]] -> {>:t}",
+    "store_ptr_tko": "{order}[[ {scope}]] {destination}, {value}"
+    + _MASKED
+    + " : {destination:t}, {value:t}"
+    + _MASK_TYPE,
+    "atomic_rmw_tko": "{order} {scope} {pointers}, {mode}, {value}"
+    + _MASKED
+    + " : {pointers:t}, {value:t}"
+    + _MASK_TYPE,
+    "atomic_cas_tko": "{order} {scope} {pointers}, {compare}, {value}"
+    + _MASKED
+    + " : {pointers:t}, {value:t}"
+    + _MASK_TYPE,
+    "load_view_tko": "{order}[[ {scope}]] {view}[{index}]"
+    + _VIEWED
+    + " : {view:t}, {index:i} -> {>:t}",
+    "store_view_tko": "{order}[[ {scope}]] {value}, {view}[{index}]"
+    + _VIEWED
+    + " : {value:t}, {view:t}, {index:i} -> {>:t}",
     "atomic_red_view_tko": (
         "{order} {scope} {view}[{index}], {mode}, {value}[[ token = {token}]] : {value:t}, {view:t}, {index:i} -> {>:t}"
     ),
@@ -126,9 +173,22 @@ _INDENT = "  "
 _SHOWN = 16  # elements of a constant that are written out; of more, the first half of that
 _FIELD = re.compile(r"\{([^{}:]+)(?::(\w))?\}")
 _PART = re.compile(rf"\[\[(.*?)\]\]|{_FIELD.pattern}")
-_USUAL = {"exp": Rounding.FULL, "tanh": Rounding.FULL, "divi": Rounding.ZERO, "ftoi": Rounding.NEAREST_INT_TO_ZERO}
-_PROMISES = {Overflow.NSW: "no_signed_wrap", Overflow.NUW: "no_unsigned_wrap", Overflow.NW: "no_wrap"}
-_SCOPES = {MemoryScope.TILE_BLOCK: "tl_blk", MemoryScope.DEVICE: "device", MemoryScope.SYSTEM: "sys"}
+_USUAL = {
+    "exp": Rounding.FULL,
+    "tanh": Rounding.FULL,
+    "divi": Rounding.ZERO,
+    "ftoi": Rounding.NEAREST_INT_TO_ZERO,
+}
+_PROMISES = {
+    Overflow.NSW: "no_signed_wrap",
+    Overflow.NUW: "no_unsigned_wrap",
+    Overflow.NW: "no_wrap",
+}
+_SCOPES = {
+    MemoryScope.TILE_BLOCK: "tl_blk",
+    MemoryScope.DEVICE: "device",
+    MemoryScope.SYSTEM: "sys",
+}
 _FLAGS = {"unsigned_cmp": "unsigned"}
 _QUIET = frozenset({"yield", "continue"})  # without values, the end of a block says as much
 
@@ -138,20 +198,25 @@ def render(module: Module, sources: Sources | None = None) -> str:
 
     Args:
         module: what to print.
-        sources: lines of source files by the names in the debug information; where there are any, each run of operations stands under the
-            line that it comes from.
+        sources: lines of source files by the names in the debug information; where there are any,
+            each run of operations stands under the line that it comes from.
     """
     by = f", by {module.producer}" if module.producer else ""
     lines = [f"// Tile IR {module.version[0]}.{module.version[1]}{by}"]
     lines += [_variable(variable) for variable in module.globals]
     for function in module.functions:
         shown = _Printer(function, sources or {}).lines()
-        lines += ["", *(f"{line.text}  // {line.place}" if line.place else line.text for line in shown)]
+        lines += [
+            "",
+            *(f"{line.text}  // {line.place}" if line.place else line.text for line in shown),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def located(module: Module) -> Iterator[tuple[str, Loc | None]]:
-    """The functions of a module line by line, each with where it comes from in place of a comment that says so."""
+    """The functions of a module line by line, each with where it comes from in place of a comment
+    that says so.
+    """
     for function in module.functions:
         for line in _Printer(function, {}).lines():
             yield line.text, line.loc
@@ -164,7 +229,9 @@ def op_text(op: Op) -> str:
 
 
 def place_text(loc: Loc | None) -> str:
-    """`file:line:column` with the columns counted from 1, then the call sites it was inlined at; empty where it is not known."""
+    """`file:line:column` with the columns counted from 1, then the call sites it was inlined at;
+    empty where it is not known.
+    """
     places = []
     while loc is not None:
         places.append(f"{loc.file}:{loc.line}:{loc.column + 1}")
@@ -214,14 +281,18 @@ class _Printer:
                 yield _Line(f"{indent}}}")
 
     def _source(self, loc: Loc | None, indent: str) -> Iterator[_Line]:
-        """The source line of an operation, where it is another one than that of the operation before."""
+        """The source line of an operation, where it is another one than that of the operation
+        before.
+        """
         found = self._shown(loc)
         if found is not None and (found.file, found.line) != self._line:
             self._line = (found.file, found.line)
             yield _Line(f"{indent}// {found.file}:{found.line} | {self._source_line(found)}")
 
     def _shown(self, loc: Loc | None) -> Loc | None:
-        """The place whose source line an operation stands under: where the function's own is not known, that of a call."""
+        """The place whose source line an operation stands under: where the function's own is not
+        known, that of a call.
+        """
         while loc is not None and not self._source_line(loc):
             loc = loc.caller
         return loc
@@ -239,11 +310,20 @@ class _Printer:
 
 
 def _variable(variable: Global) -> str:
-    words = [word for word, holds in (("private", variable.private), ("constant", variable.constant)) if holds]
+    words = [
+        word
+        for word, holds in (("private", variable.private), ("constant", variable.constant))
+        if holds
+    ]
     alignment = f" alignment = {variable.alignment}" if variable.alignment else ""
-    return " ".join(["global", *words, f"@{variable.name}", f"{_constant(variable.type, variable.data)}{alignment} :"]) + (
-        f" {type_text(variable.type)}"
-    )
+    return " ".join(
+        [
+            "global",
+            *words,
+            f"@{variable.name}",
+            f"{_constant(variable.type, variable.data)}{alignment} :",
+        ]
+    ) + (f" {type_text(variable.type)}")
 
 
 def _goes_without_saying(op: Op) -> bool:
@@ -289,31 +369,48 @@ def _field(op: Op, name: str, form: str) -> str:
         if not form:
             return ", ".join(map(_name, values))
         kinds = [value.type for value in values]
-        return _types(kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds)
+        return _types(
+            kinds[:1] if form == "i" and all(kind == kinds[0] for kind in kinds) else kinds
+        )
     return attribute_text(op, name)
 
 
 def _dynamic(op: Op) -> list[Type]:
-    """Types that a tensor view's own does not tell: of its extents, and of its base where that has an attribute."""
+    """Types that a tensor view's own does not tell: of its extents, and of its base where that has
+    an attribute.
+    """
     base = op.operand("base").type
-    marked = isinstance(base, Tile) and isinstance(base.element, Pointer) and base.element.attribute is not None
+    marked = (
+        isinstance(base, Tile)
+        and isinstance(base.element, Pointer)
+        and base.element.attribute is not None
+    )
     extents = [*op.operands["shape"], *op.operands["strides"]]
     return ([base] if marked else []) + [value.type for value in extents[:1]]
 
 
 def _arguments(op: Op, start: int) -> str:
-    """Arguments of a loop's block from one on: of a `for` the counter, else what is carried with what it begins with."""
+    """Arguments of a loop's block from one on: of a `for` the counter, else what is carried with
+    what it begins with.
+    """
     args = op.regions[0].args
     if op.name == "for" and start == 0:
         return _name(args[0])
-    return ", ".join(f"{_name(arg)} = {_name(init)}" for arg, init in zip(args[start:], op.operands["init"], strict=True))
+    return ", ".join(
+        f"{_name(arg)} = {_name(init)}"
+        for arg, init in zip(args[start:], op.operands["init"], strict=True)
+    )
 
 
 def _extents(op: Op, name: str) -> str:
     """Extents of a tensor view: numbers where they are known, else values."""
     given = iter(op.operands[name])
     known: tuple[int | None, ...] = getattr(op.results[0].type, name)
-    return "[" + ", ".join(_name(next(given)) if extent is None else str(extent) for extent in known) + "]"
+    return (
+        "["
+        + ", ".join(_name(next(given)) if extent is None else str(extent) for extent in known)
+        + "]"
+    )
 
 
 def attribute_text(op: Op, name: str) -> str:
@@ -323,7 +420,9 @@ def attribute_text(op: Op, name: str) -> str:
         case None:
             return ""
         case bool():
-            return str(value).lower() if name == "reverse" else _FLAGS.get(name, name) if value else ""
+            return (
+                str(value).lower() if name == "reverse" else _FLAGS.get(name, name) if value else ""
+            )
         case bytes():
             kind = op.results[0].type
             assert isinstance(kind, Tile)
@@ -331,7 +430,11 @@ def attribute_text(op: Op, name: str) -> str:
         case str():
             return value if name == "name" else _quoted(value)
         case Rounding():
-            return "" if value is _USUAL.get(op.name, Rounding.NEAREST_EVEN) else f"rounding<{value.name.lower()}>"
+            return (
+                ""
+                if value is _USUAL.get(op.name, Rounding.NEAREST_EVEN)
+                else f"rounding<{value.name.lower()}>"
+            )
         case Overflow():
             return f"overflow<{_PROMISES[value]}>" if value in _PROMISES else ""
         case tuple():
@@ -402,7 +505,14 @@ def _element(found: Array) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(char if char.isprintable() and char not in '"\\' else f"\\{ord(char):02X}" for char in text) + '"'
+    return (
+        '"'
+        + "".join(
+            char if char.isprintable() and char not in '"\\' else f"\\{ord(char):02X}"
+            for char in text
+        )
+        + '"'
+    )
 
 
 def _name(value: Value) -> str:

@@ -1,4 +1,6 @@
-"""Copies whole tiles between memory and arrays in few strided copies: one for all blocks whose tiles lie alike in their tensor."""
+"""Copies whole tiles between memory and arrays in few strided copies: one for all blocks whose
+tiles lie alike in their tensor.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.values import Array, Rows
 from tilec_runtime.cpu.tileir.views import Tensor
 
-# With more ways for tiles to lie across their tensor's edges than this, elements are copied one by one.
+# With more ways for tiles to lie across their tensor's edges than this, elements are copied one by
+# one.
 _MANY = 64
 # Strides of so many bytes, which no tensor has, lead out of 64 bits.
 _FARTHEST = 1 << 62
@@ -22,7 +25,8 @@ _ALL = slice(None)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Box:
-    """The part of their tiles that some blocks have inside the tensor: the same part for all of them.
+    """The part of their tiles that some blocks have inside the tensor: the same part for all of
+    them.
 
     Attributes:
         rows: the blocks. part: of the tile, a range along each dimension; None for all of it.
@@ -59,7 +63,9 @@ class Plan:
         return len(self.boxes) == 1 and self.boxes[0].part is None and self.boxes[0].rows is _ALL
 
     def load(self, dtype: np.dtype[Any], padding: Any = 0) -> Array:
-        """A copy of the tiles, (rows, *tile), `padding` (to be broadcast to them) where they lie outside."""
+        """A copy of the tiles, (rows, *tile), `padding` (to be broadcast to them) where they lie
+        outside.
+        """
         if self.complete:
             window, index = _window(self.boxes[0], self.regions[0], self.strides, dtype)
             return window.copy() if index is None else window[index]
@@ -71,11 +77,16 @@ class Plan:
         return found
 
     def store(self, raw: Array) -> None:
-        """Write the parts of the tiles that lie inside; of several blocks' at one place the last stays."""
+        """Write the parts of the tiles that lie inside; of several blocks' at one place the last
+        stays.
+        """
         if self.rows == 1:
             raw = raw[-1:]
         # NumPy stores the last axis fastest: let it be the one along which memory is contiguous.
-        order = (0, *sorted(range(1, len(self.tile) + 1), key=lambda axis: -abs(self.strides[axis - 1])))
+        order = (
+            0,
+            *sorted(range(1, len(self.tile) + 1), key=lambda axis: -abs(self.strides[axis - 1])),
+        )
         for box, region in zip(self.boxes, self.regions, strict=True):
             part = raw if len(raw) == 1 else raw[box.rows]
             if len(box.addresses) == 1:
@@ -87,9 +98,11 @@ class Plan:
             window.transpose(order)[... if index is None else index] = part.transpose(order)
 
     def update(self, raw: Array, combine: Callable[[Array, Array], Array]) -> None:
-        """Replace each element by what `combine` makes of it and of a block's: the blocks one after the other where they meet.
+        """Replace each element by what `combine` makes of it and of a block's: the blocks one after
+        the other where they meet.
 
-        `raw` has a row for each block, also where all of these have the same tile, which must lie in a tensor that is injective.
+        `raw` has a row for each block, also where all of these have the same tile, which must lie
+        in a tensor that is injective.
         """
         for box, region in zip(self.boxes, self.regions, strict=True):
             part = raw[box.rows] if self.rows > 1 else raw
@@ -115,16 +128,19 @@ def plan(
     checked: Sequence[bool],
     writing: bool,
 ) -> Plan | None:
-    """Where tiles lie that start at these elements of a tensor; None where that is for `elements` to find out, element by element.
+    """Where tiles lie that start at these elements of a tensor; None where that is for `elements`
+    to find out, element by element.
 
     Args:
         memory: what there is.
         tensor: the tensor.
-        starts: the first element along each dimension of the tile, shape (blocks or 1,); it may lie outside the tensor.
+        starts: the first element along each dimension of the tile, shape (blocks or 1,); it may lie
+            outside the tensor.
         tile: extents of a tile.
         dims: the tensor's dimensions that they run along.
         size: bytes of an element.
-        checked: for each dimension of the tile, whether elements outside the tensor are left out; else they are taken as being there.
+        checked: for each dimension of the tile, whether elements outside the tensor are left out;
+            else they are taken as being there.
         writing: whether the memory is to be written.
     """
     if len(tensor.strides) > 1 or (tensor.base & (size - 1)).any():
@@ -188,7 +204,11 @@ def _boxes(
 
 
 def _cut(
-    edges: list[tuple[int, Array, Array]], tile: tuple[int, ...], strides: tuple[int, ...], addresses: Array, rows: int
+    edges: list[tuple[int, Array, Array]],
+    tile: tuple[int, ...],
+    strides: tuple[int, ...],
+    addresses: Array,
+    rows: int,
 ) -> list[Box] | None:
     """Boxes of tiles that lie across edges: along each axis in `edges` from its lows to its highs."""
     if math.prod((tile[axis] + 1) ** 2 for axis, _, _ in edges) >= 1 << 62:
@@ -196,26 +216,39 @@ def _cut(
     key = np.zeros(1, np.int64)
     for axis, low, high in edges:
         key = (key * (tile[axis] + 1) + low) * (tile[axis] + 1) + np.maximum(low, high)
-    kinds, first, which = np.unique(np.broadcast_to(key, (rows,)), return_index=True, return_inverse=True)
+    kinds, first, which = np.unique(
+        np.broadcast_to(key, (rows,)), return_index=True, return_inverse=True
+    )
     if len(kinds) > _MANY:
         return None
     boxes = []
     for kind, row in enumerate(first.tolist()):
         part, move = [slice(0, extent) for extent in tile], 0
         for axis, low, high in edges:
-            part[axis] = slice(int(low[row if len(low) > 1 else 0]), int(high[row if len(high) > 1 else 0]))
+            part[axis] = slice(
+                int(low[row if len(low) > 1 else 0]), int(high[row if len(high) > 1 else 0])
+            )
             move += part[axis].start * strides[axis]
         extents = tuple(item.stop - item.start for item in part)
         if min(extents) > 0:
             chosen = _range(np.flatnonzero(which == kind))
             these = addresses if len(addresses) == 1 else addresses[chosen]
             whole = extents == tile
-            boxes.append(Box(rows=chosen, part=None if whole else tuple(part), extents=extents, addresses=these + move))
+            boxes.append(
+                Box(
+                    rows=chosen,
+                    part=None if whole else tuple(part),
+                    extents=extents,
+                    addresses=these + move,
+                )
+            )
     return boxes
 
 
 def _injective(extents: list[int], strides: list[int]) -> bool:
-    """Whether no two elements can lie at the same place: each stride goes past all that the smaller ones reach."""
+    """Whether no two elements can lie at the same place: each stride goes past all that the smaller
+    ones reach.
+    """
     reach = 0
     for stride, extent in sorted(zip(map(abs, strides), extents, strict=True)):
         if extent > 1 and stride <= reach:
@@ -226,10 +259,16 @@ def _injective(extents: list[int], strides: list[int]) -> bool:
 
 def _range(rows: Rows) -> slice | Rows:
     """A slice, which NumPy copies faster, where the rows follow each other."""
-    return slice(int(rows[0]), int(rows[-1]) + 1) if int(rows[-1]) - int(rows[0]) + 1 == len(rows) else rows
+    return (
+        slice(int(rows[0]), int(rows[-1]) + 1)
+        if int(rows[-1]) - int(rows[0]) + 1 == len(rows)
+        else rows
+    )
 
 
-def _region(memory: Memory, box: Box, strides: tuple[int, ...], size: int, origin: int | None, writing: bool) -> Region | None:
+def _region(
+    memory: Memory, box: Box, strides: tuple[int, ...], size: int, origin: int | None, writing: bool
+) -> Region | None:
     """The memory that all of a box lies in; None if there is none, or it may not be written."""
     low, high = _bounds(box.addresses)
     for extent, stride in zip(box.extents, strides, strict=True):
@@ -238,7 +277,12 @@ def _region(memory: Memory, box: Box, strides: tuple[int, ...], size: int, origi
         else:
             high += stride * (extent - 1)
     region = memory.find(low if origin is None else origin, writing) or memory.find(low, writing)
-    if region is None or low < region.address or high + size > region.end or (writing and not region.writable):
+    if (
+        region is None
+        or low < region.address
+        or high + size > region.end
+        or (writing and not region.writable)
+    ):
         return None
     return region
 
@@ -250,8 +294,11 @@ def _bounds(addresses: Array) -> tuple[int, int]:
     return int(addresses.min()), int(addresses.max())
 
 
-def _window(box: Box, region: Region, strides: tuple[int, ...], dtype: np.dtype[Any], disjoint: bool = False) -> tuple[Array, Array | None]:
-    """The elements of a box as a view of memory, (blocks, *extents); or a view that has these at an index along its first axis.
+def _window(
+    box: Box, region: Region, strides: tuple[int, ...], dtype: np.dtype[Any], disjoint: bool = False
+) -> tuple[Array, Array | None]:
+    """The elements of a box as a view of memory, (blocks, *extents); or a view that has these at an
+    index along its first axis.
 
     Where blocks' parts may overlap and `disjoint` is wanted, the index is what keeps their order.
     """
@@ -259,14 +306,26 @@ def _window(box: Box, region: Region, strides: tuple[int, ...], dtype: np.dtype[
     if len(addresses) == 1:
         return np.ndarray((1, *box.extents), dtype, region.data, offset, (0, *strides)), None
     step = int(addresses[1]) - int(addresses[0])
-    if bool((np.diff(addresses) == step).all()) and not (disjoint and abs(step) < _span(box.extents, strides, dtype.itemsize)):
-        return np.ndarray((len(addresses), *box.extents), dtype, region.data, offset, (step, *strides)), None
+    if bool((np.diff(addresses) == step).all()) and not (
+        disjoint and abs(step) < _span(box.extents, strides, dtype.itemsize)
+    ):
+        return np.ndarray(
+            (len(addresses), *box.extents), dtype, region.data, offset, (step, *strides)
+        ), None
     low, high = _bounds(addresses)
     unit = dtype.itemsize
-    window: Array = np.ndarray(((high - low) // unit + 1, *box.extents), dtype, region.data, low - region.address, (unit, *strides))
+    window: Array = np.ndarray(
+        ((high - low) // unit + 1, *box.extents),
+        dtype,
+        region.data,
+        low - region.address,
+        (unit, *strides),
+    )
     return window, (addresses - low) // unit
 
 
 def _span(extents: tuple[int, ...], strides: tuple[int, ...], size: int) -> int:
     """Bytes from a box's lowest to its highest element."""
-    return size + sum(abs(stride) * (extent - 1) for extent, stride in zip(extents, strides, strict=True))
+    return size + sum(
+        abs(stride) * (extent - 1) for extent, stride in zip(extents, strides, strict=True)
+    )

@@ -1,4 +1,6 @@
-"""Looks into a running kernel: stops at every operation of chosen blocks, with its source line and its tiles as arrays."""
+"""Looks into a running kernel: stops at every operation of chosen blocks, with its source line and
+its tiles as arrays.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,16 @@ from tilec_runtime.cpu.tileir.elements import UPPER
 from tilec_runtime.cpu.tileir.execute import DEFAULT, Options, Start, launched
 from tilec_runtime.cpu.tileir.faults import location
 from tilec_runtime.cpu.tileir.frame import Frame, Grid
-from tilec_runtime.cpu.tileir.ir import Function, Module, Op, Pointer, TensorView, Tile, Value, type_text
+from tilec_runtime.cpu.tileir.ir import (
+    Function,
+    Module,
+    Op,
+    Pointer,
+    TensorView,
+    Tile,
+    Value,
+    type_text,
+)
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program, bind
 from tilec_runtime.cpu.tileir.text import attribute_text
@@ -54,15 +65,27 @@ class Places:
             self._follow(op)
 
     def _own(self, address: int) -> Region | None:
-        """The region of the next parameter that points here: the same memory may be given for several, and each has its name."""
+        """The region of the next parameter that points here: the same memory may be given for
+        several, and each has its name.
+        """
         used = {region.name for region in self._roots.values()}
-        held = (region for region in self._memory.regions if region.address <= address < region.end and region.name not in used)
+        held = (
+            region
+            for region in self._memory.regions
+            if region.address <= address < region.end and region.name not in used
+        )
         return next(held, None) or self._memory.find(address)
 
     def _follow(self, op: Op) -> None:
-        """What is made of one pointer points into the same memory, even where it is out of its bounds."""
+        """What is made of one pointer points into the same memory, even where it is out of its
+        bounds.
+        """
         sources = [value for values in op.operands.values() for value in values if _points(value)]
-        if not op.regions and len(sources) == 1 and (region := self._roots.get(sources[0].index)) is not None:
+        if (
+            not op.regions
+            and len(sources) == 1
+            and (region := self._roots.get(sources[0].index)) is not None
+        ):
             self._roots.update((result.index, region) for result in op.results if _points(result))
 
     def name(self, value: Value, address: Any, size: int, packed: bool = False) -> str:
@@ -75,12 +98,20 @@ class Places:
         away = plain - region.address - region.origin
         if packed:
             return f"{region.name}{2 * away + (plain != address):+d}"
-        return f"{region.name}{away // size:+d}" if away % size == 0 else f"{region.name}{away:+d} bytes"
+        return (
+            f"{region.name}{away // size:+d}"
+            if away % size == 0
+            else f"{region.name}{away:+d} bytes"
+        )
 
 
 def words(op: Op) -> str:
     """An operation's name and what its attributes say, but for data: `cmpi less_than signed`."""
-    said = (attribute_text(op, name) for name, value in op.attributes.items() if not isinstance(value, bytes))
+    said = (
+        attribute_text(op, name)
+        for name, value in op.attributes.items()
+        if not isinstance(value, bytes)
+    )
     return " ".join([op.name, *filter(None, said)])
 
 
@@ -97,7 +128,12 @@ def short(item: Any, value: Value | None = None, places: Places | None = None) -
         return type(item).__name__
     kind = str(item.dtype)
     show: Callable[[Any], str] = _element
-    if value is not None and places is not None and isinstance(value.type, Tile) and isinstance(value.type.element, Pointer):
+    if (
+        value is not None
+        and places is not None
+        and isinstance(value.type, Tile)
+        and isinstance(value.type.element, Pointer)
+    ):
         kind, form = type_text(value.type.element), layout(value.type.element.pointee)
         show = functools.partial(places.name, value, size=form.size, packed=form.packed)
     if item.ndim == 0:
@@ -108,7 +144,9 @@ def short(item: Any, value: Value | None = None, places: Places | None = None) -
 
 
 def _points(value: Value) -> bool:
-    return _tensor(value) is not None or (isinstance(value.type, Tile) and isinstance(value.type.element, Pointer))
+    return _tensor(value) is not None or (
+        isinstance(value.type, Tile) and isinstance(value.type.element, Pointer)
+    )
 
 
 def _tensor(value: Value | None) -> TensorView | None:
@@ -156,10 +194,14 @@ class Executed:
     def __str__(self) -> str:
         """One line: place in the source, values, operation, and a short view of its tiles."""
         names = ", ".join(f"%{result.index}" for result in self.op.results)
-        operands = ", ".join(f"%{value.index}" for values in self.op.operands.values() for value in values)
+        operands = ", ".join(
+            f"%{value.index}" for values in self.op.operands.values() for value in values
+        )
         text = f"{self.location or '?'}: {f'{names} = ' if names else ''}{words(self.op)} {operands}".rstrip()
         held = zip(self.op.results, self.results, strict=True) if self.results else self._given()
-        shown = ", ".join(short(item, value, self.places) for value, item in held if item is not None)
+        shown = ", ".join(
+            short(item, value, self.places) for value, item in held if item is not None
+        )
         return f"{text}  {'<-' if not self.results else '->'} {shown}" if shown else text
 
     def _given(self) -> Iterator[tuple[Value, Any]]:
@@ -168,18 +210,25 @@ class Executed:
 
 
 class Stepper:
-    """Goes through the operations of chosen blocks. Iterate over it, or take one step at a time; close it when done with it.
+    """Goes through the operations of chosen blocks. Iterate over it, or take one step at a time;
+    close it when done with it.
 
-    What the blocks write lies in memory at once, as in a launch. `step` of a launcher on the cpu device makes one, for the arguments
-    of a call: `with module.add.step(z, x, y, block=(3, 0, 0)) as stepper: ...`. `step` of this module is below that: it takes
-    addresses and regions of memory.
+    What the blocks write lies in memory at once, as in a launch. `step` of a launcher on the cpu
+    device makes one, for the arguments of a call: `with module.add.step(z, x, y, block=(3, 0, 0))
+    as stepper: ...`. `step` of this module is below that: it takes addresses and regions of memory.
 
     Attributes:
         last: what was executed last; None before the first step.
     """
 
     def __init__(
-        self, program: Program, arguments: Sequence[Any], grid: Grid, memory: Memory, blocks: Sequence[Coordinates], options: Options
+        self,
+        program: Program,
+        arguments: Sequence[Any],
+        grid: Grid,
+        memory: Memory,
+        blocks: Sequence[Coordinates],
+        options: Options,
     ) -> None:
         watching = program if program.watched else bind(program.module, program.name, watch=True)
         self._program = dataclasses.replace(watching, variables=program.variables)
@@ -211,7 +260,12 @@ class Stepper:
         """For `with`."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Close it."""
         self.close()
 
@@ -221,7 +275,9 @@ class Stepper:
         self._stack.close()
 
     def run_to(self, line: int, file: str = "") -> Executed | None:
-        """Go on to the next operation of a source line, a breakpoint; None if it does not come again. `file` may be the end of its path."""
+        """Go on to the next operation of a source line, a breakpoint; None if it does not come
+        again. `file` may be the end of its path.
+        """
         for executed in self:
             place = executed.op.loc
             if place is not None and place.line == line and place.file.endswith(file):
@@ -233,14 +289,17 @@ class Stepper:
         collections.deque(self, maxlen=0)
 
     def parameters(self) -> list[tuple[Value, str]]:
-        """The entry point's parameters, each with what it holds in a few words; none where the grid has no blocks."""
+        """The entry point's parameters, each with what it holds in a few words; none where the grid
+        has no blocks.
+        """
         if self._start is None:
             return []
         held = zip(self._program.function.body.args, self._start.values, strict=True)
         return [(value, short(_alone(item), value, self._places)) for value, item in held]
 
     def value(self, value: Value | int) -> Any:
-        """What a value holds now, without the axis of blocks: an array for a tile. An int is the number that `%7` shows.
+        """What a value holds now, without the axis of blocks: an array for a tile. An int is the
+        number that `%7` shows.
 
         Raises:
             KeyError: it has no value yet.
@@ -261,13 +320,16 @@ def step(
 ) -> Stepper:
     """Go through the operations of one block of a launch, or of several, one after another.
 
-    The other blocks do not run, except where blocks may wait for each other: then all run, and only the chosen ones are shown.
+    The other blocks do not run, except where blocks may wait for each other: then all run, and only
+    the chosen ones are shown.
 
     Raises:
         ArgumentError: a grid or a block that is no whole number, nor up to three of them.
         CallError: a block outside the grid.
     """
-    several = isinstance(block, list | tuple) and all(isinstance(one, list | tuple) for one in block)
+    several = isinstance(block, list | tuple) and all(
+        isinstance(one, list | tuple) for one in block
+    )
     chosen: Any = block if several else [block]
     blocks = [_triple("block", one, 0) for one in chosen]
     if isinstance(program, Module):
@@ -278,9 +340,13 @@ def step(
 def _triple(what: str, given: Any, rest: int) -> Coordinates:
     """A grid or a block with all of its three numbers."""
     numbers = list(given) if isinstance(given, list | tuple) else [given]
-    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers)
+    whole = all(
+        isinstance(number, int | np.integer) and not isinstance(number, bool) for number in numbers
+    )
     if not whole or not 1 <= len(numbers) <= 3:
-        raise ArgumentError(f"{what} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)")
+        raise ArgumentError(
+            f"{what} is {given!r}", fix="give one to three whole numbers: 3, or (3, 1, 1)"
+        )
     x, y, z = (*map(int, numbers), rest, rest)[:3]
     return x, y, z
 
@@ -297,9 +363,13 @@ def _pauses(start: Start, chosen: list[int], options: Options) -> Iterator[Pause
             finally:
                 frame.flush()
         return
-    numbers = (int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks)
+    numbers = (
+        int(number) for blocks in batches(start.launch.grid, 4096, "forward") for number in blocks
+    )
     most = start.program.footprint.flight
-    for pause in take_turns(numbers, start.one, most=most, order=options.order, cancelled=options.cancelled):
+    for pause in take_turns(
+        numbers, start.one, most=most, order=options.order, cancelled=options.cancelled
+    ):
         if int(pause.frame.blocks[0]) in chosen:
             pause.frame.say()
             yield pause
@@ -311,7 +381,10 @@ def _executed(pause: Pause, places: Places) -> Executed:
     return Executed(
         op=op,
         block=frame.place(0),
-        operands={name: tuple(_alone(frame.get(value)) for value in values) for name, values in op.operands.items()},
+        operands={
+            name: tuple(_alone(frame.get(value)) for value in values)
+            for name, values in op.operands.items()
+        },
         results=() if starts else tuple(_alone(frame.get(result)) for result in op.results),
         starts=starts,
         places=places,
@@ -324,9 +397,12 @@ def _alone(held: Any) -> Any:
 
 
 def _number(block: Coordinates, grid: Grid) -> int:
-    if len(block) != len(grid) or not all(0 <= place < extent for place, extent in zip(block, grid, strict=True)):
+    if len(block) != len(grid) or not all(
+        0 <= place < extent for place, extent in zip(block, grid, strict=True)
+    ):
         count = math.prod(grid)
         raise CallError(
-            f"block {block} is not of the grid {grid}", fix="there are no blocks" if not count else "blocks count from (0, 0, 0)"
+            f"block {block} is not of the grid {grid}",
+            fix="there are no blocks" if not count else "blocks count from (0, 0, 0)",
         )
     return block[0] + grid[0] * (block[1] + grid[1] * block[2])

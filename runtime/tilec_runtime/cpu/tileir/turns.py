@@ -1,4 +1,6 @@
-"""Blocks that may wait for each other: each runs by itself and hands on where it starts another pass of a loop that waits."""
+"""Blocks that may wait for each other: each runs by itself and hands on where it starts another
+pass of a loop that waits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tilec_runtime.errors import FaultError
 
 # Passes of a loop after which a block is suspected to wait for ever ...
 _PATIENCE = 32
-# ... and how often nothing that it knows may have changed then, for all blocks in flight, before that is taken for certain.
+# ... and how often nothing that it knows may have changed then, for all blocks in flight, before
+# that is taken for certain.
 _PROOF = 8
 # A block that waits again and again is asked less and less often, but every so many rounds.
 _SELDOM = 32
@@ -44,7 +47,8 @@ def take_turns(
     order: str | int = "forward",
     cancelled: Callable[[], bool] | None = None,
 ) -> Iterator[Pause]:
-    """Run blocks to their end, at most `most` at a time; gives every pause that is not for another block.
+    """Run blocks to their end, at most `most` at a time; gives every pause that is not for another
+    block.
 
     Args:
         numbers: blocks, in the order in which they start.
@@ -54,7 +58,8 @@ def take_turns(
         cancelled: asked every round whether to stop.
 
     Raises:
-        FaultError: all blocks in flight wait for something that none of them will do; names the loop.
+        FaultError: all blocks in flight wait for something that none of them will do; names the
+            loop.
     """
     chance = random.Random(order) if isinstance(order, int) else None  # noqa: S311 - an order, no secret
     flight: list[_Turn] = []
@@ -82,7 +87,9 @@ def take_turns(
 
 def _round(flight: list[_Turn], turns: list[_Turn], number: int) -> Generator[Pause, None, bool]:
     """Let every block that is due run; gives whether any got on."""
-    neighbours = {id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)}
+    neighbours = {
+        id(turn): flight[max(0, place - 1) : place + 2] for place, turn in enumerate(flight)
+    }
     pending = collections.deque(turn for turn in turns if turn.due <= number)
     moved = False
     for _ in range(_MOVES * len(flight)):
@@ -120,7 +127,13 @@ def _resume(turn: _Turn) -> Generator[Pause, None, bool]:
 
 def _state(frame: Frame) -> int:
     """A digest of all that a block holds."""
-    return hash(tuple((index, held.tobytes()) for index, held in frame.values.items() if hasattr(held, "tobytes")))
+    return hash(
+        tuple(
+            (index, held.tobytes())
+            for index, held in frame.values.items()
+            if hasattr(held, "tobytes")
+        )
+    )
 
 
 def _stuck(kernel: str, flight: list[_Turn], most: int) -> FaultError:

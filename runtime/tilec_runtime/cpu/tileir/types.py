@@ -1,4 +1,6 @@
-"""The type table of a Tile IR file, and what makes a type sound: extents are powers of two, views fit their tensors."""
+"""The type table of a Tile IR file, and what makes a type sound: extents are powers of two, views
+fit their tensors.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,9 @@ class Types:
                 return self._tensor(item)
             case 16:
                 params = tuple(self.value(item.varint()) for _ in range(item.count()))
-                return Signature(params, tuple(self.value(item.varint()) for _ in range(item.count())))
+                return Signature(
+                    params, tuple(self.value(item.varint()) for _ in range(item.count()))
+                )
             case 17:
                 return Token()
             case 15 | 20 | 21:
@@ -142,8 +146,14 @@ class Types:
     def _tensor(self, item: Cursor) -> TensorView:
         flags = self._flags(item, (13, 4))
         element = self._element(item)
-        shape, strides = (tuple(None if n == _DYNAMIC else n for n in item.ints(8)) for _ in range(2))
-        if len(shape) != len(strides) or len(shape) > _MAX_RANK or any(n is not None and n < 1 for n in (*shape, *strides)):
+        shape, strides = (
+            tuple(None if n == _DYNAMIC else n for n in item.ints(8)) for _ in range(2)
+        )
+        if (
+            len(shape) != len(strides)
+            or len(shape) > _MAX_RANK
+            or any(n is not None and n < 1 for n in (*shape, *strides))
+        ):
             raise item.fail("a tensor's extents and strides do not fit")
         return TensorView(element, shape, strides, self._mark(item, flags))
 
@@ -152,7 +162,9 @@ class Types:
         if not isinstance(found, TensorView):
             raise item.fail("a view is of a tensor")
         if len(found.shape) != len(tile) or not tile:
-            raise item.fail(f"tiles of rank {len(tile)} do not fit a tensor of rank {len(found.shape)}")
+            raise item.fail(
+                f"tiles of rank {len(tile)} do not fit a tensor of rank {len(found.shape)}"
+            )
         _extents(item, tile, found.element)
         return found
 
@@ -165,7 +177,9 @@ class Types:
         number = item.varint()
         found = _PADDINGS.get(number)
         if found is None or (found is not Padding.ZERO and not tensor.element.is_float):
-            raise item.fail(f"padding {found.value if found else number} does not fit {tensor.element}")
+            raise item.fail(
+                f"padding {found.value if found else number} does not fit {tensor.element}"
+            )
         return found
 
     def _view(self, item: Cursor, tag: int) -> View:

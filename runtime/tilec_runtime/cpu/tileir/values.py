@@ -1,4 +1,6 @@
-"""How values of Tile IR are held while a batch of blocks runs: NumPy arrays whose first axis counts blocks."""
+"""How values of Tile IR are held while a batch of blocks runs: NumPy arrays whose first axis counts
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from tilec_runtime.cpu.tileir.ir import FloatAttr, IntegerAttr, Padding, Pointer
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.intp]]"
 
-# Tiles are arrays of shape (blocks, *tile) or (1, *tile): the latter where every block of the batch holds the same. Integers are held
-# signed, i1 as bool, i4 in int8 with its sign extended, tf32 as float32 that is already rounded. f8E5M3FNU, which no NumPy library knows,
-# is held as its bits. Pointers are addresses. Tokens are None.
-# Views of tensors are tuples of arrays.
+# Tiles are arrays of shape (blocks, *tile) or (1, *tile): the latter where every block of the batch
+# holds the same. Integers are held signed, i1 as bool, i4 in int8 with its sign extended, tf32 as
+# float32 that is already rounded. f8E5M3FNU, which no NumPy library knows, is held as its bits.
+# Pointers are addresses. Tokens are None. Views of tensors are tuples of arrays.
 STORAGE: dict[Scalar, np.dtype[Any]] = {
     Scalar.I1: np.dtype(np.bool_),
     Scalar.I4: np.dtype(np.int8),
@@ -54,7 +56,9 @@ def take(item: Any, rows: Rows) -> Any:
 
 
 def join(items: list[Any], places: list[Rows], size: int) -> Any:
-    """One value for `size` blocks from values for parts of them; `places[i]` says which blocks `items[i]` is for."""
+    """One value for `size` blocks from values for parts of them; `places[i]` says which blocks
+    `items[i]` is for.
+    """
     first = items[0]
     if len(items) == 1 and len(places[0]) == size:
         return first
@@ -80,7 +84,13 @@ def _spread(parts: Sequence[Array], places: Sequence[Rows], size: int) -> Array:
     return whole
 
 
-_FLOATS = {Padding.ZERO: 0.0, Padding.NEG_ZERO: -0.0, Padding.NAN: np.nan, Padding.POS_INF: np.inf, Padding.NEG_INF: -np.inf}
+_FLOATS = {
+    Padding.ZERO: 0.0,
+    Padding.NEG_ZERO: -0.0,
+    Padding.NAN: np.nan,
+    Padding.POS_INF: np.inf,
+    Padding.NEG_INF: -np.inf,
+}
 _BYTE = np.dtype(np.uint8)
 # The fraction bits of a float32 that tf32 does not have.
 _TF32_KEPT = np.uint32(0xFFFFE000)
@@ -105,7 +115,9 @@ class Layout:
     packed: bool
 
     def decode(self, raw: Array) -> Array:
-        """What is held for elements as read from memory; for four-bit types each comes in a byte of its own."""
+        """What is held for elements as read from memory; for four-bit types each comes in a byte of
+        its own.
+        """
         found: Array
         if self.element is Scalar.I1:
             found = raw != 0
@@ -120,7 +132,9 @@ class Layout:
         return raw if raw.dtype == self.held else raw.view(self.held)
 
     def encode(self, held: Array) -> Array:
-        """The elements as they lie in memory; for four-bit types each in a byte of its own, its high half zero."""
+        """The elements as they lie in memory; for four-bit types each in a byte of its own, its
+        high half zero.
+        """
         if self.packed:
             found: Array = held.view(_BYTE) & np.uint8(15)
             return found
@@ -135,7 +149,8 @@ class Layout:
         return even[::2] | even[1::2] << np.uint8(4)
 
     def hostile(self) -> Array:
-        """Return three elements, as in memory, that a kernel must not meet: NaN, the largest and the lowest number.
+        """Return three elements, as in memory, that a kernel must not meet: NaN, the largest and
+        the lowest number.
 
         Without a NaN in the type, the largest number takes its place.
         """
@@ -153,10 +168,16 @@ class Layout:
         return self.encode(np.array([highest, lowest, highest], self.held))
 
     def one(self) -> Array:
-        """Return the number 1 as an element in memory; of a type without sign and infinity, its largest."""
+        """Return the number 1 as an element in memory; of a type without sign and infinity, its
+        largest.
+        """
         if self.element is Scalar.F8E5M3FNU:
             return self.hostile()[1:2]
-        return np.ones(1, self.raw) if self.element is Scalar.I1 else self.encode(np.ones(1, self.held))
+        return (
+            np.ones(1, self.raw)
+            if self.element is Scalar.I1
+            else self.encode(np.ones(1, self.held))
+        )
 
     def padding(self, padding: Padding) -> Any:
         """What a view's load gives outside its tensor, as an element in memory."""
@@ -189,7 +210,9 @@ _TF32_BYTES = 3  # 19 bits
 
 
 def sizes(kind: Tile) -> tuple[int, ...]:
-    """How many bytes the data of such a tile may have: for all elements, or for one that is the same everywhere."""
+    """How many bytes the data of such a tile may have: for all elements, or for one that is the
+    same everywhere.
+    """
     assert isinstance(kind.element, Scalar)
     number = math.prod(kind.shape)
     if kind.element is Scalar.I1:
@@ -199,12 +222,16 @@ def sizes(kind: Tile) -> tuple[int, ...]:
 
 
 def element_bytes(element: Scalar) -> int:
-    """Bytes of one element in the data of a constant, where each lies in bytes of its own (those of i1 do not)."""
+    """Bytes of one element in the data of a constant, where each lies in bytes of its own (those of
+    i1 do not).
+    """
     return _TF32_BYTES if element is Scalar.TF32 else -(-element.bits // 8)
 
 
 def elements(kind: Tile, data: bytes) -> Array:
-    """The tile that `data` stands for, read-only, of `values.STORAGE`'s type. Data of one element costs no memory for the others."""
+    """The tile that `data` stands for, read-only, of `values.STORAGE`'s type. Data of one element
+    costs no memory for the others.
+    """
     assert isinstance(kind.element, Scalar)
     if kind.element is Scalar.I1:
         found = _bits(math.prod(kind.shape), data)
@@ -212,22 +239,36 @@ def elements(kind: Tile, data: bytes) -> Array:
         found = _tf32(data)
     else:
         raw = np.frombuffer(data, np.dtype(f"<u{element_bytes(kind.element)}"))
-        found = _four_bits(raw, kind.element) if kind.element.bits == 4 else raw.view(STORAGE[kind.element])
-    whole = found.reshape(kind.shape) if found.size == math.prod(kind.shape) else np.broadcast_to(found.reshape(()), kind.shape)
+        found = (
+            _four_bits(raw, kind.element)
+            if kind.element.bits == 4
+            else raw.view(STORAGE[kind.element])
+        )
+    whole = (
+        found.reshape(kind.shape)
+        if found.size == math.prod(kind.shape)
+        else np.broadcast_to(found.reshape(()), kind.shape)
+    )
     whole.flags.writeable = False
     return whole
 
 
 def scalar(number: IntegerAttr | FloatAttr) -> Array:
     """The number of an attribute, such as the identity of a reduction, as an array of rank 0."""
-    bits = number.bits if isinstance(number, FloatAttr) else number.value & ((1 << number.type.bits) - 1)
+    bits = (
+        number.bits
+        if isinstance(number, FloatAttr)
+        else number.value & ((1 << number.type.bits) - 1)
+    )
     return elements(Tile(number.type, ()), bits.to_bytes(element_bytes(number.type), "little"))
 
 
 def _bits(number: int, data: bytes) -> Array:
     if len(data) == 1 and number > 8:
         return np.array([bool(data[0] & 1)])
-    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little", count=number).astype(np.bool_)
+    return np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little", count=number).astype(
+        np.bool_
+    )
 
 
 def _tf32(data: bytes) -> Array:

@@ -1,4 +1,6 @@
-"""Checks that the operations of a module fit together, so that whoever executes them can rely on it."""
+"""Checks that the operations of a module fit together, so that whoever executes them can rely on
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,20 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tilec_runtime.cpu.tileir import rules_memory, rules_numbers
-from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Module, Op, Pointer, Scalar, Tile, Token, Type, Value, type_text
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Function,
+    Global,
+    Module,
+    Op,
+    Pointer,
+    Scalar,
+    Tile,
+    Token,
+    Type,
+    Value,
+    type_text,
+)
 from tilec_runtime.cpu.tileir.rules import INTS, Rule, tile, tiles
 from tilec_runtime.cpu.tileir.tables import FIX, damaged
 from tilec_runtime.cpu.tileir.values import sizes
@@ -14,8 +29,9 @@ from tilec_runtime.errors import Location, TileIRError
 
 _SHOWN = 8  # types of a list in a message
 _TERMINATORS = frozenset({"return", "yield", "break", "continue"})
-# Which terminators may end the block of an operation. Those of an `if` may end with all that may end what is around it and with `yield`,
-# and a `loop` may be left by `return` where what is around it may.
+# Which terminators may end the block of an operation. Those of an `if` may end with all that may
+# end what is around it and with `yield`, and a `loop` may be left by `return` where what is around
+# it may.
 _ENDS: dict[str, frozenset[str]] = {
     "for": frozenset({"continue"}),
     "loop": frozenset({"continue", "break"}),
@@ -25,7 +41,17 @@ _ENDS: dict[str, frozenset[str]] = {
 # What has an effect, or may never end, stands in no block of a reduction.
 _EFFECTS = frozenset(
     {
-        *("for", "loop", "alloca", "assert", "assume", "print_tko", "gdc_wait_tko", "gdc_launch_dependents_tko", "memory_fence_alias_tko"),
+        *(
+            "for",
+            "loop",
+            "alloca",
+            "assert",
+            "assume",
+            "print_tko",
+            "gdc_wait_tko",
+            "gdc_launch_dependents_tko",
+            "memory_fence_alias_tko",
+        ),
         *("load_ptr_tko", "store_ptr_tko", "load_view_tko", "store_view_tko"),
         *("atomic_rmw_tko", "atomic_cas_tko", "atomic_red_view_tko"),
     }
@@ -41,7 +67,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {**rules_numbers.RULES, **rules_memory.R
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Place:
-    """What is around a block: the function, the operation that holds it, the loop that a `break` or `continue` in it belongs to.
+    """What is around a block: the function, the operation that holds it, the loop that a `break` or
+    `continue` in it belongs to.
 
     `ends` names the terminators it may have; a `pure` one has no effects.
     """
@@ -59,7 +86,11 @@ class _Place:
             return _Place(self.function, op, self.loop, self.ends | {"yield"}, self.pure)
         leaving = self.ends & {"return"} if op.name == "loop" else frozenset()
         return _Place(
-            self.function, op, op if op.name in ("for", "loop") else None, _ENDS[op.name] | leaving, op.name in ("reduce", "scan")
+            self.function,
+            op,
+            op if op.name in ("for", "loop") else None,
+            _ENDS[op.name] | leaving,
+            op.name in ("reduce", "scan"),
         )
 
 
@@ -85,7 +116,9 @@ def verify(module: Module) -> None:
 
 def _variable(variable: Global) -> None:
     if len(variable.type.shape) != 1 or len(variable.data) not in sizes(variable.type):
-        raise damaged(f"the global {variable.name} has {len(variable.data)} bytes for {type_text(variable.type)}")
+        raise damaged(
+            f"the global {variable.name} has {len(variable.data)} bytes for {type_text(variable.type)}"
+        )
     if variable.alignment & (variable.alignment - 1):
         raise damaged(f"the global {variable.name} has an alignment of {variable.alignment} bytes")
 
@@ -93,7 +126,9 @@ def _variable(variable: Global) -> None:
 def _function(function: Function, variables: Mapping[str, Global]) -> None:
     for number, kind in enumerate(function.signature.params):
         if function.entry and (not isinstance(kind, Tile) or kind.shape):
-            raise damaged(f"parameter {number} of {function.name} is {type_text(kind)}, not a number or a pointer")
+            raise damaged(
+                f"parameter {number} of {function.name} is {type_text(kind)}, not a number or a pointer"
+            )
     if function.entry and function.signature.results:
         raise damaged(f"{function.name} is a kernel and has results")
     pending = [(function.body, _Place(function))]
@@ -133,7 +168,9 @@ def _carried(op: Op, place: _Place, expected: Sequence[Value | Type]) -> None:
 
 
 def _moves(op: Op) -> str:
-    """What goes around a loop, or leaves it, is a tile or a token: views are made where they are used."""
+    """What goes around a loop, or leaves it, is a tile or a token: views are made where they are
+    used.
+    """
     for value in (*op.operands["init"], *op.results):
         if not isinstance(value.type, Tile | Token):
             return f"{type_text(value.type)} cannot be carried around a loop"
@@ -180,12 +217,26 @@ def _wanted(last: Op, place: _Place) -> Sequence[Value | Type]:
     assert holder is not None
     if holder.name == "if":
         return holder.results
-    return [Tile(value.type.element, ()) for value in holder.operands["operands"] if isinstance(value.type, Tile)]
+    return [
+        Tile(value.type.element, ())
+        for value in holder.operands["operands"]
+        if isinstance(value.type, Tile)
+    ]
 
 
-def _same(op: Op, place: _Place, what: str, found: Sequence[Value | Type], expected: Sequence[Value | Type]) -> None:
-    if len(found) != len(expected) or any(_type(a) != _type(b) for a, b in zip(found, expected, strict=True)):
-        raise _misfit(op, place, f"the {what} are ({_listed(found)}) instead of ({_listed(expected)})")
+def _same(
+    op: Op,
+    place: _Place,
+    what: str,
+    found: Sequence[Value | Type],
+    expected: Sequence[Value | Type],
+) -> None:
+    if len(found) != len(expected) or any(
+        _type(a) != _type(b) for a, b in zip(found, expected, strict=True)
+    ):
+        raise _misfit(
+            op, place, f"the {what} are ({_listed(found)}) instead of ({_listed(expected)})"
+        )
 
 
 def _type(item: Value | Type) -> Type:

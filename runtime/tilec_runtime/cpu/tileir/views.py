@@ -1,4 +1,6 @@
-"""Views of tensors: what is held for them, the operations that make them, and where the tiles of a view lie in its tensor."""
+"""Views of tensors: what is held for them, the operations that make them, and where the tiles of a
+view lie in its tensor.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Binder, Body, Frame, Step
-from tilec_runtime.cpu.tileir.ir import Block, GatherScatterView, Op, PartitionView, StridedView, TensorView, Value, View
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    GatherScatterView,
+    Op,
+    PartitionView,
+    StridedView,
+    TensorView,
+    Value,
+    View,
+)
 from tilec_runtime.cpu.tileir.steps import element
 from tilec_runtime.cpu.tileir.values import Array, storage
 
@@ -36,7 +47,8 @@ class Geometry:
     """How a view cuts its tensor, by the tile's dimensions.
 
     Attributes:
-        tile: extents of a tile. steps: elements from one index to the next. dims: the tensor's dimensions that those of the tile run along.
+        tile: extents of a tile. steps: elements from one index to the next. dims: the tensor's
+            dimensions that those of the tile run along.
         sparse: the tile dimension whose index is a tile of places, None for none.
     """
 
@@ -55,7 +67,9 @@ class Geometry:
         """Read from a view's type."""
         if isinstance(view, GatherScatterView):
             rank = len(view.tile)
-            return cls(tile=view.tile, steps=(1,) * rank, dims=tuple(range(rank)), sparse=view.sparse_dim)
+            return cls(
+                tile=view.tile, steps=(1,) * rank, dims=tuple(range(rank)), sparse=view.sparse_dim
+            )
         steps = view.steps if isinstance(view, StridedView) else view.tile
         return cls(tile=view.tile, steps=steps, dims=view.dim_map)
 
@@ -68,7 +82,9 @@ def view_type(op: Op, name: str = "view") -> View:
 
 
 def starts_of(geometry: Geometry, op: Op) -> Callable[[Frame], list[Array]]:
-    """A function that gives for each dimension of the tile the first element along it, shape (blocks or 1,); sparse, all of them."""
+    """A function that gives for each dimension of the tile the first element along it, shape
+    (blocks or 1,); sparse, all of them.
+    """
     index, steps = op.operands["index"], geometry.steps
 
     def starts(frame: Frame) -> list[Array]:
@@ -98,7 +114,9 @@ def _make_tensor_view(op: Op, _bodies: Callable[[Block], Body]) -> Step:
 
 
 def _numbers(fixed: tuple[int | None, ...], dynamic: tuple[Value, ...]) -> Callable[[Frame], Array]:
-    """A function that gives the extents or strides of a tensor, (blocks or 1, rank): those of the type, and values for the others."""
+    """A function that gives the extents or strides of a tensor, (blocks or 1, rank): those of the
+    type, and values for the others.
+    """
     free = [place for place, number in enumerate(fixed) if number is None]
     known = np.array([[0 if number is None else number for number in fixed]], np.int64)
     if not free:

@@ -15,19 +15,38 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
     [
         ("_Z1kv", []),
         ("_Z1kP6__halfi", [("__half*", "f16"), ("int", "i32")]),
-        ("_Z1kP13__nv_bfloat16PKfh", [("__nv_bfloat16*", "bf16"), ("float const*", "f32"), ("unsigned char", "u8")]),
+        (
+            "_Z1kP13__nv_bfloat16PKfh",
+            [("__nv_bfloat16*", "bf16"), ("float const*", "f32"), ("unsigned char", "u8")],
+        ),
         (
             "_Z1kPVKdxybca",
             [
-                *[("double const volatile*", "f64"), ("long long", "i64"), ("unsigned long long", "u64")],
+                *[
+                    ("double const volatile*", "f64"),
+                    ("long long", "i64"),
+                    ("unsigned long long", "u64"),
+                ],
                 *[("bool", "bool"), ("char", "i8"), ("signed char", "i8")],
             ],
         ),
-        ("_Z1kP13__nv_fp8_e4m3PK13__nv_fp8_e5m2", [("__nv_fp8_e4m3*", "f8e4m3"), ("__nv_fp8_e5m2 const*", "f8e5m2")]),
-        ("_ZN2ns1kIfLi4EEEvPT_PKS1_i", [("float*", "f32"), ("float const*", "f32"), ("int", "i32")]),
-        ("_Z1kPK6__halfS1_PS_", [("__half const*", "f16"), ("__half const*", "f16"), ("__half*", "f16")]),
+        (
+            "_Z1kP13__nv_fp8_e4m3PK13__nv_fp8_e5m2",
+            [("__nv_fp8_e4m3*", "f8e4m3"), ("__nv_fp8_e5m2 const*", "f8e5m2")],
+        ),
+        (
+            "_ZN2ns1kIfLi4EEEvPT_PKS1_i",
+            [("float*", "f32"), ("float const*", "f32"), ("int", "i32")],
+        ),
+        (
+            "_Z1kPK6__halfS1_PS_",
+            [("__half const*", "f16"), ("__half const*", "f16"), ("__half*", "f16")],
+        ),
         ("_ZN12_GLOBAL__N_11kEPA4_fPFviE", [("float (*) [4]", "f32"), ("void (*)(int)", "")]),
-        ("_Z1kP6float4PK1SIfLi3EEPPf", [("float4*", "f32"), ("S<float, 3> const*", ""), ("float**", "u64")]),
+        (
+            "_Z1kP6float4PK1SIfLi3EEPPf",
+            [("float4*", "f32"), ("S<float, 3> const*", ""), ("float**", "u64")],
+        ),
         ("_Z1k1SIPfLi3EEPv", [("S<float*, 3>", ""), ("void*", "")]),
         ("k", None),
         ("_Zbroken", None),
@@ -36,11 +55,16 @@ from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 def test_types_of_parameters(symbol, wanted):
     found = parameter_types(symbol)
     assert (None if found is None else [(type_.text, type_.dtype) for type_ in found]) == wanted
-    assert all(type_.pointer == type_.text.endswith(("*", "*) [4]", ")(int)")) for type_ in found or ())
+    assert all(
+        type_.pointer == type_.text.endswith(("*", "*) [4]", ")(int)")) for type_ in found or ()
+    )
 
 
 def slots(*exprs):
-    return tuple(AbiSlot(type="ptr" if text.endswith(".ptr") else "i32", expr=text, size=8, align=8) for text in exprs)
+    return tuple(
+        AbiSlot(type="ptr" if text.endswith(".ptr") else "i32", expr=text, size=8, align=8)
+        for text in exprs
+    )
 
 
 def tensor(name, dtype):
@@ -49,7 +73,13 @@ def tensor(name, dtype):
 
 def decl(visible=""):
     at = Location(file="k.cu", line=3, column=9)
-    x = ParamDecl(name="x", type="elem*", kind="tensor", dtype=visible, location=Location(file="k.cu", line=3, column=20))
+    x = ParamDecl(
+        name="x",
+        type="elem*",
+        kind="tensor",
+        dtype=visible,
+        location=Location(file="k.cu", line=3, column=20),
+    )
     return KernelDecl(name="k", location=at, params=(x,))
 
 
@@ -126,6 +156,8 @@ def test_these_dtypes_are_refused_at_the_parameters_place(symbol, dtype, visible
 
 
 def test_a_scalar_is_passed_as_what_it_is():
-    with pytest.raises(CompileError, match=r"k: n is passed as i32, and the compiled kernel takes float \(f32\)"):
+    with pytest.raises(
+        CompileError, match=r"k: n is passed as i32, and the compiled kernel takes float \(f32\)"
+    ):
         check(slots("n"), "_Z1kf", [], {}, decl())
     check(slots("n"), "_Z1kj", [], {}, decl())

@@ -1,4 +1,6 @@
-"""What is read of prebuilt files without any tool: digests, kinds, PTX texts, and which file serves which target."""
+"""What is read of prebuilt files without any tool: digests, kinds, PTX texts, and which file serves
+which target.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ OPENER = Opener(ToolSearch())
 def source(root: Path, text: str | bytes, **options: str | tuple[tuple[str, str], ...]) -> Source:
     data = text.encode() if isinstance(text, str) else text
     (root / "k.ptx").write_bytes(data)
-    return Source(root=str(root), path="k.ptx", options=tuple(sorted({"sha256": sha256(data), **options}.items())))
+    return Source(
+        root=str(root),
+        path="k.ptx",
+        options=tuple(sorted({"sha256": sha256(data), **options}.items())),
+    )
 
 
 def test_a_wrong_digest_shows_the_one_that_was_found(tmp_path: Path) -> None:
@@ -50,14 +56,20 @@ def test_a_wrong_digest_shows_the_one_that_was_found(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         declarations(where, OPENER)
     found = sha256(TRITON.encode())
-    assert caught.value.what == f"k.ptx: the digest of this file is {found}, the manifest states {'0' * 64}"
+    assert (
+        caught.value.what
+        == f"k.ptx: the digest of this file is {found}, the manifest states {'0' * 64}"
+    )
     assert caught.value.fix == f'where this is the file that you mean, write sha256 = "{found}"'
     assert str(caught.value.diagnostics[0].location) == "k.ptx:1"
 
 
 def test_a_digest_is_required_of_every_file(tmp_path: Path) -> None:
     (tmp_path / "k.cubin").write_bytes(b"x")
-    with pytest.raises(CompileError, match=r"the manifest does not state the digest of this file, which is [0-9a-f]{64}"):
+    with pytest.raises(
+        CompileError,
+        match=r"the manifest does not state the digest of this file, which is [0-9a-f]{64}",
+    ):
         prebuilt_files(source(tmp_path, TRITON, sha256=""))
     with pytest.raises(CompileError, match=r'write files = \{ "k\.cubin" = "[0-9a-f]{64}" \}'):
         prebuilt_files(source(tmp_path, TRITON, files=(("k.cubin", "1" * 64),)))
@@ -71,7 +83,10 @@ def test_digests_may_have_capitals(tmp_path: Path) -> None:
 def test_inputs_are_every_file_whatever_is_stated(tmp_path: Path) -> None:
     (tmp_path / "b.cubin").write_bytes(b"cubin")
     found = input_files(source(tmp_path, TRITON, sha256="0" * 64, files=(("b.cubin", "1" * 64),)))
-    assert [(f.name, f.digest) for f in found] == [("b.cubin", sha256(b"cubin")), ("k.ptx", sha256(TRITON.encode()))]
+    assert [(f.name, f.digest) for f in found] == [
+        ("b.cubin", sha256(b"cubin")),
+        ("k.ptx", sha256(TRITON.encode())),
+    ]
 
 
 def test_files_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> None:
@@ -84,7 +99,9 @@ def test_files_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> None:
         input_files(source(tmp_path / "project", TRITON, files=(("link.cubin", "1" * 64),)))
 
 
-@pytest.mark.parametrize("data", [b"", b"\0\0", b"MZ\x90", b"#include <x>\n", b"\xff" * 40, "é".encode()])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0\0", b"MZ\x90", b"#include <x>\n", b"\xff" * 40, "é".encode()]
+)
 def test_what_is_no_compiled_kernel(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(CompileError, match="this is no compiled kernel: it begins with"):
         prebuilt_files(source(tmp_path, data))
@@ -108,7 +125,12 @@ def test_kinds_are_told_by_what_is_in_a_file(tmp_path: Path, data: bytes, kind: 
 
 def test_ptx_of_triton(tmp_path: Path) -> None:
     (decl,) = declarations(source(tmp_path, TRITON), OPENER)
-    assert (decl.name, decl.block, decl.named, decl.simt) == ("add_kernel", (128, 1, 1), False, True)
+    assert (decl.name, decl.block, decl.named, decl.simt) == (
+        "add_kernel",
+        (128, 1, 1),
+        False,
+        True,
+    )
     assert decl.kinds == ("cubin", "ptx")
     assert str(decl.location) == "k.ptx:5"
     assert [(p.name, p.kind, p.type, p.out) for p in decl.params] == [
@@ -147,11 +169,23 @@ def test_every_kind_of_ptx_parameter(tmp_path: Path) -> None:
     ("text", "what", "line"),
     [
         (HEAD, "this PTX declares no entry point", 1),
-        (HEAD + ".func f() { ret; }\n", r"declares no entry point \(it has device functions alone\)", 1),
+        (
+            HEAD + ".func f() { ret; }\n",
+            r"declares no entry point \(it has device functions alone\)",
+            1,
+        ),
         (HEAD + ".visible .entry k(.param .u64 x,\n", "this entry point is cut short", 4),
-        (HEAD + ".visible .entry k(\n.param .u64 x,\n.param .wide y)\n{ }\n", r"parameter '\.param \.wide y' of k cannot be read", 6),
+        (
+            HEAD + ".visible .entry k(\n.param .u64 x,\n.param .wide y)\n{ }\n",
+            r"parameter '\.param \.wide y' of k cannot be read",
+            6,
+        ),
         (HEAD.replace("64", "32") + ".entry k() { }\n", r"\.address_size 32", 3),
-        (HEAD.replace("sm_80", "sm_99") + ".entry k() { }\n", r"\.target sm_99: unknown architecture", 2),
+        (
+            HEAD.replace("sm_80", "sm_99") + ".entry k() { }\n",
+            r"\.target sm_99: unknown architecture",
+            2,
+        ),
         (".version 8.0\n.entry k() { }\n", r"this PTX has no \.target", 1),
     ],
 )
@@ -177,7 +211,9 @@ def test_a_cubin_says_sizes_and_the_manifest_what_they_are(tmp_path: Path) -> No
     assert (decl.kinds, decl.named, decl.simt) == (("cubin",), False, True)
     assert [p.name for p in decl.params] == [f"param_{index}" for index in range(len(decl.params))]
     assert all(p.size and p.out and not p.dtype for p in decl.params)
-    assert [p.kind for p in decl.params] == ["" if p.size in (1, 2, 4, 8) else "struct" for p in decl.params]
+    assert [p.kind for p in decl.params] == [
+        "" if p.size in (1, 2, 4, 8) else "struct" for p in decl.params
+    ]
 
 
 @pytest.mark.parametrize("size", [10, 63, 64, 200, 400])
@@ -223,4 +259,10 @@ def test_ptx_of_a_family_serves_the_family() -> None:
 
 
 def test_parameters_are_laid_out_by_their_alignment() -> None:
-    assert [p.offset for p in given_abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [0, 8, 16, 32, 34]
+    assert [p.offset for p in given_abi.laid_out([(8, 8), (4, 4), (16, 16), (1, 1), (2, 2)])] == [
+        0,
+        8,
+        16,
+        32,
+        34,
+    ]

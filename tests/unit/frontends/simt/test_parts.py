@@ -1,4 +1,6 @@
-"""Parts of the frontend of SIMT Python that need no numba: annotations, decorators, text of LLVM and PTX, refusals."""
+"""Parts of the frontend of SIMT Python that need no numba: annotations, decorators, text of LLVM
+and PTX, refusals.
+"""
 
 from __future__ import annotations
 
@@ -81,40 +83,57 @@ def test_a_kernel_is_not_called() -> None:
     def optioned(x: Any) -> None: ...
 
     assert plain.options == simt.Options()
-    assert optioned.options == simt.Options(bounds=True, fastmath=True, launch_bounds=(128,), max_registers=32)
+    assert optioned.options == simt.Options(
+        bounds=True, fastmath=True, launch_bounds=(128,), max_registers=32
+    )
     with pytest.raises(UsageError, match="plain is a kernel: it is not called from Python"):
         plain(1)
 
 
 def test_targets() -> None:
     frontend = SimtFrontend(ToolSearch())
-    assert frontend.refuse(Target.parse("tileir")) == "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
-    assert [frontend.refuse(Target.parse(name)) for name in ("sm_75", "sm_100f", "compute_90a")] == ["", "", ""]
+    assert (
+        frontend.refuse(Target.parse("tileir"))
+        == "SIMT Python makes no portable Tile IR: use compute_80 (PTX)"
+    )
+    assert [
+        frontend.refuse(Target.parse(name)) for name in ("sm_75", "sm_100f", "compute_90a")
+    ] == ["", "", ""]
     assert BUILTIN["simt"] == "tilec.frontends.simt.frontend:SimtFrontend"
 
 
 @pytest.mark.parametrize("version", ["0.29.9", "0.31.0", "1.30.0"])
 def test_other_versions_of_numba_cuda_are_refused(version: str) -> None:
-    with pytest.raises(ToolchainError, match=rf"numba-cuda is of version {version}, and tilec compiles with 0\.30") as caught:
+    with pytest.raises(
+        ToolchainError, match=rf"numba-cuda is of version {version}, and tilec compiles with 0\.30"
+    ) as caught:
         api.require_version(version)
     assert caught.value.fix == "pip install 'tilec[simt]'"
 
 
 def test_a_numpy_that_numba_cuda_fails_with_is_refused_by_name() -> None:
-    """Its requirements let one be installed with which every kernel fails with "module 'numpy' has no attribute 'row_stack'"."""
+    """Its requirements let one be installed with which every kernel fails with "module 'numpy' has
+    no attribute 'row_stack'".
+    """
     for version in ("1.26.4", "2.4.6", "2.4.0rc1"):
         api.require_numpy(version)
     for version in ("2.5.0", "2.5.5", "2.10.0", "3.0.0"):
         with pytest.raises(ToolchainError, match="works with those before") as caught:
             api.require_numpy(version)
-        assert caught.value.what == f"NumPy is of version {version}, and numba-cuda 0.30 works with those before 2.5"
+        assert (
+            caught.value.what
+            == f"NumPy is of version {version}, and numba-cuda 0.30 works with those before 2.5"
+        )
         assert caught.value.fix == "pip install 'tilec[simt]'"
 
 
 def test_a_field_that_a_struct_does_not_have_is_said_to_be_none() -> None:
     """All that numba says of `box.width` is "'width'"."""
     assert errors._first("'width'") == "width is not known: the struct has no such field"
-    assert errors._first("Untyped global name 'width': of no type") == "Untyped global name 'width': of no type"
+    assert (
+        errors._first("Untyped global name 'width': of no type")
+        == "Untyped global name 'width': of no type"
+    )
 
 
 def test_what_is_installed_for_simt_kernels_fits() -> None:
@@ -127,7 +146,8 @@ def test_what_is_installed_for_simt_kernels_fits() -> None:
     assert bound in group
 
 
-# --- text -------------------------------------------------------------------------------------------------------------------------------
+# --- text
+# -------------------------------------------------------------------------------------------------------------------------------
 
 
 def module(defined: str, *declared: str, memory: str = "") -> str:
@@ -136,11 +156,22 @@ def module(defined: str, *declared: str, memory: str = "") -> str:
 
 
 def test_names_and_order_are_those_of_the_kernel_alone() -> None:
-    entry, kernel, helper = module("k", "_ZN1kB3v10Ei"), module("_ZN1kB3v10Ei", "_ZN1hB2v7Ei"), module("_ZN1hB2v7Ei")
-    later = [part.replace("B3v10", "B4v141").replace("B2v7", "B4v203") for part in (entry, helper, kernel)]
+    entry, kernel, helper = (
+        module("k", "_ZN1kB3v10Ei"),
+        module("_ZN1kB3v10Ei", "_ZN1hB2v7Ei"),
+        module("_ZN1hB2v7Ei"),
+    )
+    later = [
+        part.replace("B3v10", "B4v141").replace("B2v7", "B4v203")
+        for part in (entry, helper, kernel)
+    ]
     made = names.canonical([entry, helper, kernel])
     assert made == names.canonical([later[0], later[2], later[1], later[1]])
-    assert ["_ZN1kB2v1Ei" in made[0], 'define linkonce_odr i32 @"_ZN1kB2v1Ei"' in made[1], "_ZN1hB2v2Ei" in made[2]] == [True] * 3
+    assert [
+        "_ZN1kB2v1Ei" in made[0],
+        'define linkonce_odr i32 @"_ZN1kB2v1Ei"' in made[1],
+        "_ZN1hB2v2Ei" in made[2],
+    ] == [True] * 3
 
 
 def test_shared_arrays_are_counted_anew() -> None:
@@ -174,7 +205,8 @@ def test_symbols_are_those_of_c() -> None:
     assert [names.symbol_of(name) for name in ("add_2", "größe")] == ["add_2", "gr_uf6__udf_e"]
 
 
-# --- constants --------------------------------------------------------------------------------------------------------------------------
+# --- constants
+# --------------------------------------------------------------------------------------------------------------------------
 
 SOURCE = """def outer(scale):
     def k(z, BLOCK: int = 4, x=None):
@@ -187,10 +219,16 @@ def test_constants_are_closed_over() -> None:
     scope: dict[str, Any] = {"FACTOR": FACTOR}
     exec(compile(SOURCE, "k.py", "exec"), scope)
     function: FunctionType = scope["outer"](10)
-    node = next(n for n in ast.walk(ast.parse(SOURCE)) if isinstance(n, ast.FunctionDef) and n.name == "k")
+    node = next(
+        n for n in ast.walk(ast.parse(SOURCE)) if isinstance(n, ast.FunctionDef) and n.name == "k"
+    )
     made = with_constants(function, node, {"BLOCK": 2})
     assert made(1, 5) == (1 + 2 * 10 * FACTOR, 5)
     assert made.__code__.co_varnames == ("z", "x")
-    assert (made.__code__.co_filename, made.__code__.co_firstlineno, made.__qualname__) == ("k.py", 2, function.__qualname__)
+    assert (made.__code__.co_filename, made.__code__.co_firstlineno, made.__qualname__) == (
+        "k.py",
+        2,
+        function.__qualname__,
+    )
     scope["FACTOR"] = 1
     assert made(0, None)[0] == 20, "globals are the module's own"

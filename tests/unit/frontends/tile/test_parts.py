@@ -1,4 +1,6 @@
-"""The parts of the tile frontend that need no compiler: targets, symbols, bindings, messages, listings."""
+"""The parts of the tile frontend that need no compiler: targets, symbols, bindings, messages,
+listings.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,15 @@ HERE = Location(file="k.py", line=3)
         ("sm_90", ""),
         ("sm_121", ""),
         ("tileir", ""),
-        ("sm_90a", "tile targets take plain names: use sm_90 (tileiras makes an sm_90a image of it)"),
+        (
+            "sm_90a",
+            "tile targets take plain names: use sm_90 (tileiras makes an sm_90a image of it)",
+        ),
         ("sm_100f", "tile targets take plain names: use sm_100"),
-        ("sm_75", "tile kernels cannot be compiled for sm_75: the oldest architecture of Tile IR is sm_80"),
+        (
+            "sm_75",
+            "tile kernels cannot be compiled for sm_75: the oldest architecture of Tile IR is sm_80",
+        ),
         ("compute_80", "tile kernels become cubins or Tile IR, not PTX: use sm_80 or tileir"),
     ],
 )
@@ -57,13 +65,26 @@ def test_what_is_up_to_date_costs_no_import_of_a_compiler(tmp_path):
         "print([m for m in heavy if m in sys.modules])"
     )
     root = Path(__file__).parents[4]
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
     ("name", "symbol"),
-    [("add", "add_tile"), ("vector-add", "vector_add_tile"), ("2d", "_2d_tile"), ("größe", "gr_uf6_udfe_tile"), ("exp", "exp_tile")],
+    [
+        ("add", "add_tile"),
+        ("vector-add", "vector_add_tile"),
+        ("2d", "_2d_tile"),
+        ("größe", "gr_uf6_udfe_tile"),
+        ("exp", "exp_tile"),
+    ],
 )
 def test_symbols(name, symbol):
     assert symbol_of(name) == symbol
@@ -72,18 +93,41 @@ def test_symbols(name, symbol):
 
 
 def tensor(name: str, **fields) -> Param:
-    return Param(name=name, kind=ParamKind.TENSOR, dtype=fields.pop("dtype", "f32"), rank=fields.pop("rank", 2), **fields)
+    return Param(
+        name=name,
+        kind=ParamKind.TENSOR,
+        dtype=fields.pop("dtype", "f32"),
+        rank=fields.pop("rank", 2),
+        **fields,
+    )
 
 
 def job(*params: Param, assume: tuple[Assumption, ...] = (), **axes) -> Job:
     decl = KernelDecl(name="k", location=HERE)
-    spec = KernelSpec(name="k", language="tile", source=Source(root="", path="k.py"), decl=decl, symbol="", params=params)
-    return Job(spec=spec, variant=Variant(kernel="k", id="k", axes=tuple(axes.items()), assume=assume), target=Target.parse("sm_80"))
+    spec = KernelSpec(
+        name="k",
+        language="tile",
+        source=Source(root="", path="k.py"),
+        decl=decl,
+        symbol="",
+        params=params,
+    )
+    return Job(
+        spec=spec,
+        variant=Variant(kernel="k", id="k", axes=tuple(axes.items()), assume=assume),
+        target=Target.parse("sm_80"),
+    )
 
 
 def function(*names: str, **annotations: api.Annotation) -> list[FunctionParam]:
-    found = [FunctionParam(name=n, annotation=api.Annotation(), default=None, location=HERE, excerpt="") for n in names]
-    return found + [FunctionParam(name=n, annotation=a, default=None, location=HERE, excerpt="") for n, a in annotations.items()]
+    found = [
+        FunctionParam(name=n, annotation=api.Annotation(), default=None, location=HERE, excerpt="")
+        for n in names
+    ]
+    return found + [
+        FunctionParam(name=n, annotation=a, default=None, location=HERE, excerpt="")
+        for n, a in annotations.items()
+    ]
 
 
 def arrays(made: Job, *names: str) -> list[api.Array]:
@@ -91,7 +135,12 @@ def arrays(made: Job, *names: str) -> list[api.Array]:
 
 
 def test_contiguous_tensors_have_a_last_stride_of_one():
-    assert [a.strides for a in arrays(job(tensor("x", rank=0), tensor("y", rank=1), tensor("z", rank=3)), "x", "y", "z")] == [
+    assert [
+        a.strides
+        for a in arrays(
+            job(tensor("x", rank=0), tensor("y", rank=1), tensor("z", rank=3)), "x", "y", "z"
+        )
+    ] == [
         (),
         (1,),
         (None, None, 1),
@@ -105,23 +154,40 @@ def test_contiguous_tensors_have_a_last_stride_of_one():
 def test_facts_of_parameter_and_assumption_are_joined_by_their_least_common_multiple():
     made = job(
         tensor("x", shape_divisible=(4, 6), stride_divisible=(2, 1), align=4),
-        assume=(Assumption(param="x", shape=(6, 4), stride=(3, 1), align=6), Assumption(param="y", align=128)),
+        assume=(
+            Assumption(param="x", shape=(6, 4), stride=(3, 1), align=6),
+            Assumption(param="y", align=128),
+        ),
     )
     (array,) = arrays(made, "x")
     assert (array.shape_divisible, array.stride_divisible, array.align) == ((12, 12), (6, 1), 12)
 
 
 def test_outputs_overlap_nothing_and_inputs_may_overlap_each_other():
-    shared = [a.shared for a in arrays(job(tensor("x"), tensor("y"), tensor("z", out=True)), "x", "y", "z")]
+    shared = [
+        a.shared
+        for a in arrays(job(tensor("x"), tensor("y"), tensor("z", out=True)), "x", "y", "z")
+    ]
     assert shared == [True, True, False]
-    assert [a.shared for a in arrays(job(tensor("x"), tensor("z", out=True)), "x", "z")] == [False, False]
-    assert [a.shared for a in arrays(job(tensor("x", out=True), tensor("z", out=True)), "x", "z")] == [False, False]
+    assert [a.shared for a in arrays(job(tensor("x"), tensor("z", out=True)), "x", "z")] == [
+        False,
+        False,
+    ]
+    assert [
+        a.shared for a in arrays(job(tensor("x", out=True), tensor("z", out=True)), "x", "z")
+    ] == [False, False]
 
 
 def test_slots_follow_the_function_and_constants_are_dropped():
     constant = api.Annotation(constant=True, inner=int)
     params = [*function("y"), *function(N=constant), *function("s", "x")]
-    made = job(tensor("x", rank=1), tensor("y", rank=0), Param(name="s", kind=ParamKind.SCALAR, dtype="T"), N=4, T="f16")
+    made = job(
+        tensor("x", rank=1),
+        tensor("y", rank=0),
+        Param(name="s", kind=ParamKind.SCALAR, dtype="T"),
+        N=4,
+        T="f16",
+    )
     bound = bind(made, params, HERE)
     assert [(s.expr, s.type, s.size) for s in bound.abi] == [
         ("y.ptr", "ptr", 8),
@@ -134,10 +200,20 @@ def test_slots_follow_the_function_and_constants_are_dropped():
 
 
 @pytest.mark.parametrize(
-    ("inner", "value", "bound"), [(int, 4, 4), (float, 2, 2.0), (float, 0.5, 0.5), (bool, True, True), (None, 0.5, 0.5), (None, True, True)]
+    ("inner", "value", "bound"),
+    [
+        (int, 4, 4),
+        (float, 2, 2.0),
+        (float, 0.5, 0.5),
+        (bool, True, True),
+        (None, 0.5, 0.5),
+        (None, True, True),
+    ],
 )
 def test_constants(inner, value, bound):
-    (got,) = bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE).bindings
+    (got,) = bind(
+        job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE
+    ).bindings
     assert isinstance(got, api.Constant)
     assert got.value == bound
     assert type(got.value) is type(bound)
@@ -147,7 +223,9 @@ def test_an_axis_makes_an_unannotated_parameter_constant():
     assert bind(job(N=4), function("N"), HERE).bindings == (api.Constant(4),)
 
 
-@pytest.mark.parametrize(("inner", "value"), [(int, True), (int, 0.5), (bool, 1), (float, True), (int, "f32")])
+@pytest.mark.parametrize(
+    ("inner", "value"), [(int, True), (int, 0.5), (bool, 1), (float, True), (int, "f32")]
+)
 def test_constants_of_the_wrong_kind(inner, value):
     with pytest.raises(CompileError, match="constant 'N' is"):
         bind(job(N=value), function(N=api.Annotation(constant=True, inner=inner)), HERE)
@@ -199,7 +277,9 @@ def instruction(opcode: int, width: int = 4) -> bytes:
 
 
 def test_local_memory_in_machine_code():
-    stores = instruction(0x387) + instruction(0x387, 5) + instruction(0x387, 6) + instruction(0x387, 2)
+    stores = (
+        instruction(0x387) + instruction(0x387, 5) + instruction(0x387, 6) + instruction(0x387, 2)
+    )
     loads = instruction(0x983) + instruction(0x983, 5) + instruction(0x983, 0)
     others = instruction(0x388) + instruction(0x981, 6) + b"1234"
     assert sass.count(stores + loads + others) == (4 + 8 + 16 + 2, 4 + 8 + 1)

@@ -38,7 +38,10 @@ def names(root, files: dict[str, str], path: str = "kernels/k.py") -> list[str]:
         ("from ..lib.a import f\n", ["lib/__init__.py", "lib/a.py"]),
         ("from .... import f\n", []),
         ("def f():\n    if 1:\n        import helper\n", ["kernels/helper.py"]),
-        ("try:\n    import helper\nexcept ImportError:\n    import lib.b\n", ["kernels/helper.py", "lib/__init__.py", "lib/b.py"]),
+        (
+            "try:\n    import helper\nexcept ImportError:\n    import lib.b\n",
+            ["kernels/helper.py", "lib/__init__.py", "lib/b.py"],
+        ),
         ("import importlib\nimportlib.import_module('lib.b')\n", ["lib/__init__.py", "lib/b.py"]),
         ("__import__('helper')\n", ["kernels/helper.py"]),
         ("import chain\n", ["kernels/chain.py", "kernels/helper.py"]),
@@ -74,7 +77,12 @@ def test_relative_imports_run_the_packages_around(tmp_path):
         "p/q/k.py": "from . import x\n",
         "p/q/x.py": "",
     }
-    assert names(tmp_path, files, "p/q/k.py") == ["p/__init__.py", "p/base.py", "p/q/__init__.py", "p/q/x.py"]
+    assert names(tmp_path, files, "p/q/k.py") == [
+        "p/__init__.py",
+        "p/base.py",
+        "p/q/__init__.py",
+        "p/q/x.py",
+    ]
 
 
 def test_digests_are_of_the_bytes_and_kept_while_nothing_changes(tmp_path, monkeypatch):
@@ -89,7 +97,9 @@ def test_digests_are_of_the_bytes_and_kept_while_nothing_changes(tmp_path, monke
     source = Source(root=str(tmp_path), path="k.py")
     names(tmp_path, {"k.py": "import a\r\n", "a.py": "x = 1\n"}, "k.py")
     first = closure(source)
-    assert {i.name: i.digest for i in first}["k.py"] == hashlib.sha256((tmp_path / "k.py").read_bytes()).hexdigest()
+    assert {i.name: i.digest for i in first}["k.py"] == hashlib.sha256(
+        (tmp_path / "k.py").read_bytes()
+    ).hexdigest()
     assert closure(source) == first
     assert sorted(reads) == ["a.py", "k.py"]
     (tmp_path / "a.py").write_text("x = 22\n")
@@ -139,7 +149,13 @@ def test_a_directory_as_source(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["import tilec.lang as tl", "from tilec.lang import kernel", "from tilec import lang", "if x:\n    import tilec.lang"]
+    "line",
+    [
+        "import tilec.lang as tl",
+        "from tilec.lang import kernel",
+        "from tilec import lang",
+        "if x:\n    import tilec.lang",
+    ],
 )
 def test_the_safe_language_is_an_input_of_what_imports_it(tmp_path: Path, line: str) -> None:
     (tmp_path / "k.py").write_text("import shared\n")
@@ -153,8 +169,12 @@ def test_the_safe_language_is_an_input_of_what_imports_it(tmp_path: Path, line: 
 
 
 @pytest.mark.parametrize("name", ["proof.py", "calls.py", "arrays.py"])
-def test_what_proves_kernels_is_an_input_of_theirs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_proves_kernels_is_an_input_of_theirs(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """What was kept before a mistake in it was mended must not be taken for what is right."""
     before, read = inputs._language_digest.__wrapped__(), Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda self: read(self) + (b"#" if self.name == name else b""))
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda self: read(self) + (b"#" if self.name == name else b"")
+    )
     assert inputs._language_digest.__wrapped__() != before

@@ -1,4 +1,6 @@
-"""Files that a Python source reads when it is executed, and modules that it imports from outside of the project."""
+"""Files that a Python source reads when it is executed, and modules that it imports from outside of
+the project.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +45,27 @@ def test_a_file_that_the_module_reads_is_declared(tmp_path: Path, code: str) -> 
     with pytest.raises(CompileError) as caught:
         loaded(tmp_path, OPEN + code)
     message = caught.value.diagnostics[0]
-    assert "the module reads kernels/table.json when it is executed, and the manifest does not say so" in message.message
+    assert (
+        "the module reads kernels/table.json when it is executed, and the manifest does not say so"
+        in message.message
+    )
     assert message.location is not None
     assert (message.location.file, message.location.line) >= ("kernels/k.py", 3)
-    assert [item.name for item in loaded(tmp_path, OPEN + code, "kernels/table.json").inputs] == ["kernels/k.py", "kernels/table.json"]
+    assert [item.name for item in loaded(tmp_path, OPEN + code, "kernels/table.json").inputs] == [
+        "kernels/k.py",
+        "kernels/table.json",
+    ]
 
 
 def test_declared_files_are_inputs(tmp_path: Path) -> None:
     write(tmp_path, {"tables/a.json": "[1]", "tables/more/b.json": "[2]"})
     text = OPEN + "VALUE = (HERE.parent / 'tables/a.json').read_text()\n"
     first = loaded(tmp_path, text, "tables")
-    assert [item.name for item in first.inputs] == ["kernels/k.py", "tables/a.json", "tables/more/b.json"]
+    assert [item.name for item in first.inputs] == [
+        "kernels/k.py",
+        "tables/a.json",
+        "tables/more/b.json",
+    ]
     assert loaded(tmp_path, text, "tables") is first
     write(tmp_path, {"tables/a.json": "[33]"})
     assert loaded(tmp_path, text, "tables").main.VALUE == "[33]"
@@ -66,10 +78,15 @@ def test_declared_files_are_inputs(tmp_path: Path) -> None:
     ("code", "name"),
     [
         ("import importlib\nimportlib.import_module('help' + 'er')\n", "helper.py"),
-        ("import sys\nsys.path.insert(0, str(HERE / 'more'))\nimport inner_module\n", "kernels/more/inner_module.py"),
+        (
+            "import sys\nsys.path.insert(0, str(HERE / 'more'))\nimport inner_module\n",
+            "kernels/more/inner_module.py",
+        ),
     ],
 )
-def test_a_module_that_no_import_statement_names_is_declared(tmp_path: Path, code: str, name: str) -> None:
+def test_a_module_that_no_import_statement_names_is_declared(
+    tmp_path: Path, code: str, name: str
+) -> None:
     write(tmp_path, {name: "VALUE = 1\n"})
     with pytest.raises(CompileError, match=f"the module reads {name} when it is executed"):
         loaded(tmp_path, OPEN + code)
@@ -106,17 +123,32 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     yield folder
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("acme_shared", "acme_other", "acme_large")]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.partition(".")[0] in ("acme_shared", "acme_other", "acme_large")
+    ]:
         del sys.modules[name]
 
 
 def test_modules_outside_of_the_project_are_inputs(tmp_path: Path, elsewhere: Path) -> None:
     root = tmp_path / "project"
-    files = {"acme_shared/__init__.py": "import json, acme_other\nfrom . import part\n", "acme_shared/part.py": "VALUE = 1\n"}
+    files = {
+        "acme_shared/__init__.py": "import json, acme_other\nfrom . import part\n",
+        "acme_shared/part.py": "VALUE = 1\n",
+    }
     write(elsewhere, {**files, "acme_shared/lazy.py": "", "acme_other.py": "VALUE = 2\n"})
     write(root, {"k.py": "import acme_shared.part, numpy\n"})
     source = Source(root=str(root), path="k.py")
-    names = [f"../elsewhere/{name}" for name in ("acme_other.py", "acme_shared/__init__.py", "acme_shared/lazy.py", "acme_shared/part.py")]
+    names = [
+        f"../elsewhere/{name}"
+        for name in (
+            "acme_other.py",
+            "acme_shared/__init__.py",
+            "acme_shared/lazy.py",
+            "acme_shared/part.py",
+        )
+    ]
     before = closure(source)
     assert [file.name for file in before] == [*names, "k.py"]
     write(elsewhere, {"acme_shared/part.py": "VALUE = 11\n"})
@@ -126,7 +158,9 @@ def test_modules_outside_of_the_project_are_inputs(tmp_path: Path, elsewhere: Pa
     assert [file.name for file in closure(source)] == ["acme_shared.py", "k.py"]
 
 
-def test_of_a_large_package_outside_of_the_project_only_its_own_files_count(tmp_path: Path, elsewhere: Path) -> None:
+def test_of_a_large_package_outside_of_the_project_only_its_own_files_count(
+    tmp_path: Path, elsewhere: Path
+) -> None:
     write(elsewhere, {"acme_large/__init__.py": "import acme_other\n", "acme_other.py": ""})
     write(elsewhere, {f"acme_large/m{number}.py": "" for number in range(100)})
     root = tmp_path / "project"
@@ -136,7 +170,9 @@ def test_of_a_large_package_outside_of_the_project_only_its_own_files_count(tmp_
     assert "../elsewhere/acme_other.py" not in names
 
 
-def test_installed_packages_are_not_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_are_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "rglob", lambda *_: pytest.fail("it may be large"))
     write(tmp_path, {"k.py": "import pytest, hypothesis.strategies, numpy, json, nothing_such\n"})
     assert [file.name for file in closure(Source(root=str(tmp_path), path="k.py"))] == ["k.py"]

@@ -36,7 +36,10 @@ def test_what_ptxas_asks_for() -> None:
     )
     assert ptx.needed_isa(log) == (8, 6)
     assert ptx.needed_isa("nothing") is None
-    assert ptx.complaints(log)[0] == ("Feature 'fence.proxy' requires PTX ISA .version 8.3 or later", 9)
+    assert ptx.complaints(log)[0] == (
+        "Feature 'fence.proxy' requires PTX ISA .version 8.3 or later",
+        9,
+    )
 
 
 def test_parameters_of_an_entry() -> None:
@@ -59,12 +62,18 @@ def test_parameters_of_an_entry() -> None:
 
 def test_a_mark_is_read_and_taken_out() -> None:
     text = ".visible .entry _Z1kPf(\n)\n.global .align 8 .u64 tilec_entry = _Z1kPf;\n.visible .func f\n"
-    assert ptx.take_mark(text, "tilec_entry") == ("_Z1kPf", ".visible .entry _Z1kPf(\n)\n.visible .func f\n")
+    assert ptx.take_mark(text, "tilec_entry") == (
+        "_Z1kPf",
+        ".visible .entry _Z1kPf(\n)\n.visible .func f\n",
+    )
     assert ptx.take_mark("nothing\n", "tilec_entry") == ("", "nothing\n")
 
 
 def test_file_names_lose_their_directories() -> None:
-    text = ptx.relative_files(TEXT + '\t.file 3 "/usr/include/stdio.h"\n', (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")))
+    text = ptx.relative_files(
+        TEXT + '\t.file 3 "/usr/include/stdio.h"\n',
+        (("/home/me/p", ""), ("/opt/cuda/include", "<cuda>")),
+    )
     assert '"k/a.cu"' in text
     assert '"<cuda>/cuda_fp16.h"' in text
     assert '"<system>/stdio.h"' in text
@@ -73,7 +82,9 @@ def test_file_names_lose_their_directories() -> None:
 
 def test_file_names_are_read_and_written_with_their_escapes() -> None:
     text = '\t.file\t1 "/home/mein \\303\\274\\"b\\\\c/k/\\303\\244 a.cu"\n'
-    assert ptx.relative_files(text, (('/home/mein ü"b\\c', ""),)) == '\t.file\t1 "k/\\303\\244 a.cu"\n'
+    assert (
+        ptx.relative_files(text, (('/home/mein ü"b\\c', ""),)) == '\t.file\t1 "k/\\303\\244 a.cu"\n'
+    )
 
 
 def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
@@ -82,7 +93,9 @@ def test_names_of_what_is_local_to_a_file_lose_the_hash_of_its_path() -> None:
         codes = [str(b) for b in name.encode()]
         return f".func {name}()\n.b8 {','.join(codes[:18])}\n.b8 {','.join(codes[18:])}\n"
 
-    first, second = (_without_path_hash(text(h), "tilec_entry", "k/a.cu") for h in ("5225cf54", "ece9655d"))
+    first, second = (
+        _without_path_hash(text(h), "tilec_entry", "k/a.cu") for h in ("5225cf54", "ece9655d")
+    )
     assert first == second
     assert first != _without_path_hash(text("5225cf54"), "tilec_entry", "k/b.cu")
     assert first.count("\n") == 3
@@ -103,7 +116,9 @@ ptxas info    : Function properties for _Z6calleev
 
 
 def test_spills_of_functions_that_several_entries_call() -> None:
-    """Each entry's own count where ptxas tells of a function behind every entry that calls it, the one count where it tells once."""
+    """Each entry's own count where ptxas tells of a function behind every entry that calls it, the
+    one count where it tells once.
+    """
     log = """ptxas info    : Compiling entry function '_Z1a' for 'sm_90'
 ptxas info    : Function properties for _Z1a
     0 bytes stack frame, 1 bytes spill stores, 2 bytes spill loads
@@ -166,7 +181,9 @@ def test_functions_that_an_entry_may_call() -> None:
     assert ptx.calls(".visible .entry k()\n{\n}\n", "k") == set()
 
 
-def test_names_do_not_depend_on_where_the_process_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_do_not_depend_on_where_the_process_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A toolkit in a virtual environment below the working directory, which is where most have it."""
     monkeypatch.chdir(tmp_path)
     toolkit = tmp_path / ".venv" / "include"

@@ -1,4 +1,6 @@
-"""Finding tools: the order of places, whole sets, version ranges, digests that are not computed twice, time limits."""
+"""Finding tools: the order of places, whole sets, version ranges, digests that are not computed
+twice, time limits.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from tilec_runtime.errors import ToolchainError, UsageError
 
 def script(path: Path, version: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version.rpartition('.')[0]}, V{version}'\n")
+    path.write_text(
+        f"#!/bin/sh\necho 'Cuda compilation tools, release {version.rpartition('.')[0]}, V{version}'\n"
+    )
     path.chmod(0o755)
 
 
@@ -39,7 +43,9 @@ def toolkit(home: Path, version: str = "13.4.92") -> Path:
         (home / "include" / header).parent.mkdir(parents=True, exist_ok=True)
         (home / "include" / header).write_text("")
     major, minor, _ = version.split(".")
-    (home / "include" / "cuda.h").write_text(f"#define CUDA_VERSION {int(major) * 1000 + int(minor) * 10}\n")
+    (home / "include" / "cuda.h").write_text(
+        f"#define CUDA_VERSION {int(major) * 1000 + int(minor) * 10}\n"
+    )
     return home
 
 
@@ -71,7 +77,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site-packages directory that holds the only wheels there are."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
-    monkeypatch.setattr(search, "_wheel_roots", lambda: [search._Root(origin="wheel", path=folder / "nvidia" / "cu13", site=folder)])
+    monkeypatch.setattr(
+        search,
+        "_wheel_roots",
+        lambda: [search._Root(origin="wheel", path=folder / "nvidia" / "cu13", site=folder)],
+    )
     return folder
 
 
@@ -81,9 +91,15 @@ def test_order_of_places(tmp_path: Path, site: Path) -> None:
     search = ToolSearch(cuda_home=str(home), path=str(other / "bin"))
     assert find_tool("ptxas", search).origin == "wheel"
     system = ToolSearch(prefer="system", cuda_home=str(home), path=str(other / "bin"))
-    assert (find_tool("ptxas", system).origin, find_tool("ptxas", system).path) == ("CUDA_HOME", str(home / "bin/ptxas"))
+    assert (find_tool("ptxas", system).origin, find_tool("ptxas", system).path) == (
+        "CUDA_HOME",
+        str(home / "bin/ptxas"),
+    )
     path_only = ToolSearch(prefer="system", path=str(other / "bin"))
-    assert (find_tool("ptxas", path_only).origin, find_tool("libnvrtc", path_only).origin) == ("PATH", "PATH")
+    assert (find_tool("ptxas", path_only).origin, find_tool("libnvrtc", path_only).origin) == (
+        "PATH",
+        "PATH",
+    )
     assert find_tool("nvcc", search).origin == "CUDA_HOME"  # the wheels have none
 
 
@@ -99,7 +115,9 @@ def test_a_system_toolkit_keeps_libnvvm_apart(tmp_path: Path, no_wheels: None) -
     library = home / "nvvm" / "lib64" / "libnvvm.so.4"
     library.parent.mkdir(parents=True)
     library.write_bytes(b"library")
-    assert find_tool("libnvvm", ToolSearch(prefer="system", cuda_home=str(home))).path == str(library)
+    assert find_tool("libnvvm", ToolSearch(prefer="system", cuda_home=str(home))).path == str(
+        library
+    )
 
 
 def test_a_missing_tool_names_every_place(tmp_path: Path, no_wheels: None) -> None:
@@ -122,7 +140,8 @@ def test_nothing_installed_at_all(no_wheels: None) -> None:
 def test_a_half_installed_toolchain(site: Path) -> None:
     wheels(site)
     with pytest.raises(
-        ToolchainError, match=r"half installed \(there is ptxas 13\.4\.92 \(wheel\)\): libnvrtc-builtins and headers not found"
+        ToolchainError,
+        match=r"half installed \(there is ptxas 13\.4\.92 \(wheel\)\): libnvrtc-builtins and headers not found",
     ):
         require(("ptxas", "libnvrtc-builtins", "headers"), ToolSearch())
 
@@ -130,14 +149,20 @@ def test_a_half_installed_toolchain(site: Path) -> None:
 def test_parts_of_two_releases(tmp_path: Path, site: Path) -> None:
     wheels(site, "13.5.10")
     search = ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin")
-    with pytest.raises(ToolchainError, match=r"is mixed(.|\n)*ptxas 13\.5\.10 \(wheel(.|\n)*nvcc 13\.4\.92 \(CUDA_HOME") as caught:
+    with pytest.raises(
+        ToolchainError,
+        match=r"is mixed(.|\n)*ptxas 13\.5\.10 \(wheel(.|\n)*nvcc 13\.4\.92 \(CUDA_HOME",
+    ) as caught:
         require(("ptxas", "nvcc"), search)
     assert "prefer" in caught.value.fix
 
 
 def test_out_of_the_manifests_range(site: Path) -> None:
     wheels(site, "13.5.10")
-    with pytest.raises(ToolchainError, match=r"ptxas is of version 13\.5\.10, the manifest wants cuda >=13\.2,<13\.5"):
+    with pytest.raises(
+        ToolchainError,
+        match=r"ptxas is of version 13\.5\.10, the manifest wants cuda >=13\.2,<13\.5",
+    ):
         find_tool("ptxas", ToolSearch(cuda=">=13.2,<13.5"))
 
 
@@ -170,10 +195,15 @@ def test_what_is_no_range(wanted: str) -> None:
         check_range("13.4", wanted)
 
 
-def test_a_wheels_digest_comes_from_its_file_list(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheels_digest_comes_from_its_file_list(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wheels(site)
     expected = file_sha256(site / "nvidia/cu13/bin/ptxas")
-    monkeypatch.setattr("tilec.frontends.tools.digests.file_sha256", lambda _: pytest.fail("hashed a file that its wheel describes"))
+    monkeypatch.setattr(
+        "tilec.frontends.tools.digests.file_sha256",
+        lambda _: pytest.fail("hashed a file that its wheel describes"),
+    )
     assert find_tool("ptxas", ToolSearch()).digest == expected
 
 
@@ -205,17 +235,25 @@ def headers(site: Path) -> None:
     file = site / "nvidia" / "cu13" / "include" / "cuda_fp16.h"
     file.parent.mkdir(parents=True)
     file.write_text("// f16\n")
-    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    digest = (
+        base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    )
     info = site / "nvidia_cuda_crt-13.4.92.dist-info"
     info.mkdir()
-    (info / "RECORD").write_text(f"{file.relative_to(site)},sha256={digest},{file.stat().st_size}\n")
+    (info / "RECORD").write_text(
+        f"{file.relative_to(site)},sha256={digest},{file.stat().st_size}\n"
+    )
 
 
-def test_a_python_packages_files_are_hashed_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_packages_files_are_hashed_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "compiler" / "__init__.py"
     file.parent.mkdir()
     file.write_text("good = 1\n")
-    digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    digest = (
+        base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
+    )
     info = tmp_path / "compiler-1.0.dist-info"
     info.mkdir()
     rows = f"compiler/__init__.py,sha256={digest},9\ncompiler/__pycache__/__init__.pyc,,\n{info.name}/RECORD,,\n"
@@ -238,7 +276,12 @@ def test_a_python_packages_files_are_hashed_where_that_is_asked_for(tmp_path: Pa
 
 def test_the_survey_never_raises(site: Path, tmp_path: Path) -> None:
     wheels(site, "13.5.10")
-    reports = {r.name: r for r in survey(ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin", cuda="<13.5"))}
+    reports = {
+        r.name: r
+        for r in survey(
+            ToolSearch(cuda_home=str(toolkit(tmp_path / "cuda")), path="/bin", cuda="<13.5")
+        )
+    }
     assert reports["ptxas"].problem == "version 13.5.10 is outside of the range <13.5"
     assert reports["nvcc"].problem.startswith("of release 13.4, others are of 13.5")
     assert (reports["tileiras"].tool, reports["tileiras"].problem) == (None, "not found")
@@ -269,7 +312,16 @@ def test_the_digest_table_measures_once(tmp_path: Path) -> None:
     assert DigestTable(state).sha256(file) == hashlib.sha256(b"other").hexdigest()
 
 
-DAMAGES = [b"", b"{", b"[1]", b'{"facts": 3}', b'{"facts": {"a": ["x"]}}', b'{"facts": {"a": 3}}', b"\xff\xfe", b"[" * 100_000]
+DAMAGES = [
+    b"",
+    b"{",
+    b"[1]",
+    b'{"facts": 3}',
+    b'{"facts": {"a": ["x"]}}',
+    b'{"facts": {"a": 3}}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -292,7 +344,11 @@ def test_a_file_with_the_size_time_and_inode_of_another_is_measured(tmp_path: Pa
     file.write_bytes(b"evil")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     after = file.stat()
-    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (
+        before.st_size,
+        before.st_mtime_ns,
+        before.st_ino,
+    )
     assert DigestTable(state).sha256(file) == hashlib.sha256(b"evil").hexdigest()
 
 
@@ -313,16 +369,31 @@ def test_a_table_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 def test_running_a_tool() -> None:
     done = run_tool(
-        [sys.executable, "-c", "import os, sys; print(os.environ.get('A')); print('e', file=sys.stderr); sys.exit(3)"],
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; print(os.environ.get('A')); print('e', file=sys.stderr); sys.exit(3)",
+        ],
         timeout=30,
         env={"A": "1"},
     )
-    assert (done.stdout.strip(), done.stderr.strip(), done.rc, done.timed_out) == ("1", "e", 3, False)
+    assert (done.stdout.strip(), done.stderr.strip(), done.rc, done.timed_out) == (
+        "1",
+        "e",
+        3,
+        False,
+    )
 
 
 def test_a_tool_gets_no_environment_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
-    assert run_tool([sys.executable, "-c", "import os; print(os.environ.get('NVCC_APPEND_FLAGS'))"], timeout=30).stdout.strip() == "None"
+    assert (
+        run_tool(
+            [sys.executable, "-c", "import os; print(os.environ.get('NVCC_APPEND_FLAGS'))"],
+            timeout=30,
+        ).stdout.strip()
+        == "None"
+    )
 
 
 def test_a_tool_runs_at_fixed_addresses() -> None:
@@ -344,7 +415,9 @@ def test_a_system_that_refuses_fixed_addresses(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_time_limit_waits_for_no_child_of_the_tool(tmp_path: Path) -> None:
-    """A child holds the pipes open; one with the tool in a session of its own is killed, one in the caller's group goes with the group."""
+    """A child holds the pipes open; one with the tool in a session of its own is killed, one in the
+    caller's group goes with the group.
+    """
     command = ["/bin/sh", "-c", f"echo begun; sleep 600 & echo $! > {tmp_path}/child; wait"]
     for own_session in (True, False):
         done = run_tool(command, timeout=2.0, own_session=own_session)

@@ -16,7 +16,10 @@ def tensor(name: str, rank: int = 2, **facts: Any) -> Param:
 
 
 def facts(*params: Param, assume: tuple[Assumption, ...] = ()) -> Facts:
-    return Facts(params, Variant(kernel="k", id="k", axes=(("T", "f16"), ("BM", 64), ("FAST", True)), assume=assume))
+    return Facts(
+        params,
+        Variant(kernel="k", id="k", axes=(("T", "f16"), ("BM", 64), ("FAST", True)), assume=assume),
+    )
 
 
 X = Assumption(param="x", shape=(4, 32), align=16)
@@ -56,14 +59,23 @@ def test_divisors(text: str, divisor: int) -> None:
 
 def test_without_assumptions_nothing_is_known() -> None:
     known = facts(tensor("x"))
-    assert [known.divisor(t) for t in ("x.shape[0]", "x.size", "x.stride[0]", "nbytes(x)")] == [1, 1, 1, 2]
+    assert [known.divisor(t) for t in ("x.shape[0]", "x.size", "x.stride[0]", "nbytes(x)")] == [
+        1,
+        1,
+        1,
+        2,
+    ]
     assert known.alignment("x") == 1
     assert known.alignment("nobody") == 1
 
 
 def test_facts_that_are_always_demanded_count_too() -> None:
     known = facts(tensor("x", align=32, shape_divisible=(3, 8)), assume=(X,))
-    assert (known.divisor("x.shape[0]"), known.divisor("x.shape[1]"), known.alignment("x")) == (12, 32, 32)
+    assert (known.divisor("x.shape[0]"), known.divisor("x.shape[1]"), known.alignment("x")) == (
+        12,
+        32,
+        32,
+    )
 
 
 def test_strides_that_are_not_contiguous_follow_from_nothing() -> None:
@@ -75,14 +87,25 @@ def test_strides_that_are_not_contiguous_follow_from_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("BM", 64), ("FAST", None), ("T", None), ("n", None), ("x.stride[1]", 1), ("x.stride[0]", None), ("x.shape[0]", None)],
+    [
+        ("1", 1),
+        ("BM", 64),
+        ("FAST", None),
+        ("T", None),
+        ("n", None),
+        ("x.stride[1]", 1),
+        ("x.stride[0]", None),
+        ("x.shape[0]", None),
+    ],
 )
 def test_values_that_are_the_same_in_every_launch(text: str, value: int | None) -> None:
     assert facts(tensor("x", stride=(None, 1)), assume=(X,)).constant(text) == value
 
 
 def test_products_beyond_64_bits_stay_divisors() -> None:
-    huge = facts(tensor("x", rank=3), assume=(Assumption(param="x", shape=(2**30, 3 * 2**30, 2**30)),))
+    huge = facts(
+        tensor("x", rank=3), assume=(Assumption(param="x", shape=(2**30, 3 * 2**30, 2**30)),)
+    )
     divisor = huge.divisor("x.size")
     assert 0 < divisor <= 2**62
     assert (3 * 2**90) % divisor == 0
@@ -96,20 +119,34 @@ def test_tensors_of_any_rank_have_no_facts() -> None:
 def test_extents_that_are_known_are_constants() -> None:
     known = Assumption(param="x", extent=(None, 48))
     told = facts(tensor("x"), assume=(known,))
-    assert [told.constant(text) for text in ("x.shape[0]", "x.shape[1]", "x.shape[-1]", "x.stride[0]", "x.stride[1]")] == [
+    assert [
+        told.constant(text)
+        for text in ("x.shape[0]", "x.shape[1]", "x.shape[-1]", "x.stride[0]", "x.stride[1]")
+    ] == [
         None,
         48,
         48,
         48,
         1,
     ]
-    assert [told.divisor(text) for text in ("x.shape[1]", "x.size", "x.shape[1] - 16")] == [48, 48, 16]
+    assert [told.divisor(text) for text in ("x.shape[1]", "x.size", "x.shape[1] - 16")] == [
+        48,
+        48,
+        16,
+    ]
     free = facts(tensor("x", stride=(None, None)), assume=(known,))
-    assert [free.constant(text) for text in ("x.shape[1]", "x.stride[0]", "x.stride[1]")] == [48, None, None]
+    assert [free.constant(text) for text in ("x.shape[1]", "x.stride[0]", "x.stride[1]")] == [
+        48,
+        None,
+        None,
+    ]
 
 
 def test_contiguous_tensors_have_their_strides() -> None:
-    told = facts(tensor("x", stride=(None, None)), assume=(Assumption(param="x", shape=(1, 16), contiguous=True),))
+    told = facts(
+        tensor("x", stride=(None, None)),
+        assume=(Assumption(param="x", shape=(1, 16), contiguous=True),),
+    )
     assert told.constant("x.stride[1]") == 1
     assert told.constant("x.stride[0]") is None
     assert told.divisor("x.stride[0]") == 16

@@ -1,4 +1,6 @@
-"""Parts of the triton frontend that need no Triton: targets, versions, the environment, and what its compiler writes."""
+"""Parts of the triton frontend that need no Triton: targets, versions, the environment, and what
+its compiler writes.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ from tilec_runtime.model.arch import Target
         ("compute_80", ""),
         ("compute_89", ""),
         ("compute_90a", ""),
-        ("tileir", "Triton kernels become cubins or PTX, not Tile IR: use sm_80, sm_90, … or compute_80"),
+        (
+            "tileir",
+            "Triton kernels become cubins or PTX, not Tile IR: use sm_80, sm_90, … or compute_80",
+        ),
         ("sm_75", "Triton kernels cannot be compiled for sm_75: the oldest architecture is sm_80"),
         ("sm_100f", "Triton makes code for one architecture, not for a family: use sm_100"),
         (
@@ -58,7 +63,9 @@ def test_versions_that_were_tested_pass(version: str) -> None:
     api.require_version(version)
 
 
-def test_a_triton_that_is_missing_half_there_or_of_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_triton_that_is_missing_half_there_or_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(ToolchainError) as caught:
         TritonFrontend(ToolSearch()).toolchain()
@@ -69,11 +76,15 @@ def test_a_triton_that_is_missing_half_there_or_of_another_version(monkeypatch: 
     info = tmp_path / "triton-3.8.0.dist-info"
     info.mkdir()
     (info / "RECORD").write_text("triton/__init__.py,sha256=x,1\n")
-    with pytest.raises(ToolchainError, match=r"triton is half installed: .*__init__\.py is missing"):
+    with pytest.raises(
+        ToolchainError, match=r"triton is half installed: .*__init__\.py is missing"
+    ):
         TritonFrontend(ToolSearch()).toolchain()
     (tmp_path / "triton").mkdir()
     (tmp_path / "triton" / "__init__.py").touch()
-    with pytest.raises(ToolchainError, match=r"triton is of version 3\.8\.0, and tilec compiles with 3\.9"):
+    with pytest.raises(
+        ToolchainError, match=r"triton is of version 3\.8\.0, and tilec compiles with 3\.9"
+    ):
         TritonFrontend(ToolSearch()).toolchain()
 
 
@@ -83,7 +94,9 @@ def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
     monkeypatch.setenv("OTHER", "1")
     with api.environment():
-        assert {k: v for k, v in os.environ.items() if k.startswith(("TRITON_", "DISABLE_", "OTHER"))} == {
+        assert {
+            k: v for k, v in os.environ.items() if k.startswith(("TRITON_", "DISABLE_", "OTHER"))
+        } == {
             "OTHER": "1",
             "TRITON_DEFAULT_FP_FUSION": "1",
         }
@@ -127,11 +140,17 @@ def endless(at):
 
 
 def written(body: str) -> set[str]:
-    nodes = {n.name: n for n in ast.parse(f"{HELPERS}\ndef k(x, y, idx, n, B):\n{body}").body if isinstance(n, ast.FunctionDef)}
+    nodes = {
+        n.name: n
+        for n in ast.parse(f"{HELPERS}\ndef k(x, y, idx, n, B):\n{body}").body
+        if isinstance(n, ast.FunctionDef)
+    }
     names: dict[str, object] = {**nodes, "deeper": SimpleNamespace(into=nodes["into"])}
 
     def function(node: object) -> Function | None:
-        return Function(node, resolver(names, function)) if isinstance(node, ast.FunctionDef) else None
+        return (
+            Function(node, resolver(names, function)) if isinstance(node, ast.FunctionDef) else None
+        )
 
     return set(written_by(Function(nodes["k"], resolver(names, function))))
 
@@ -145,7 +164,10 @@ def written(body: str) -> set[str]:
         ("    for i in range(n):\n        tl.atomic_add(p, 1)\n        p = x + i", {"x"}),
         ("    tl.store(value=1, pointer=y)", {"y"}),
         ("    tl.store(x.to(tl.int64) if n else y, 1)", {"x", "y"}),
-        ("    b = tl.make_block_ptr(base=y, shape=(n,))\n    b = tl.advance(b, (1,))\n    tl.store(b, 1)", {"y"}),
+        (
+            "    b = tl.make_block_ptr(base=y, shape=(n,))\n    b = tl.advance(b, (1,))\n    tl.store(b, 1)",
+            {"y"},
+        ),
         ("    tl.load(x)", set()),
         ("    helper(y)", set()),
         ("    p, q = x + n, y + n\n    tl.store(q, tl.load(p))", {"y"}),
@@ -165,19 +187,34 @@ def written(body: str) -> set[str]:
         ("    tl.store(tl.trans(y + n), 1)", {"y"}),
         ("    tl.store(y + loaded(idx), loaded(x))", {"y"}),
         ("    endless(y)", {"y"}),
-        ("    d = tl.make_tensor_descriptor(y, shape=[n], strides=[1], block_shape=[B])\n    d.store([0], tl.load(x))", {"y"}),
+        (
+            "    d = tl.make_tensor_descriptor(y, shape=[n], strides=[1], block_shape=[B])\n    d.store([0], tl.load(x))",
+            {"y"},
+        ),
         (
             "    e, d = tl.make_tensor_descriptor(base=x, shape=[n]), tl.make_tensor_descriptor(y)\n    d.atomic_add([0], e.load([0]))",
             {"y"},
         ),
         ("    y.store([n, 0], x.load([n, 0]))", {"y"}),
         ("    y.scatter(idx, n, tl.load(x))", {"y"}),
-        ("    y = tl.make_tensor_descriptor(y, [n], [1], [B])\n    y.store([0], x.load([0]))", {"y"}),
-        ("    x = tl.make_tensor_descriptor(x, [n], [1], [B])\n    tl.store(y + n, x.load([0]))", {"y"}),
-        ("    x, y = maybe(x, [n], [1], [B]), maybe(y, [n], [1], [B])\n    y.store([0], x.load([0]))", {"y"}),
+        (
+            "    y = tl.make_tensor_descriptor(y, [n], [1], [B])\n    y.store([0], x.load([0]))",
+            {"y"},
+        ),
+        (
+            "    x = tl.make_tensor_descriptor(x, [n], [1], [B])\n    tl.store(y + n, x.load([0]))",
+            {"y"},
+        ),
+        (
+            "    x, y = maybe(x, [n], [1], [B]), maybe(y, [n], [1], [B])\n    y.store([0], x.load([0]))",
+            {"y"},
+        ),
         ("    x, y = both(y, x)\n    y.store([0], x.load([0]))", {"y"}),
         ("    p, q = both(y, x)\n    q.store([0], p.load([0]))", {"y"}),
-        ("    y = make_tensor_descriptor(y, [n], [1], [B])\n    store_tensor_descriptor(desc=y, offsets=[0], value=n)", {"y"}),
+        (
+            "    y = make_tensor_descriptor(y, [n], [1], [B])\n    store_tensor_descriptor(desc=y, offsets=[0], value=n)",
+            {"y"},
+        ),
         ("    d = make_tensor_descriptor(base=y, shape=[n])\n    d.store([0], n)", {"y"}),
     ],
 )
@@ -186,9 +223,7 @@ def test_what_a_body_writes(body: str, names: set[str]) -> None:
 
 
 def test_what_the_native_compiler_writes() -> None:
-    log = (
-        'k/a.py:3:5: error: no such layout\n/usr/lib/x.py:9:1: error: inside\n<unknown>:0: error: lost\nloc("k/a.py":2:1): warning: slow\n'
-    )
+    log = 'k/a.py:3:5: error: no such layout\n/usr/lib/x.py:9:1: error: inside\n<unknown>:0: error: lost\nloc("k/a.py":2:1): warning: slow\n'
     texts = {"k/a.py": "one\ntwo\nthree\n"}
     errors = native_diagnostics(log, texts, severity="error")
     assert [(d.message, d.location, d.excerpt) for d in errors] == [
@@ -197,14 +232,26 @@ def test_what_the_native_compiler_writes() -> None:
         ("lost", None, ""),
     ]
     (warning,) = native_diagnostics(log, texts, severity="warning")
-    assert (warning.message, warning.location) == ("slow", Location(file="k/a.py", line=2, column=1))
+    assert (warning.message, warning.location) == (
+        "slow",
+        Location(file="k/a.py", line=2, column=1),
+    )
 
 
 def test_a_misspelt_word_of_triton_is_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     """`tl.loadd` is a typo of a function; `x.load` on what is no descriptor is another thing."""
-    monkeypatch.setitem(sys.modules, "triton.language", SimpleNamespace(load=1, store=2, arange=3, _private=4))
+    monkeypatch.setitem(
+        sys.modules, "triton.language", SimpleNamespace(load=1, store=2, arange=3, _private=4)
+    )
 
-    assert errors._hint("module 'triton.language' has no attribute 'loadd'") == "did you mean 'load'"
-    assert errors._hint("module 'triton.language' has no attribute 'arrange'") == "did you mean 'arange'"
+    assert (
+        errors._hint("module 'triton.language' has no attribute 'loadd'") == "did you mean 'load'"
+    )
+    assert (
+        errors._hint("module 'triton.language' has no attribute 'arrange'")
+        == "did you mean 'arange'"
+    )
     assert errors._hint("module 'triton.language' has no attribute 'gather'") == ""
-    assert errors._hint("'tensor' object has no attribute 'load'").startswith('args = ["descriptor(x, BM, BK)", …]')
+    assert errors._hint("'tensor' object has no attribute 'load'").startswith(
+        'args = ["descriptor(x, BM, BK)", …]'
+    )

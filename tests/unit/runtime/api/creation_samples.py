@@ -1,4 +1,6 @@
-"""Ops that make tensors, one for each function, dtype and size: the cpu device is held against references, a GPU against it."""
+"""Ops that make tensors, one for each function, dtype and size: the cpu device is held against
+references, a GPU against it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,24 @@ from tilec_runtime.model.dtype import DTYPES
 
 Make = Callable[[], Any]
 # Dtypes that convert into each other.
-CONVERTED = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e8m0")
+CONVERTED = (
+    "bool",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "f8e4m3",
+    "f8e5m2",
+    "f8e8m0",
+)
 COUNTED = tuple(name for name in CONVERTED if name not in ("bool", "f8e8m0"))
 SIZES = (0, 1, 5, 4097, 70001)
 
@@ -26,7 +45,15 @@ def numpy_dtype(name: str) -> Any:
 
 def value_of(dtype: str) -> Any:
     """A value whose bytes differ, as far as the dtype has one."""
-    return True if dtype == "bool" else 2 if dtype == "f8e8m0" else 1.75 if DTYPES[dtype].kind == "float" else 97
+    return (
+        True
+        if dtype == "bool"
+        else 2
+        if dtype == "f8e8m0"
+        else 1.75
+        if DTYPES[dtype].kind == "float"
+        else 97
+    )
 
 
 def _filled() -> dict[str, Make]:
@@ -34,12 +61,16 @@ def _filled() -> dict[str, Make]:
     for dtype in CONVERTED:
         made[f"ones-{dtype}"] = lambda dtype=dtype: api.ones((3, 7), dtype)
         for size in SIZES:
-            made[f"full-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.full(size, value_of(dtype), dtype)
+            made[f"full-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.full(
+                size, value_of(dtype), dtype
+            )
         if dtype == "f8e8m0":
             continue
         made[f"zeros-{dtype}"] = lambda dtype=dtype: api.zeros((5, 3), dtype)
         for rows, columns in ((1, 1), (7, 7), (3, 300), (300, 3), (0, 4)):
-            made[f"eye_rect-{dtype}-{rows}x{columns}"] = lambda d=dtype, r=rows, c=columns: api.eye_rect(r, c, d)
+            made[f"eye_rect-{dtype}-{rows}x{columns}"] = lambda d=dtype, r=rows, c=columns: (
+                api.eye_rect(r, c, d)
+            )
         if dtype == "bool":
             continue
         made[f"arange-{dtype}"] = lambda dtype=dtype: api.arange(100, dtype=dtype)
@@ -49,8 +80,12 @@ def _filled() -> dict[str, Make]:
         if DTYPES[dtype].bits >= 32:
             made[f"arange-long-{dtype}"] = lambda dtype=dtype: api.arange(70001, dtype=dtype)
         if DTYPES[dtype].kind == "float":
-            made[f"arange-tenths-{dtype}"] = lambda dtype=dtype: api.arange(-20, 20, 0.1, dtype=dtype)
-            made[f"linspace-thirds-{dtype}"] = lambda dtype=dtype: api.linspace(-10 / 3, 1e-3, 70001, dtype=dtype)
+            made[f"arange-tenths-{dtype}"] = lambda dtype=dtype: api.arange(
+                -20, 20, 0.1, dtype=dtype
+            )
+            made[f"linspace-thirds-{dtype}"] = lambda dtype=dtype: api.linspace(
+                -10 / 3, 1e-3, 70001, dtype=dtype
+            )
     made["arange-wide-u64"] = lambda: api.arange(2**64 - 100, 2**64 - 1, dtype="u64")
     made["arange-wide-i64"] = lambda: api.arange(-(2**63), 2**63 - 1, 2**50 + 1, dtype="i64")
     return made
@@ -60,9 +95,15 @@ def _random() -> dict[str, Make]:
     made: dict[str, Make] = {}
     for dtype in ("f16", "bf16", "f32", "f64"):
         for size in (1, 2, 3, 4097, (1 << 20) + 3):
-            made[f"rand-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.rand(size, dtype=dtype, seed=2**63 + 5)
-            made[f"randn-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.randn(size, dtype=dtype, seed=7)
-        made[f"randn-{dtype}-moved"] = lambda dtype=dtype: api.randn((33, 77), mean=-3.3, std=0.7, dtype=dtype, seed=2**64 - 1)
+            made[f"rand-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.rand(
+                size, dtype=dtype, seed=2**63 + 5
+            )
+            made[f"randn-{dtype}-{size}"] = lambda dtype=dtype, size=size: api.randn(
+                size, dtype=dtype, seed=7
+            )
+        made[f"randn-{dtype}-moved"] = lambda dtype=dtype: api.randn(
+            (33, 77), mean=-3.3, std=0.7, dtype=dtype, seed=2**64 - 1
+        )
     made["randn_f16"] = lambda: api.randn_f16((17, 3), mean=1, std=2, seed=1)
     return made
 
@@ -71,7 +112,9 @@ FILLED, RANDOM = _filled(), _random()
 
 
 def every_bits(dtype: str) -> np.ndarray[Any, Any]:
-    """Every pattern of 8 or 16 bits; of wider ones, many at random, around powers of two, and halfway between what others have."""
+    """Every pattern of 8 or 16 bits; of wider ones, many at random, around powers of two, and
+    halfway between what others have.
+    """
     row = DTYPES[dtype]
     if dtype == "bool":
         return np.array([False, True, True, False, True])
@@ -81,13 +124,57 @@ def every_bits(dtype: str) -> np.ndarray[Any, Any]:
     patterns = random.integers(0, 2**row.bits, 20000, dtype=f"u{row.bytes}").view(row.numpy)
     if row.kind == "float":
         with np.errstate(all="ignore"):
-            scaled = np.ldexp(random.standard_normal(40000), random.integers(-160, 160, 40000)).astype(row.numpy)
-            small = np.ldexp(random.integers(1, 1 << 13, 40000).astype(np.float64), random.integers(-30, 20, 40000)).astype(row.numpy)
-        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 448, 464, 480, 57344, 61440, 65504, 65520, 255.5, -0.5], row.numpy)
+            scaled = np.ldexp(
+                random.standard_normal(40000), random.integers(-160, 160, 40000)
+            ).astype(row.numpy)
+            small = np.ldexp(
+                random.integers(1, 1 << 13, 40000).astype(np.float64),
+                random.integers(-30, 20, 40000),
+            ).astype(row.numpy)
+        special = np.array(
+            [
+                0.0,
+                -0.0,
+                np.inf,
+                -np.inf,
+                np.nan,
+                1e-45,
+                448,
+                464,
+                480,
+                57344,
+                61440,
+                65504,
+                65520,
+                255.5,
+                -0.5,
+            ],
+            row.numpy,
+        )
         edges = np.array([2.0**power for power in (7, 8, 15, 16, 31, 32, 63, 64)], row.numpy)
-        around = np.concatenate([edges, -edges, np.nextafter(edges, np.array(0, row.numpy)), np.nextafter(-edges, np.array(0, row.numpy))])
-        return np.concatenate([patterns, scaled, small, -small, special, around.astype(row.numpy)]).astype(row.numpy)
+        around = np.concatenate(
+            [
+                edges,
+                -edges,
+                np.nextafter(edges, np.array(0, row.numpy)),
+                np.nextafter(-edges, np.array(0, row.numpy)),
+            ]
+        )
+        return np.concatenate(
+            [patterns, scaled, small, -small, special, around.astype(row.numpy)]
+        ).astype(row.numpy)
     bounds = np.iinfo(row.numpy)
-    shifts = (random.integers(0, 2**63, 20000) >> random.integers(0, 63, 20000)).astype(np.int64).astype(row.numpy)
-    powers = [2**k + d for k in range(row.bits) for d in (-1, 0, 1) if bounds.min <= 2**k + d <= bounds.max]
-    return np.concatenate([patterns, shifts, np.array([bounds.min, bounds.max, 0, *powers], row.numpy)])
+    shifts = (
+        (random.integers(0, 2**63, 20000) >> random.integers(0, 63, 20000))
+        .astype(np.int64)
+        .astype(row.numpy)
+    )
+    powers = [
+        2**k + d
+        for k in range(row.bits)
+        for d in (-1, 0, 1)
+        if bounds.min <= 2**k + d <= bounds.max
+    ]
+    return np.concatenate(
+        [patterns, shifts, np.array([bounds.min, bounds.max, 0, *powers], row.numpy)]
+    )

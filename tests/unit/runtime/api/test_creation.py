@@ -1,4 +1,6 @@
-"""Tensors of known contents and conversions on the cpu device, held against NumPy and ml_dtypes; a GPU test holds CUDA against the same."""
+"""Tensors of known contents and conversions on the cpu device, held against NumPy and ml_dtypes; a
+GPU test holds CUDA against the same.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.unit.runtime.api.creation_samples import CONVERTED, COUNTED, FILLED, every_bits, numpy_dtype, value_of
+from tests.unit.runtime.api.creation_samples import (
+    CONVERTED,
+    COUNTED,
+    FILLED,
+    every_bits,
+    numpy_dtype,
+    value_of,
+)
 from tests.waiting import PATIENCE
 from tilec_runtime import Device, Stream, Tensor, api, use_device, value, zip_ops
 from tilec_runtime.cpu.driver import CpuDriver
@@ -32,7 +41,10 @@ def test_every_function_and_dtype_gives_its_dtype(name):
     made = op.sync()
     assert isinstance(made, Tensor)
     assert made.is_contiguous
-    assert name.split("-")[1 if name.count("-") == 1 or name.split("-")[1] in DTYPES else 2] == made.dtype
+    assert (
+        name.split("-")[1 if name.count("-") == 1 or name.split("-")[1] in DTYPES else 2]
+        == made.dtype
+    )
 
 
 @pytest.mark.parametrize("dtype", CONVERTED)
@@ -42,11 +54,22 @@ def test_one_value_everywhere(dtype):
     assert np.array_equal(contents(api.ones(7, dtype)).astype(np.float32), np.ones(7, np.float32))
     if dtype != "f8e8m0":
         assert not contents(api.zeros((2, 0, 3), dtype)).size
-        assert np.array_equal(contents(api.zeros(9, dtype)).astype(np.float32), np.zeros(9, np.float32))
+        assert np.array_equal(
+            contents(api.zeros(9, dtype)).astype(np.float32), np.zeros(9, np.float32)
+        )
 
 
 def test_floats_are_the_default():
-    for op in (api.zeros(2), api.ones(2), api.full(2, 3), api.arange(2), api.linspace(0, 1, 2), api.eye(2), api.rand(2), api.randn(2)):
+    for op in (
+        api.zeros(2),
+        api.ones(2),
+        api.full(2, 3),
+        api.arange(2),
+        api.linspace(0, 1, 2),
+        api.eye(2),
+        api.rand(2),
+        api.randn(2),
+    ):
         assert op.sync().dtype == "f32"
     assert api.zeros(2, np.int16).sync().dtype == "i16"
     assert api.zeros(2, ml_dtypes.bfloat16).sync().dtype == "bf16"
@@ -61,33 +84,55 @@ def test_packed_elements_are_filled_two_by_two():
 @pytest.mark.parametrize("dtype", COUNTED)
 def test_counting(dtype):
     real = numpy_dtype(dtype)
-    assert np.array_equal(contents(api.arange(100, dtype=dtype)), np.arange(100).astype(np.float64).astype(real))
-    assert np.array_equal(contents(api.arange(3, 90, 7, dtype=dtype)), np.arange(3, 90, 7).astype(np.float64).astype(real))
+    assert np.array_equal(
+        contents(api.arange(100, dtype=dtype)), np.arange(100).astype(np.float64).astype(real)
+    )
+    assert np.array_equal(
+        contents(api.arange(3, 90, 7, dtype=dtype)),
+        np.arange(3, 90, 7).astype(np.float64).astype(real),
+    )
     assert contents(api.arange(5, 5, dtype=dtype)).shape == (0,)
     assert contents(api.arange(5, 2, dtype=dtype)).shape == (0,)
 
 
 def test_counting_in_integers_is_exact():
-    assert contents(api.arange(2**63 - 5, 2**63 - 1, dtype="i64")).tolist() == [2**63 - 5, 2**63 - 4, 2**63 - 3, 2**63 - 2]
-    assert contents(api.arange(2**64 - 3, 2**64 - 1, dtype="u64")).tolist() == [2**64 - 3, 2**64 - 2]
+    assert contents(api.arange(2**63 - 5, 2**63 - 1, dtype="i64")).tolist() == [
+        2**63 - 5,
+        2**63 - 4,
+        2**63 - 3,
+        2**63 - 2,
+    ]
+    assert contents(api.arange(2**64 - 3, 2**64 - 1, dtype="u64")).tolist() == [
+        2**64 - 3,
+        2**64 - 2,
+    ]
     assert contents(api.arange(10, -11, -5, dtype="i8")).tolist() == [10, 5, 0, -5, -10]
 
 
-@pytest.mark.parametrize(("start", "stop", "step"), [(0, 1, 0.1), (-3.5, 7, 0.25), (1, 0, -1 / 3), (1e-3, 2, 1e-3), (0, 1e6, 7.7)])
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [(0, 1, 0.1), (-3.5, 7, 0.25), (1, 0, -1 / 3), (1e-3, 2, 1e-3), (0, 1e6, 7.7)],
+)
 def test_counting_in_floats_is_rounded_once(start, stop, step):
     exact = start + np.arange(len(np.arange(start, stop, step))) * np.float64(step)
     assert np.array_equal(contents(api.arange(start, stop, step, dtype="f64")), exact)
     assert np.array_equal(contents(api.arange(start, stop, step)), exact.astype(np.float32))
 
 
-@pytest.mark.parametrize(("start", "stop", "num"), [(0, 1, 2), (0, 1, 11), (-1 / 3, 7.77, 12345), (5, -5, 70001), (3, 3, 4), (2.5, 2.5, 1)])
+@pytest.mark.parametrize(
+    ("start", "stop", "num"),
+    [(0, 1, 2), (0, 1, 11), (-1 / 3, 7.77, 12345), (5, -5, 70001), (3, 3, 4), (2.5, 2.5, 1)],
+)
 def test_even_steps_are_those_of_numpy(start, stop, num):
     wanted = np.linspace(start, stop, num)
     found = contents(api.linspace(start, stop, num, dtype="f64"))
     assert np.array_equal(found, wanted)
     assert (found[0], found[-1]) == (start, stop)
     assert np.array_equal(contents(api.linspace(start, stop, num)), wanted.astype(np.float32))
-    assert np.array_equal(contents(api.linspace(start, stop, num, dtype="i32")), np.linspace(start, stop, num, dtype=np.int32))
+    assert np.array_equal(
+        contents(api.linspace(start, stop, num, dtype="i32")),
+        np.linspace(start, stop, num, dtype=np.int32),
+    )
     assert contents(api.linspace(start, stop, 0)).shape == (0,)
 
 
@@ -109,7 +154,9 @@ def test_conversions_are_those_of_numpy(source, target):
     found = contents(api.convert(array, target))
     assert found.dtype == numpy_dtype(target)
     with np.errstate(all="ignore"):
-        assert np.array_equal(found.view(f"u{found.dtype.itemsize}"), expected(array, source, target))
+        assert np.array_equal(
+            found.view(f"u{found.dtype.itemsize}"), expected(array, source, target)
+        )
 
 
 def expected(array, source, target):
@@ -122,17 +169,38 @@ def expected(array, source, target):
     if kind == "bool":
         return (array.astype(np.float64) != 0).view(view) if floats else (array != 0).view(view)
     if kind != "float":
-        return clipped(array.astype(np.float64), target).view(view) if floats else array.astype(real).view(view)
+        return (
+            clipped(array.astype(np.float64), target).view(view)
+            if floats
+            else array.astype(real).view(view)
+        )
     found = array.astype(real) if target in ("f32", "f64") else once(array, target)
     bits = found.view(view).copy()
-    names = {"f64": 0x7FF8 << 48, "f32": 0x7FC0 << 16, "bf16": 0x7FC0, "f16": 0x7E00, "f8e5m2": 0x7E, "f8e4m3": 0x7F, "f8e8m0": 0xFF}
+    names = {
+        "f64": 0x7FF8 << 48,
+        "f32": 0x7FC0 << 16,
+        "bf16": 0x7FC0,
+        "f16": 0x7E00,
+        "f8e5m2": 0x7E,
+        "f8e4m3": 0x7F,
+        "f8e8m0": 0xFF,
+    }
     bits[np.isnan(found.astype(np.float64))] = names[target]
     return bits
 
 
 def clipped(values, target):
     bounds = np.iinfo(DTYPES[target].numpy)
-    found = [0 if v != v else bounds.max if v >= bounds.max else bounds.min if v <= bounds.min else int(v) for v in values.tolist()]
+    found = [
+        0
+        if v != v
+        else bounds.max
+        if v >= bounds.max
+        else bounds.min
+        if v <= bounds.min
+        else int(v)
+        for v in values.tolist()
+    ]
     return np.array(found, DTYPES[target].numpy)
 
 
@@ -232,7 +300,10 @@ def test_gaps_are_not_filled():
     assert array.all()
     with pytest.raises(BorrowError, match="reading only"):
         api.fill(api.zeros(3).sync().share(), 1)
-    with api.zeros((4, 4)).sync().borrow_mut() as m, pytest.raises(TensorError, match="do not lie side by side"):
+    with (
+        api.zeros((4, 4)).sync().borrow_mut() as m,
+        pytest.raises(TensorError, match="do not lie side by side"),
+    ):
         api.fill(m[:, ::2], 1)
 
 
@@ -260,19 +331,35 @@ def test_gaps_are_not_filled():
         (lambda: api.arange(0, float("inf")), UsageError, "stop is inf, and must be finite"),
         (lambda: api.arange("5"), UsageError, "stop is '5', and must be a number"),
         (lambda: api.arange(True), UsageError, "must be a number"),
-        (lambda: api.arange(0, 5, 0.5, dtype="i32"), UsageError, "step is 0.5, and i32 takes integers"),
-        (lambda: api.arange(300, dtype="i8"), TensorError, r"299, which i8 cannot hold \(-128 to 127\)"),
+        (
+            lambda: api.arange(0, 5, 0.5, dtype="i32"),
+            UsageError,
+            "step is 0.5, and i32 takes integers",
+        ),
+        (
+            lambda: api.arange(300, dtype="i8"),
+            TensorError,
+            r"299, which i8 cannot hold \(-128 to 127\)",
+        ),
         (lambda: api.arange(-1, 3, dtype="u8"), TensorError, "-1, which u8 cannot hold"),
         (lambda: api.arange(70000, dtype="f16"), TensorError, "f16 cannot hold"),
         (lambda: api.arange(1 << 60), TensorError, "no device has as much memory"),
         (lambda: api.arange(0, 1e300, 1e-300), UsageError, "further than f64 reaches"),
-        (lambda: api.arange(10**400, 10**400 + 5), UsageError, "start is an integer of 1329 bits, which f64 cannot hold"),
+        (
+            lambda: api.arange(10**400, 10**400 + 5),
+            UsageError,
+            "start is an integer of 1329 bits, which f64 cannot hold",
+        ),
         (lambda: api.arange(5, dtype="bool"), TensorError, "arange makes no tensors of bool"),
         (lambda: api.linspace(0, 1, 1), TensorError, "one number cannot be both 0.0 and 1.0"),
         (lambda: api.linspace(0, 1, -1), TensorError, "negative extent"),
         (lambda: api.linspace(0, 1, 2.5), TensorError, "num is 2.5, and must be a whole number"),
         (lambda: api.linspace(0, float("nan"), 3), UsageError, "must be finite"),
-        (lambda: api.linspace(-1.7e308, 1.7e308, 3, dtype="f64"), UsageError, "further than f64 reaches"),
+        (
+            lambda: api.linspace(-1.7e308, 1.7e308, 3, dtype="f64"),
+            UsageError,
+            "further than f64 reaches",
+        ),
         (lambda: api.linspace(0, 300, 5, dtype="u8"), TensorError, "300, which u8 cannot hold"),
         (lambda: api.eye(-1), TensorError, "negative extent"),
         (lambda: api.eye(2.0), TensorError, "rows is 2.0, and must be a whole number"),
@@ -282,7 +369,11 @@ def test_gaps_are_not_filled():
         (lambda: api.convert(np.zeros(3), "f4e2m1"), TensorError, "does not fill its bytes"),
         (lambda: api.rand((2, -2)), TensorError, "negative extent"),
         (lambda: api.rand(3, dtype="i32"), TensorError, "rand makes no tensors of i32"),
-        (lambda: api.rand(3, seed=-1), UsageError, r"the seed is -1, and must be from 0 to 2\^64 - 1"),
+        (
+            lambda: api.rand(3, seed=-1),
+            UsageError,
+            r"the seed is -1, and must be from 0 to 2\^64 - 1",
+        ),
         (lambda: api.rand(3, seed=2**64), UsageError, "modulo"),
         (lambda: api.rand(3, seed=1.5), UsageError, "the seed is 1.5, and must be a whole number"),
         (lambda: api.randn(3, std=-1), UsageError, "std is -1, and a deviation is not negative"),
@@ -326,7 +417,12 @@ def test_works_of_a_slow_stream_are_done_in_order():
     driver = CpuDriver(poison=True, pace=lambda: held.wait(PATIENCE) and None)
     device = Device("cpu", driver=driver)
     with use_device(device):
-        future = api.fill(api.arange(1000), 5).then(lambda t: api.convert(t, "u8")).then(api.to_host).future()
+        future = (
+            api.fill(api.arange(1000), 5)
+            .then(lambda t: api.convert(t, "u8"))
+            .then(api.to_host)
+            .future()
+        )
         assert not future.done()
         held.set()
         assert future.result(timeout=PATIENCE).tolist() == [5] * 1000
@@ -338,7 +434,15 @@ def test_works_of_a_slow_stream_are_done_in_order():
 def test_meta_tensors_have_all_but_memory():
     m = api.meta((4, 6), "bf16").sync()
     assert repr(m) == "<MetaTensor bf16[4, 6]>"
-    assert (m.shape, m.strides, m.size, m.itemsize, m.nbytes, m.ndim, len(m)) == ((4, 6), (6, 1), 24, 2, 48, 2, 4)
+    assert (m.shape, m.strides, m.size, m.itemsize, m.nbytes, m.ndim, len(m)) == (
+        (4, 6),
+        (6, 1),
+        24,
+        2,
+        48,
+        2,
+        4,
+    )
     assert m.is_contiguous
     part = m[1:3, ::2]
     assert repr(part) == "<MetaTensor bf16[2, 3], strides (6, 2)>"
@@ -377,5 +481,8 @@ def test_a_tensor_is_converted_where_it_is():
     from tilec.testing.fake_driver import FakeDriver
 
     op = api.convert(api.zeros(3).sync(), "f16")
-    with use_device(Device(0, driver=FakeDriver())), pytest.raises(PlacementError, match="cannot run on"):
+    with (
+        use_device(Device(0, driver=FakeDriver())),
+        pytest.raises(PlacementError, match="cannot run on"),
+    ):
         op.sync()

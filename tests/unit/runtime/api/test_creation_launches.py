@@ -1,4 +1,6 @@
-"""What `api` asks of a GPU: which kernels of tilec's own bundle, with which arguments, and when the bundle is loaded at all."""
+"""What `api` asks of a GPU: which kernels of tilec's own bundle, with which arguments, and when the
+bundle is loaded at all.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ BUNDLE = Path(kernels.__file__).parent / kernels.BUNDLE
 def known() -> dict[str, FakeKernel]:
     """The bundle's entry points, as a fake driver knows them."""
     info = Bundle.open(BUNDLE).info
-    return {i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images}
+    return {
+        i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images
+    }
 
 
 @pytest.fixture
@@ -81,18 +85,31 @@ def test_a_gpu_that_tilec_does_not_know_gets_them_from_its_driver(known, monkeyp
         api.full(10, 1.5).sync()
     (made,) = kernels.kernels(driver, 0).compiled
     assert (made.target, made.by) == ("compute_75", JitBy.DRIVER)
-    monkeypatch.setenv("TILEC_JIT_FALLBACK", "deny")  # the deployer's word is before that of tilec's own manifest
+    monkeypatch.setenv(
+        "TILEC_JIT_FALLBACK", "deny"
+    )  # the deployer's word is before that of tilec's own manifest
     denied = FakeDriver(kernels=known, devices=(newer,))
-    with use_device(Device(0, driver=denied)), pytest.raises(NoImageError, match="compute_75: PTX that the driver would compile"):
+    with (
+        use_device(Device(0, driver=denied)),
+        pytest.raises(NoImageError, match="compute_75: PTX that the driver would compile"),
+    ):
         api.full(10, 1.5).sync()
 
 
 def test_counting(gpu):
     made = api.arange(10, 0, -1, dtype="i16").sync()
-    assert launched(gpu) == ("integers", (1, 1, 1), (made.ptr, 10, 10, 2**64 - 1, kernels.CODES["i16"]))
+    assert launched(gpu) == (
+        "integers",
+        (1, 1, 1),
+        (made.ptr, 10, 10, 2**64 - 1, kernels.CODES["i16"]),
+    )
     gpu.launches.clear()
     made = api.linspace(0, 1, 5001).sync()
-    assert launched(gpu) == ("numbers", (2, 1, 1), (made.ptr, 5001, 0.0, 1 / 5000, 1.0, kernels.CODES["f32"]))
+    assert launched(gpu) == (
+        "numbers",
+        (2, 1, 1),
+        (made.ptr, 5001, 0.0, 1 / 5000, 1.0, kernels.CODES["f32"]),
+    )
 
 
 @pytest.mark.parametrize(("dtype", "grid"), [("f32", 3), ("f64", 5), ("bf16", 3), ("f16", 3)])
@@ -109,14 +126,20 @@ def test_random_numbers(gpu, dtype, grid):
     assert (found, arguments) == ((grid, 1, 1), (made.ptr, 8193, 3, 0.5, 2.0))
 
 
-@pytest.mark.parametrize(("source", "held"), [("i8", 0), ("u64", 0), ("bool", 0), ("f16", 1), ("f32", 3), ("f8e8m0", 1), ("f64", 2)])
+@pytest.mark.parametrize(
+    ("source", "held"),
+    [("i8", 0), ("u64", 0), ("bool", 0), ("f16", 1), ("f32", 3), ("f8e8m0", 1), ("f64", 2)],
+)
 def test_conversions_take_the_type_that_holds_their_source(gpu, source, held):
     t = api.ones(5000, source).sync()
     gpu.launches.clear()
     made = api.convert(t, "bf16").sync()
     symbol, grid, arguments = launched(gpu)
     assert f"convertILi{held}E" in symbol
-    assert (grid, arguments) == ((2, 1, 1), (made.ptr, t.ptr, 5000, kernels.CODES["bf16"], kernels.CODES[source]))
+    assert (grid, arguments) == (
+        (2, 1, 1),
+        (made.ptr, t.ptr, 5000, kernels.CODES["bf16"], kernels.CODES[source]),
+    )
     api.convert(t, source).sync()
     assert len(gpu.launches) == 1  # a copy
 
@@ -150,7 +173,11 @@ def test_the_bundle_is_loaded_once_per_device(gpu):
 def test_the_bundle_was_built_of_the_sources_beside_it():
     """Without compilers; a toolchain test builds it anew."""
     found = dict(Bundle.open(BUNDLE).info.sources)
-    assert found == {path.name: sha256(path.read_bytes()) for path in BUNDLE.parent.iterdir() if path.suffix in (".cu", ".cuh")}
+    assert found == {
+        path.name: sha256(path.read_bytes())
+        for path in BUNDLE.parent.iterdir()
+        if path.suffix in (".cu", ".cuh")
+    }
 
 
 def test_the_bundle_serves_every_architecture():
@@ -160,8 +187,19 @@ def test_the_bundle_serves_every_architecture():
     for kernel in bundle.info.kernels:
         for variant in kernel.variants:
             targets = {str(image.target) for image in variant.images}
-            assert targets == {"sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_75"}
-            assert all(image.resources.spill_stores == image.resources.stack == 0 for image in variant.images)
+            assert targets == {
+                "sm_75",
+                "sm_80",
+                "sm_90",
+                "sm_100",
+                "sm_110",
+                "sm_120",
+                "compute_75",
+            }
+            assert all(
+                image.resources.spill_stores == image.resources.stack == 0
+                for image in variant.images
+            )
 
 
 def test_making_tensors_on_a_gpu_imports_no_numpy_twin_and_no_compiler(tmp_path):
@@ -183,7 +221,14 @@ house = tuple(f"tilec.{{room}}" for room in build_half)
 banned = {{"numpy", "ml_dtypes", "cuda", "torch"}}
 print(sorted(n for n in sys.modules if n in banned or n.startswith(house)))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.stderr == ""
     assert done.stdout.strip() == "[]"
 
@@ -193,7 +238,12 @@ def test_names_of_the_package_are_those_that_type_checkers_read():
 
     tree = ast.parse(Path(api.__file__).read_text(encoding="utf-8"))
     checked = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    imported = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert imported == {name: f"tilec_runtime.api.{home}" for name, home in api._WHERE.items()}
     assert sorted(imported) == sorted(api.__all__)
     assert set(api.__all__) <= set(dir(api))
@@ -203,7 +253,13 @@ def test_names_of_the_package_are_those_that_type_checkers_read():
 
 
 def test_small_tensors_give_the_same_pattern_as_numpy(gpu):
-    for dtype, value in (("i16", -300), ("bf16", 1.25), ("f64", 0.1), ("u32", 0x01020304), ("f8e4m3", 1.75)):
+    for dtype, value in (
+        ("i16", -300),
+        ("bf16", 1.25),
+        ("f64", 0.1),
+        ("u32", 0x01020304),
+        ("f8e4m3", 1.75),
+    ):
         gpu.launches.clear()
         api.full(3, value, dtype).sync()
         pattern = gpu.launches[0].arguments[2].to_bytes(8, "little") if gpu.launches else None

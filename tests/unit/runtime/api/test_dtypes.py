@@ -1,4 +1,6 @@
-"""Every dtype by every way in and out: what works gives the same bytes, what is refused says why and what to do."""
+"""Every dtype by every way in and out: what works gives the same bytes, what is refused says why
+and what to do.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +51,15 @@ def sample(name: str) -> Host:
 
 
 def equal(found: Host, wanted: Host) -> bool:
-    return (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes())
+    return (found.dtype, found.shape, found.tobytes()) == (
+        wanted.dtype,
+        wanted.shape,
+        wanted.tobytes(),
+    )
 
 
-# How contents come into a tensor, and on which devices: memory of the cpu device has no CUDA interface, and no NumPy array is on a GPU.
+# How contents come into a tensor, and on which devices: memory of the cpu device has no CUDA
+# interface, and no NumPy array is on a GPU.
 
 
 def through_host(source: Host, device: Device) -> Tensor:
@@ -73,7 +80,9 @@ class Exporter:
         return self.tensor.__dlpack_device__()
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
-        return self.tensor.__dlpack__(stream=None if self.tensor.device < 0 else -1, max_version=max_version)
+        return self.tensor.__dlpack__(
+            stream=None if self.tensor.device < 0 else -1, max_version=max_version
+        )
 
 
 class Interface:
@@ -105,13 +114,21 @@ WAYS_IN: dict[str, tuple[Callable[[Host, Device], Tensor], tuple[str, ...]]] = {
 }
 # What each way in does not take, and what it says.
 REFUSED_IN = {
-    ("NumPy", "f4e2m1"): "whose elements may lie one in a byte there: copy a host array with api.from_host",
+    (
+        "NumPy",
+        "f4e2m1",
+    ): "whose elements may lie one in a byte there: copy a host array with api.from_host",
     ("DLPack", "f4e2m1"): r'2 elements of f4e2m1 share a byte, .* give them reinterpret\("u8"\)',
-    ("__cuda_array_interface__", "f4e2m1"): "its __cuda_array_interface__ cannot be read|got a .*Interface",
+    (
+        "__cuda_array_interface__",
+        "f4e2m1",
+    ): "its __cuda_array_interface__ cannot be read|got a .*Interface",
 }
 
 
-@pytest.mark.parametrize(("way", "place"), [(way, place) for way, (_, places) in WAYS_IN.items() for place in places])
+@pytest.mark.parametrize(
+    ("way", "place"), [(way, place) for way, (_, places) in WAYS_IN.items() for place in places]
+)
 @pytest.mark.parametrize("name", DTYPES)
 def test_ways_in(name: str, way: str, place: str, request: pytest.FixtureRequest) -> None:
     make, _ = WAYS_IN[way]
@@ -148,7 +165,12 @@ def test_ways_out(name: str, cpu: Device, gpu: Device) -> None:
         return
     for tensor, kind in ((t, dlpack.CPU), (u, dlpack.CUDA)):
         view = dlpack.view(Exporter(tensor))
-        assert (view.dtype, view.lanes, view.shape, view.device) == (row.dlpack, 1, (2, 4), (kind, 0))
+        assert (view.dtype, view.lanes, view.shape, view.device) == (
+            row.dlpack,
+            1,
+            (2, 4),
+            (kind, 0),
+        )
     # NumPy has no word for small floats: there they are bytes, which ml_dtypes views.
     assert equal(np.asarray(t).view(numpy_dtype(name)), source)
     assert u.__cuda_array_interface__["typestr"] == (row.typestr or f"|V{row.bytes}")
@@ -158,7 +180,10 @@ def test_ways_out(name: str, cpu: Device, gpu: Device) -> None:
 
 def test_tf32_is_no_dtype_of_tensors() -> None:
     for name in ("tf32", "tfloat32"):
-        with pytest.raises(TensorError, match=r"^tf32 is what kernels compute with, and no tensor holds it; known are bool") as caught:
+        with pytest.raises(
+            TensorError,
+            match=r"^tf32 is what kernels compute with, and no tensor holds it; known are bool",
+        ) as caught:
             dtype_name(name)
         assert "use f32" in caught.value.fix
 
@@ -174,11 +199,18 @@ def test_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_launches(name: str) -> None:
-    """A kernel of this dtype takes tensors of it, and no others; foreign arrays too, where elements have bytes of their own."""
+    """A kernel of this dtype takes tensors of it, and no others; foreign arrays too, where elements
+    have bytes of their own.
+    """
     params = (Param(name="x", kind=TENSOR, dtype=name, rank=2, out=True),)
     abi = (slot("ptr", "x.ptr"), slot("i32", "x.shape[1]"), slot("i64", "nbytes(x)"))
     launch = LaunchInfo(grid=("x.shape[0]",), block=("32",))
-    info = kernel(f"take_{name}", params, (VariantInfo(id="any", abi=abi, images=(image(f"take_{name}"),)),), launch=launch)
+    info = kernel(
+        f"take_{name}",
+        params,
+        (VariantInfo(id="any", abi=abi, images=(image(f"take_{name}"),)),),
+        launch=launch,
+    )
     driver = fake_driver(info)
     device = Device(0, driver=driver)
     module = load(bundle_of(info), 0, driver=driver)
@@ -187,14 +219,21 @@ def test_launches(name: str) -> None:
         other = api.from_host(sample("i16" if name != "i16" else "f32")).sync()
         for _ in range(2):
             module.kernels[info.name](t)
-        assert [found.arguments for found in driver.launches] == [(t.ptr, 4, DTYPES[name].size_of(8))] * 2
-        with pytest.raises(DTypeError, match=rf"^take_{name}: output 'x' takes {name}, got {other.dtype}$"):
+        assert [found.arguments for found in driver.launches] == [
+            (t.ptr, 4, DTYPES[name].size_of(8))
+        ] * 2
+        with pytest.raises(
+            DTypeError, match=rf"^take_{name}: output 'x' takes {name}, got {other.dtype}$"
+        ):
             module.kernels[info.name](other)
         (back,) = module.lazy[info.name](t).sync()
         assert equal(back.to_host(), sample(name))
     foreign = Array(2, 4, dtype=name)
     if DTYPES[name].packed:
-        with pytest.raises(TypeError, match=rf"^take_{name}: output 'x' .*whose elements may lie one in a byte there"):
+        with pytest.raises(
+            TypeError,
+            match=rf"^take_{name}: output 'x' .*whose elements may lie one in a byte there",
+        ):
             module.kernels[info.name](foreign)
     else:
         module.kernels[info.name](foreign)

@@ -50,7 +50,11 @@ def test_contents_are_written_afterwards() -> None:
 )
 def test_tensors_like_others(source: Any, shape: tuple[int, ...], dtype: str) -> None:
     with use_device("cpu"):
-        for make, number in ((api.zeros_like, 0), (api.ones_like, 1), (lambda t: api.full_like(t, 2), 2)):
+        for make, number in (
+            (api.zeros_like, 0),
+            (api.ones_like, 1),
+            (lambda t: api.full_like(t, 2), 2),
+        ):
             made = make(source).sync()
             assert (made.shape, made.dtype, made.is_contiguous) == (shape, dtype, True)
             assert (made.to_host().astype(np.float32) == number).all()
@@ -71,7 +75,9 @@ def test_like_tensors_of_tilec() -> None:
 
 
 def test_what_has_no_shape_is_refused() -> None:
-    with pytest.raises(TensorError, match="zeros_like takes what has a shape and a dtype, and got a list"):
+    with pytest.raises(
+        TensorError, match="zeros_like takes what has a shape and a dtype, and got a list"
+    ):
         api.zeros_like([1, 2])
     with pytest.raises(TensorError, match="complex64"):
         api.empty_like(np.zeros(2, np.complex64))
@@ -84,5 +90,9 @@ def test_what_has_no_shape_is_refused() -> None:
 
 
 def test_a_capture_takes_no_memory() -> None:
-    with use_device("cpu"), pytest.raises(GraphCaptureError), CudaGraph.scope(Device("cpu").new_stream()) as scope:
+    with (
+        use_device("cpu"),
+        pytest.raises(GraphCaptureError),
+        CudaGraph.scope(Device("cpu").new_stream()) as scope,
+    ):
         scope.record(api.empty(4))

@@ -1,4 +1,6 @@
-"""Conversions from and to elements of four bits, two in a byte: every pattern against ml_dtypes, and the kernels that do it on a GPU."""
+"""Conversions from and to elements of four bits, two in a byte: every pattern against ml_dtypes,
+and the kernels that do it on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,14 @@ def test_every_number_becomes_the_nearest_of_fifteen(source: str) -> None:
     with use_device("cpu"):
         found = api.convert(array, "f4e2m1").sync().to_host()
     with np.errstate(all="ignore"):
-        wanted = once(array.astype(np.float32) if array.dtype == bool else array, "f4e2m1").view(np.uint8).copy()
-        wanted[np.isnan(array.astype(np.float64))] = 7  # what is no number, as the instruction of sm_100 has it
+        wanted = (
+            once(array.astype(np.float32) if array.dtype == bool else array, "f4e2m1")
+            .view(np.uint8)
+            .copy()
+        )
+        wanted[np.isnan(array.astype(np.float64))] = (
+            7  # what is no number, as the instruction of sm_100 has it
+        )
     assert np.array_equal(found.view(np.uint8), wanted)
 
 
@@ -41,7 +49,11 @@ def test_all_sixteen_become_what_they_are(target: str) -> None:
     with use_device("cpu"):
         found = api.convert(api.from_host(FOURS), target).to_host().sync()
     with np.errstate(all="ignore"):
-        wanted = expected(FOURS.astype(np.float32), "f32", target) if target != "f32" else FOURS.astype(np.float32).view(np.uint32)
+        wanted = (
+            expected(FOURS.astype(np.float32), "f32", target)
+            if target != "f32"
+            else FOURS.astype(np.float32).view(np.uint32)
+        )
     assert np.array_equal(found.view(wanted.dtype), wanted)
 
 
@@ -54,10 +66,19 @@ def test_parts_chunks_and_copies(monkeypatch: pytest.MonkeyPatch) -> None:
         assert four.to_host().astype(np.float32).tolist() == [[2, 3, 4, 4, 6, 6], [6] * 6]
         with four[:, 2:] as part:
             assert api.convert(part, "i8").sync().to_host().tolist() == [[4, 4, 6, 6], [6] * 4]
-        assert api.convert(t, "f4e2m1").then(lambda f: api.convert(f, "f32")).sync().to_host()[0].tolist() == [0, 1, 2, 3, 4, 4] + [6] * 16
+        assert (
+            api.convert(t, "f4e2m1")
+            .then(lambda f: api.convert(f, "f32"))
+            .sync()
+            .to_host()[0]
+            .tolist()
+            == [0, 1, 2, 3, 4, 4] + [6] * 16
+        )
         copy = api.convert(four, "f4e2m1").sync()
         assert copy.ptr != four.ptr
-        assert copy.reinterpret("u8").to_host().tolist() == four.reinterpret("u8").to_host().tolist()
+        assert (
+            copy.reinterpret("u8").to_host().tolist() == four.reinterpret("u8").to_host().tolist()
+        )
 
 
 def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
@@ -68,7 +89,10 @@ def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
             assert np.array_equal(found.view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8))
         t = api.from_host(np.tile(FOURS, (3, 2))).sync()
         with t[1:, 4:10] as part:
-            assert np.array_equal(api.to_host(part).sync().view(np.uint8), np.tile(FOURS, (3, 2)).view(np.uint8)[1:, 4:10])
+            assert np.array_equal(
+                api.to_host(part).sync().view(np.uint8),
+                np.tile(FOURS, (3, 2)).view(np.uint8)[1:, 4:10],
+            )
         assert api.to_host(api.zeros((2, 0), "f4e2m1")).sync().shape == (2, 0)
         op = api.to_host(t)
         with pytest.raises(BorrowError, match=r": to_host \(.* still reads it"):
@@ -82,16 +106,27 @@ def test_the_op_of_to_host_gives_one_element_in_a_byte() -> None:
 def test_elements_that_would_not_fill_a_byte() -> None:
     with use_device("cpu"):
         t = api.ones((2, 3)).sync()
-        with pytest.raises(TensorError, match=r"^a tensor of f4e2m1 and shape \(2, 3\) does not fill its bytes"):
+        with pytest.raises(
+            TensorError, match=r"^a tensor of f4e2m1 and shape \(2, 3\) does not fill its bytes"
+        ):
             api.convert(t, "f4e2m1")
         t.borrow_mut().release()
         assert api.convert(api.zeros((3, 0)), "f4e2m1").sync().shape == (3, 0)
 
 
-@pytest.mark.parametrize(("source", "held"), [("u64", 0), ("bool", 0), ("bf16", 1), ("f32", 1), ("f64", 2)])
+@pytest.mark.parametrize(
+    ("source", "held"), [("u64", 0), ("bool", 0), ("bf16", 1), ("f32", 1), ("f64", 2)]
+)
 def test_kernels_of_their_own_do_it_on_a_gpu(source: str, held: int) -> None:
     info = Bundle.open(BUNDLE).info
-    driver = FakeDriver(kernels={i.symbol: FakeKernel(abi=v.abi) for k in info.kernels for v in k.variants for i in v.images})
+    driver = FakeDriver(
+        kernels={
+            i.symbol: FakeKernel(abi=v.abi)
+            for k in info.kernels
+            for v in k.variants
+            for i in v.images
+        }
+    )
     with use_device(Device(0, driver=driver)):
         t = api.empty(5000, source).sync()
         four = api.convert(t, "f4e2m1").sync()
@@ -110,5 +145,8 @@ def test_kernels_of_their_own_do_it_on_a_gpu(source: str, held: int) -> None:
 
 
 def test_the_twin_rounds_ties_to_even() -> None:
-    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, -0.25, -5, 0.25 + 2**-25, np.inf, -np.inf, np.nan, 7], np.float32)
+    ties = np.array(
+        [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, -0.25, -5, 0.25 + 2**-25, np.inf, -np.inf, np.nan, 7],
+        np.float32,
+    )
     assert elements.narrow(ties, "f4e2m1").tolist() == [0, 2, 2, 4, 4, 6, 6, 8, 14, 1, 7, 15, 7, 7]

@@ -36,7 +36,9 @@ def test_pinned_memory_is_used_again(gpu: Device) -> None:
     COMPLETIONS.drain(10)
     again = [api.to_host(t).sync() for _ in range(22)]
     assert len({found.ctypes.data for found in again}) == 22
-    assert driver.calls.count("allocate") == before, "blocks are cut out of larger ones, and come back"
+    assert driver.calls.count("allocate") == before, (
+        "blocks are cut out of larger ones, and come back"
+    )
 
 
 def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
@@ -48,7 +50,9 @@ def test_large_pinned_blocks_go_back_beyond_a_bound(gpu: Device) -> None:
     assert driver.calls.count("free") == freed + 2
 
 
-def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next_call(gpu: Device) -> None:
+def test_blocks_beyond_the_bound_are_as_large_as_they_must_be_and_go_at_the_next_call(
+    gpu: Device,
+) -> None:
     driver: FakeDriver = gpu.driver  # type: ignore[assignment]
     array = api.pinned((64 << 20) + 5, "u8")
     place = array.ctypes.data
@@ -67,7 +71,9 @@ def test_large_arrays_go_without_pinned_memory_too(gpu: Device) -> None:
 
     def scarce(ordinal: int, size: int) -> int:
         if len(granted) == most[0]:
-            raise DriverError("cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY", result="CUDA_ERROR_OUT_OF_MEMORY")
+            raise DriverError(
+                "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY", result="CUDA_ERROR_OUT_OF_MEMORY"
+            )
         granted.append(size)
         return allocate(ordinal, size)
 

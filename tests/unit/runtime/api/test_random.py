@@ -1,4 +1,6 @@
-"""The generator on the cpu device: known answers, what numbers are made of, and statistics; a GPU test holds CUDA against the same bits."""
+"""The generator on the cpu device: known answers, what numbers are made of, and statistics; a GPU
+test holds CUDA against the same bits.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ HOME = Path(kernels.__file__).parent
 KNOWN = (
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
     ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
 )
 
 
@@ -53,11 +59,19 @@ def by_hand(counter: int, seed: int) -> list[int]:
 @pytest.mark.parametrize("seed", [0, 1, 2**32, 2**64 - 1])
 def test_uniform_numbers_are_the_upper_bits_of_words(seed):
     words = [word for counter in range(5) for word in by_hand(counter, seed)]
-    assert contents(api.rand(19, seed=seed)).tolist() == [(word >> 8) / 2**24 for word in words[:19]]
-    assert contents(api.rand(19, seed=seed, dtype="f16")).tolist() == [(word >> 21) / 2**11 for word in words[:19]]
-    assert contents(api.rand(19, seed=seed, dtype="bf16")).astype(float).tolist() == [(word >> 24) / 2**8 for word in words[:19]]
+    assert contents(api.rand(19, seed=seed)).tolist() == [
+        (word >> 8) / 2**24 for word in words[:19]
+    ]
+    assert contents(api.rand(19, seed=seed, dtype="f16")).tolist() == [
+        (word >> 21) / 2**11 for word in words[:19]
+    ]
+    assert contents(api.rand(19, seed=seed, dtype="bf16")).astype(float).tolist() == [
+        (word >> 24) / 2**8 for word in words[:19]
+    ]
     pairs = [low | high << 32 for low, high in zip(words[::2], words[1::2], strict=True)]
-    assert contents(api.rand(9, seed=seed, dtype="f64")).tolist() == [(pair >> 11) / 2**53 for pair in pairs[:9]]
+    assert contents(api.rand(9, seed=seed, dtype="f64")).tolist() == [
+        (pair >> 11) / 2**53 for pair in pairs[:9]
+    ]
 
 
 def exact(seed: int, count: int) -> list[float]:
@@ -84,7 +98,10 @@ def test_normal_numbers_are_those_of_box_and_muller():
     assert np.abs(moved - (wanted * 0.5 + 3)).max() < 2e-6
     assert np.array_equal(contents(api.randn(20000, seed=7, dtype="f16")), found.astype(np.float16))
     assert np.array_equal(contents(api.randn_f16(20000, seed=7)), found.astype(np.float16))
-    assert np.array_equal(contents(api.randn(20000, seed=7, dtype="bf16")).view(np.uint16) >> 15, found.view(np.uint32) >> 31)
+    assert np.array_equal(
+        contents(api.randn(20000, seed=7, dtype="bf16")).view(np.uint16) >> 15,
+        found.view(np.uint32) >> 31,
+    )
 
 
 def test_normal_numbers_of_f64_are_accurate():
@@ -92,7 +109,9 @@ def test_normal_numbers_of_f64_are_accurate():
     for counter in range(1000):
         words = by_hand(counter, 3)
         first, second = words[0] | words[1] << 32, words[2] | words[3] << 32
-        radius = math.sqrt(-2 * math.log(((first >> 12) * 2 + 1) / 2**53)) * (-1 if second >> 63 else 1)
+        radius = math.sqrt(-2 * math.log(((first >> 12) * 2 + 1) / 2**53)) * (
+            -1 if second >> 63 else 1
+        )
         part = second << 2 & (2**64 - 1)
         angle = math.pi / 4 * (part - 2**64 if part >> 63 else part) / 2**63
         pair = [radius * math.cos(angle), radius * math.sin(angle)]
@@ -128,10 +147,14 @@ def test_an_element_does_not_depend_on_what_else_is_made():
 
 
 def test_a_seed_gives_the_same_numbers_again_and_none_gives_others():
-    assert np.array_equal(contents(api.rand((4, 4), seed=5)), contents(api.rand(16, seed=5)).reshape(4, 4))
+    assert np.array_equal(
+        contents(api.rand((4, 4), seed=5)), contents(api.rand(16, seed=5)).reshape(4, 4)
+    )
     assert not np.array_equal(contents(api.rand(16, seed=5)), contents(api.rand(16, seed=6)))
     assert not np.array_equal(contents(api.rand(16)), contents(api.rand(16)))
-    assert np.array_equal(contents(api.rand(4, seed=np.uint64(2**64 - 1))), contents(api.rand(4, seed=2**64 - 1)))
+    assert np.array_equal(
+        contents(api.rand(4, seed=np.uint64(2**64 - 1))), contents(api.rand(4, seed=2**64 - 1))
+    )
     with Stream("cpu") as one, Stream("cpu") as two:
         found = [api.randn(1000, seed=1).then(api.to_host).sync_on(stream) for stream in (one, two)]
     assert np.array_equal(*found)
@@ -171,8 +194,14 @@ def test_numbers_are_random():
 )
 def test_the_tests_find_what_is_not_random(test, change, monkeypatch):
     drawn = quality.drawn
-    monkeypatch.setattr(quality, "drawn", lambda *place, normal: change(drawn(*place, normal=normal)))
-    assert test in failures((quality.normal_quality if test.startswith("randn") else quality.uniform_quality)(1 << 20, 1))
+    monkeypatch.setattr(
+        quality, "drawn", lambda *place, normal: change(drawn(*place, normal=normal))
+    )
+    assert test in failures(
+        (quality.normal_quality if test.startswith("randn") else quality.uniform_quality)(
+            1 << 20, 1
+        )
+    )
 
 
 # The two halves agree
@@ -182,13 +211,19 @@ def test_constants_and_codes_are_those_of_the_kernels():
     """What the GPU test shows for good, on a machine that has none."""
     header, elements = (HOME / "philox.cuh").read_text(), (HOME / "elements.cuh").read_text()
     twin = (HOME / "philox.py").read_text()
-    found = {float.fromhex(text.rstrip("f")) for text in re.findall(r"-?0x1\.[0-9a-f]+p[-+]\d+f", header)}
+    found = {
+        float.fromhex(text.rstrip("f")) for text in re.findall(r"-?0x1\.[0-9a-f]+p[-+]\d+f", header)
+    }
     written = {float.fromhex(text) for text in re.findall(r'"(-?0x1\.[0-9a-f]+p[-+]\d+)"', twin)}
-    assert {abs(number) for number in written if abs(number) in {abs(other) for other in found}} == {abs(n) for n in found}
+    assert {
+        abs(number) for number in written if abs(number) in {abs(other) for other in found}
+    } == {abs(n) for n in found}
     for word in ("D2511F53", "CD9E8D57", "9E3779B9", "BB67AE85", "3F3504F3", "3FE6A09E667F3BCD"):
         assert word in header
         assert word in twin
     names = [name.strip() for name in re.search(r"enum Code \{ (.*?) \}", elements)[1].split(",")]
     assert names == [f"k{'Bool' if name == 'bool' else name.upper()}" for name in kernels.CODES]
     widths = int(re.search(r"return (0x[0-9A-F]+)u >> 2 \* code", elements)[1], 16)
-    assert [widths >> 2 * code & 3 for code in kernels.CODES.values()] == [kernels.width_of(name) for name in kernels.CODES]
+    assert [widths >> 2 * code & 3 for code in kernels.CODES.values()] == [
+        kernels.width_of(name) for name in kernels.CODES
+    ]

@@ -1,4 +1,6 @@
-"""Transfers: contents to a device and back, copies on it, their order among streams, and who owns what meanwhile."""
+"""Transfers: contents to a device and back, copies on it, their order among streams, and who owns
+what meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ import pytest
 from tests.unit.runtime.api.transfer_samples import counting
 from tests.waiting import PATIENCE, Gate, joined
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import CudaGraph, Device, DeviceOp, Stream, Tensor, api, use_device, value, with_context, zip_ops
+from tilec_runtime import (
+    CudaGraph,
+    Device,
+    DeviceOp,
+    Stream,
+    Tensor,
+    api,
+    use_device,
+    value,
+    with_context,
+    zip_ops,
+)
 from tilec_runtime.errors import (
     AliasError,
     BorrowError,
@@ -31,7 +44,8 @@ from tilec_runtime.tensors.staging import CHUNK, CHUNKS, staging_of
 BIG = CHUNK * (CHUNKS + 2) + 4000
 
 
-# --- to the device, and back ---------------------------------------------------------------------------------------------------------
+# --- to the device, and back
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -53,13 +67,20 @@ BIG = CHUNK * (CHUNKS + 2) + 4000
 def test_arrays_go_to_a_device_and_come_back(device: Device, source: Any) -> None:
     t = api.from_host(source).sync()
     assert (t.shape, t.device) == (source.shape, device.ordinal)
-    for back in (t.to_host(), api.to_host(t).sync(), api.dup(t).to_host().sync(), t.dup().sync().to_host()):
+    for back in (
+        t.to_host(),
+        api.to_host(t).sync(),
+        api.dup(t).to_host().sync(),
+        t.dup().sync().to_host(),
+    ):
         assert (back.dtype, back.shape) == (source.dtype.newbyteorder("="), source.shape)
         assert np.array_equal(back, source)
         assert back.flags.writeable
 
 
-@pytest.mark.parametrize("source", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")[1:3], array.array("d", [1, 2])])
+@pytest.mark.parametrize(
+    "source", [b"bytes", bytearray(b"bytes"), memoryview(b"bytes")[1:3], array.array("d", [1, 2])]
+)
 def test_buffers(device: Device, source: Any) -> None:
     assert api.from_host(source).sync().to_host().tolist() == list(source)
 
@@ -90,7 +111,13 @@ class OnAGpu:
     device = type("Place", (), {"id": 0})()
 
     def __init__(self) -> None:
-        self.__cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3}
+        self.__cuda_array_interface__ = {
+            "shape": (2,),
+            "typestr": "<f4",
+            "data": (4096, False),
+            "strides": None,
+            "version": 3,
+        }
 
 
 @pytest.mark.parametrize(
@@ -99,13 +126,37 @@ class OnAGpu:
         ([1, 2], "a list has no dtype to make a tensor of", "make a NumPy array of it first"),
         (3.0, "a float has no dtype", "make a NumPy array"),
         (None, "a NoneType has no dtype", "make a NumPy array"),
-        (object(), "this is nothing that a tensor can be made of: got a object", "make a NumPy array"),
-        (np.ones(2, complex), "an array of complex128 cannot become a tensor: there is no such dtype", r"as in x.view\(np.float32\)"),
-        (np.array(["a"]), "an array of <U1 cannot become a tensor", r"as in x.astype\(np.float32\); tensors have bool, i8"),
+        (
+            object(),
+            "this is nothing that a tensor can be made of: got a object",
+            "make a NumPy array",
+        ),
+        (
+            np.ones(2, complex),
+            "an array of complex128 cannot become a tensor: there is no such dtype",
+            r"as in x.view\(np.float32\)",
+        ),
+        (
+            np.array(["a"]),
+            "an array of <U1 cannot become a tensor",
+            r"as in x.astype\(np.float32\); tensors have bool, i8",
+        ),
         (np.array([None]), "an array of object cannot become a tensor", "convert it"),
-        (np.ma.masked_array([1], [True]), "a masked array cannot become a tensor, which has no masks", "pass its `data`"),
-        (MetaTensor(3), "a MetaTensor is on a device already: from_host takes host memory", r"dup\(\)"),
-        (OnAGpu(), "the OnAGpu is on a GPU: from_host takes host memory", r"Tensor.from_foreign\(x\) takes it as it is"),
+        (
+            np.ma.masked_array([1], [True]),
+            "a masked array cannot become a tensor, which has no masks",
+            "pass its `data`",
+        ),
+        (
+            MetaTensor(3),
+            "a MetaTensor is on a device already: from_host takes host memory",
+            r"dup\(\)",
+        ),
+        (
+            OnAGpu(),
+            "the OnAGpu is on a GPU: from_host takes host memory",
+            r"Tensor.from_foreign\(x\) takes it as it is",
+        ),
     ],
 )
 def test_what_no_tensor_can_be_made_of(gpu: Device, source: Any, message: str, fix: str) -> None:
@@ -131,7 +182,9 @@ def test_an_array_is_read_while_the_op_is_enqueued(cpu: Device, pace: Gate) -> N
 
 
 def test_a_large_array_does_not_wait_for_the_stream(gpu: Device) -> None:
-    """On a stream of its own it goes through pinned chunks, which are used again; the op's stream waits for all of it."""
+    """On a stream of its own it goes through pinned chunks, which are used again; the op's stream
+    waits for all of it.
+    """
     driver: FakeDriver = gpu.driver  # type: ignore[assignment]
     stream = Stream(gpu)
     driver.steps.clear()
@@ -156,7 +209,8 @@ def test_a_small_array_goes_in_the_order_of_the_stream(gpu: Device) -> None:
     assert {step.stream for step in driver.steps if step.stream is not None} == {stream.handle}
 
 
-# --- to the host ---------------------------------------------------------------------------------------------------------------------
+# --- to the host
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_to_host_waits_for_the_writer(cpu: Device, pace: Gate) -> None:
@@ -168,7 +222,9 @@ def test_to_host_waits_for_the_writer(cpu: Device, pace: Gate) -> None:
         assert t.to_host().tolist() == [10, 11, 12, 13]
 
 
-def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(cpu: Device, pace: Gate) -> None:
+def test_the_op_of_to_host_waits_for_nothing_and_lets_other_tasks_run(
+    cpu: Device, pace: Gate
+) -> None:
     t = api.from_host(counting(4)).sync()
 
     async def main() -> None:
@@ -213,7 +269,10 @@ def test_into_a_given_array(device: Device) -> None:
     for found in (out, wide[:, ::2], pinned):
         assert np.array_equal(found, counting(3, 4))
     for bad, message in (
-        (np.zeros((4, 3), np.float32), r"out is an array of float32 and shape \(4, 3\), and the tensor of float32 and shape \(3, 4\)"),
+        (
+            np.zeros((4, 3), np.float32),
+            r"out is an array of float32 and shape \(4, 3\), and the tensor of float32 and shape \(3, 4\)",
+        ),
         (np.zeros((3, 4)), "out is an array of float64"),
         ([0], "out is a list, and contents go to a NumPy array"),
         (np.broadcast_to(np.float32(0), (3, 4)), "out cannot be written"),
@@ -227,12 +286,20 @@ def test_into_a_given_array(device: Device) -> None:
         pass
 
 
-@pytest.mark.parametrize("index", [np.s_[1:3], np.s_[:, 2:4], np.s_[::2, :, 1], np.s_[..., ::3], np.s_[0, 0, 0], np.s_[1:1]])
+@pytest.mark.parametrize(
+    "index",
+    [np.s_[1:3], np.s_[:, 2:4], np.s_[::2, :, 1], np.s_[..., ::3], np.s_[0, 0, 0], np.s_[1:1]],
+)
 def test_views_of_any_strides(device: Device, index: Any) -> None:
     source = counting(4, 6, 50, 60, dtype="i2")
     t = api.from_host(source).sync()
     with t[index] as view:
-        copies = [view.to_host(), api.to_host(view).sync(), api.dup(view).sync().to_host(), view.dup().to_host().sync()]
+        copies = [
+            view.to_host(),
+            api.to_host(view).sync(),
+            api.dup(view).sync().to_host(),
+            view.dup().to_host().sync(),
+        ]
     assert all(np.array_equal(found, source[index]) for found in copies)
     d = api.dup(t[index]).sync()  # the view is gone; the op keeps what it needs
     assert d.is_contiguous
@@ -244,7 +311,10 @@ def test_views_of_any_strides(device: Device, index: Any) -> None:
 def test_an_array_of_numpy_that_is_a_tensor(cpu: Device) -> None:
     """Its memory is none of the device's own."""
     source = counting(6, 400)
-    t, u = Tensor.from_foreign(source, driver=cpu.driver), Tensor.from_foreign(np.zeros((6, 3), np.float32), driver=cpu.driver)
+    t, u = (
+        Tensor.from_foreign(source, driver=cpu.driver),
+        Tensor.from_foreign(np.zeros((6, 3), np.float32), driver=cpu.driver),
+    )
     assert np.array_equal(api.to_host(t).sync(), source)
     assert np.array_equal(api.dup(t[:, ::2]).sync().to_host(), source[:, ::2])
     assert np.array_equal(api.to_host(t[:, :1]).sync(), source[:, :1])
@@ -256,27 +326,35 @@ def test_an_array_of_numpy_that_is_a_tensor(cpu: Device) -> None:
     assert np.array_equal(u.to_host(), source[:, 2:5]), "what to_host gives is a copy"
 
 
-# --- ownership -----------------------------------------------------------------------------------------------------------------------
+# --- ownership
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_tensor_is_claimed_until_the_op_has_run(device: Device) -> None:
     t, u = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync()
     for build in (lambda: api.to_host(t), lambda: api.dup(t), lambda: api.memcpy(u, t)):
         op = build()
-        with pytest.raises(BorrowError, match=r"^the tensor cannot be written by the mutable borrow .*: (to_host|dup|memcpy) \(.*test_tr"):
+        with pytest.raises(
+            BorrowError,
+            match=r"^the tensor cannot be written by the mutable borrow .*: (to_host|dup|memcpy) \(.*test_tr",
+        ):
             t.borrow_mut()
         t[1:].release()
         op.sync()
         t.borrow_mut().release()
     op = api.memcpy(u, t)
-    with pytest.raises(BorrowError, match=r"^the tensor cannot be read by to_host .*: memcpy .* still writes it"):
+    with pytest.raises(
+        BorrowError, match=r"^the tensor cannot be read by to_host .*: memcpy .* still writes it"
+    ):
         u.to_host()
     del op
     assert u.to_host().tolist() == [0, 1, 2, 3]
     shared = t.share()
     with pytest.raises(BorrowError, match="it is there for reading only"):
         api.memcpy(shared, u)
-    with pytest.raises(UseAfterMoveError, match=r"^dup .* cannot use the tensor: it was moved into share"):
+    with pytest.raises(
+        UseAfterMoveError, match=r"^dup .* cannot use the tensor: it was moved into share"
+    ):
         t.dup()
     assert shared.dup().sync().to_host().tolist() == shared.to_host().tolist() == [0, 1, 2, 3]
     p = u.partition(2)
@@ -322,20 +400,30 @@ def test_another_device_is_refused(cpu: Device, gpu: Device) -> None:
         host = t.to_host()
     with use_device(gpu):
         assert np.array_equal(t.to_host(), host), "what waits picks no stream"
-        for make in (lambda: api.to_host(t), lambda: api.dup(t), lambda: api.memcpy(t, counting(4))):
-            with pytest.raises(PlacementError, match=r"^\w+ of a tensor on the cpu device cannot run on device 0") as caught:
+        for make in (
+            lambda: api.to_host(t),
+            lambda: api.dup(t),
+            lambda: api.memcpy(t, counting(4)),
+        ):
+            with pytest.raises(
+                PlacementError, match=r"^\w+ of a tensor on the cpu device cannot run on device 0"
+            ) as caught:
                 make().sync()
             assert "use_device" in caught.value.fix
 
 
 def test_inside_of_an_op_contents_are_an_op(cpu: Device) -> None:
     t = api.from_host(counting(4))
-    with pytest.raises(NestedExecutionError, match=r"^<DeviceOp to_host.* cannot be executed while this thread executes"):
+    with pytest.raises(
+        NestedExecutionError,
+        match=r"^<DeviceOp to_host.* cannot be executed while this thread executes",
+    ):
         t.map(lambda found: found.to_host()).sync()
     assert api.from_host(counting(4)).then(api.to_host).sync().tolist() == [0, 1, 2, 3]
 
 
-# --- memcpy --------------------------------------------------------------------------------------------------------------------------
+# --- memcpy
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_memcpy_takes_tensors_views_ops_and_host_arrays(device: Device) -> None:
@@ -366,17 +454,43 @@ def test_memcpy_takes_tensors_views_ops_and_host_arrays(device: Device) -> None:
             TensorError,
             r"memcpy: the source is f32 of shape \(3, 5\), and the target f32 of",
         ),
-        (lambda t: api.memcpy(t, np.zeros((3, 4), "i4")), TensorError, r"memcpy: the source is i32 of shape \(3, 4\), and the target f32"),
-        (lambda t: api.memcpy(t, t), AliasError, r"memcpy: the source <Tensor .*> shares memory with the target"),
-        (lambda t: api.memcpy(t, t[:]), AliasError, r"memcpy: the source <TensorView .*> shares memory with the target"),
+        (
+            lambda t: api.memcpy(t, np.zeros((3, 4), "i4")),
+            TensorError,
+            r"memcpy: the source is i32 of shape \(3, 4\), and the target f32",
+        ),
+        (
+            lambda t: api.memcpy(t, t),
+            AliasError,
+            r"memcpy: the source <Tensor .*> shares memory with the target",
+        ),
+        (
+            lambda t: api.memcpy(t, t[:]),
+            AliasError,
+            r"memcpy: the source <TensorView .*> shares memory with the target",
+        ),
         (lambda t: api.memcpy(t, [1]), TensorError, "a list has no dtype"),
-        (lambda t: api.memcpy(cast("Any", np.zeros(3)), t), TensorError, "memcpy takes a tensor, and got a ndarray"),
-        (lambda t: api.to_host(cast("Any", np.zeros(3))), TensorError, "to_host takes a tensor, and got a ndarray"),
+        (
+            lambda t: api.memcpy(cast("Any", np.zeros(3)), t),
+            TensorError,
+            "memcpy takes a tensor, and got a ndarray",
+        ),
+        (
+            lambda t: api.to_host(cast("Any", np.zeros(3))),
+            TensorError,
+            "to_host takes a tensor, and got a ndarray",
+        ),
         (lambda t: api.dup(value(3)).sync(), TensorError, "dup takes a tensor, and got a int"),
-        (lambda t: api.memcpy(t, value(3)).sync(), TensorError, "memcpy takes a tensor, and got a int"),
+        (
+            lambda t: api.memcpy(t, value(3)).sync(),
+            TensorError,
+            "memcpy takes a tensor, and got a int",
+        ),
     ],
 )
-def test_what_cannot_be_copied(cpu: Device, use: Callable[[Tensor], Any], kind: type[Exception], message: str) -> None:
+def test_what_cannot_be_copied(
+    cpu: Device, use: Callable[[Tensor], Any], kind: type[Exception], message: str
+) -> None:
     t = api.from_host(counting(3, 4)).sync()
     with pytest.raises(kind, match=f"^{message}"):
         use(t)
@@ -384,7 +498,9 @@ def test_what_cannot_be_copied(cpu: Device, use: Callable[[Tensor], Any], kind: 
 
 
 def test_as_many_elements_in_another_shape(cpu: Device) -> None:
-    """As a token goes to a row of a batch: in the order of the elements, where neither side has gaps."""
+    """As a token goes to a row of a batch: in the order of the elements, where neither side has
+    gaps.
+    """
     t = api.from_host(counting(2, 6)).sync()
     api.memcpy(t, api.from_host(counting(12) + 1).sync()).sync()
     assert np.array_equal(t.to_host(), counting(2, 6) + 1)
@@ -396,24 +512,43 @@ def test_as_many_elements_in_another_shape(cpu: Device) -> None:
     wide = api.from_host(counting(3, 8)).sync()
     with (
         wide[:, ::2] as gaps,
-        pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(3, 4\), and .* of shape \(2, 6\)") as e,
+        pytest.raises(
+            TensorError,
+            match=r"^memcpy: the source is f32 of shape \(3, 4\), and .* of shape \(2, 6\)",
+        ) as e,
     ):
         api.memcpy(t, gaps)
     assert "neither side has gaps" in e.value.cause
-    with pytest.raises(TensorError, match=r"^memcpy: the source is i32 of shape \(2, 6\), and the target f32") as e:
+    with pytest.raises(
+        TensorError, match=r"^memcpy: the source is i32 of shape \(2, 6\), and the target f32"
+    ) as e:
         api.memcpy(t, np.zeros((2, 6), "i4"))
-    assert (e.value.cause, e.value.fix.partition(",")[0]) == ("a copy changes no dtype", "convert the source: api.convert(source")
-    with wide.borrow_mut() as m, m[:, 4:] as gaps, pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(2, 6\)"):
+    assert (e.value.cause, e.value.fix.partition(",")[0]) == (
+        "a copy changes no dtype",
+        "convert the source: api.convert(source",
+    )
+    with (
+        wide.borrow_mut() as m,
+        m[:, 4:] as gaps,
+        pytest.raises(TensorError, match=r"^memcpy: the source is f32 of shape \(2, 6\)"),
+    ):
         api.memcpy(gaps, t)
 
 
 def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
     source = counting(8)
     a, b = (Tensor.from_foreign(part, driver=cpu.driver) for part in (source[:6], source[2:]))
-    with pytest.raises(AliasError, match=r"^memcpy: the source <Tensor f32\[6\] on cpu> shares memory with the target"):
+    with pytest.raises(
+        AliasError,
+        match=r"^memcpy: the source <Tensor f32\[6\] on cpu> shares memory with the target",
+    ):
         api.memcpy(a, b)
-    wide = Tensor.borrow_raw(source.ctypes.data, (3, 4), "f32", device="cpu", strides=(0, 1), driver=cpu.driver)
-    with pytest.raises(AliasError, match=r"^memcpy: strides \(0, 1\) of the target name elements more than once"):
+    wide = Tensor.borrow_raw(
+        source.ctypes.data, (3, 4), "f32", device="cpu", strides=(0, 1), driver=cpu.driver
+    )
+    with pytest.raises(
+        AliasError, match=r"^memcpy: strides \(0, 1\) of the target name elements more than once"
+    ):
         api.memcpy(wide, api.from_host(counting(3, 4)).sync())
     gaps = Tensor.from_foreign(counting(3, 8)[:, ::2], driver=cpu.driver)
     with pytest.raises(TensorError, match=r"^memcpy from the host takes a contiguous target"):
@@ -422,11 +557,16 @@ def test_memory_is_not_copied_onto_itself(cpu: Device) -> None:
     assert np.array_equal(gaps.to_host(), counting(3, 4))
 
 
-# --- graphs --------------------------------------------------------------------------------------------------------------------------
+# --- graphs
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_graph_holds_copies_between_tensors_and_to_a_given_array(cpu: Device) -> None:
-    t, u, out = api.from_host(counting(4)).sync(), api.from_host(counting(4)).sync(), api.pinned(4, "f32")
+    t, u, out = (
+        api.from_host(counting(4)).sync(),
+        api.from_host(counting(4)).sync(),
+        api.pinned(4, "f32"),
+    )
     with Stream(cpu) as stream:
         with CudaGraph.scope(stream) as scope:
             scope.record(api.memcpy(u, t))
@@ -464,4 +604,6 @@ def test_of_many_threads_none_gets_the_contents_of_another(cpu: Device) -> None:
 
 
 def test_contexts_copy_too(cpu: Device) -> None:
-    assert with_context(lambda ctx: ctx.run(api.from_host(counting(3)))).to_host().sync().tolist() == [0, 1, 2]
+    assert with_context(
+        lambda ctx: ctx.run(api.from_host(counting(3)))
+    ).to_host().sync().tolist() == [0, 1, 2]

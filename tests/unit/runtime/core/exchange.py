@@ -1,4 +1,6 @@
-"""Arrays with DLPack's exchange API, made with ctypes: the C structures are the real ones, and tests lie in them."""
+"""Arrays with DLPack's exchange API, made with ctypes: the C structures are the real ones, and
+tests lie in them.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,29 @@ from tests.unit.runtime import fake_torch
 from tilec_runtime.tensors.dlpack import RawTensor, RawVersioned
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_new_capsule.restype, _new_capsule.argtypes = (
+    ctypes.py_object,
+    (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+)
 
-CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+CurrentStream = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+)
 _FromObject = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(RawTensor))
-_Managed = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.POINTER(RawVersioned)))
+_Managed = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.POINTER(RawVersioned))
+)
 
 
 class RawHeader(ctypes.Structure):
     pass
 
 
-RawHeader._fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("before", ctypes.POINTER(RawHeader))]
+RawHeader._fields_ = [
+    ("major", ctypes.c_uint32),
+    ("minor", ctypes.c_uint32),
+    ("before", ctypes.POINTER(RawHeader)),
+]
 
 
 class RawApi(ctypes.Structure):
@@ -58,7 +71,9 @@ class Array:
         start = ctypes.addressof(self._numbers)
         self.tensor.shape = ctypes.cast(start, ctypes.POINTER(ctypes.c_int64))
         if stride is not None:
-            self.tensor.strides = ctypes.cast(start + 8 * len(shape), ctypes.POINTER(ctypes.c_int64))
+            self.tensor.strides = ctypes.cast(
+                start + 8 * len(shape), ctypes.POINTER(ctypes.c_int64)
+            )
         self.managed = RawVersioned(major=1, flags=flags, tensor=self.tensor)
         self.negated, self.code = negated, code
 
@@ -86,9 +101,20 @@ def address_of(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def api(*, major: int = 1, tensor: Any = FROM_OBJECT, managed: Any = MANAGED, stream: Any = None, before: RawApi | None = None) -> RawApi:
+def api(
+    *,
+    major: int = 1,
+    tensor: Any = FROM_OBJECT,
+    managed: Any = MANAGED,
+    stream: Any = None,
+    before: RawApi | None = None,
+) -> RawApi:
     """A table of functions; it lives as long as the process, as the protocol asks."""
-    made = RawApi(RawHeader(major, 3), 0, *(address_of(function) if function else 0 for function in (managed, None, tensor, stream)))
+    made = RawApi(
+        RawHeader(major, 3),
+        0,
+        *(address_of(function) if function else 0 for function in (managed, None, tensor, stream)),
+    )
     if before is not None:
         made.header.before = ctypes.cast(ctypes.pointer(before), ctypes.POINTER(RawHeader))
     _LIVING.extend((made, before, stream))

@@ -1,4 +1,6 @@
-"""The launch core for its tests, which skip where it was not built unless the gate asks for it; and plans that are written by hand."""
+"""The launch core for its tests, which skip where it was not built unless the gate asks for it; and
+plans that are written by hand.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,14 @@ def by_python(value: Any) -> Any:
 
 def program(steps: Sequence[tuple[int, int]] = (), shape: Sequence[int] = SHAPE) -> bytes:
     """A program that gives this launch shape, behind some steps of its own."""
-    whole = [*steps, *(step for output, number in enumerate(shape) for step in ((op.CONST, number), (op.OUT, output)))]
+    whole = [
+        *steps,
+        *(
+            step
+            for output, number in enumerate(shape)
+            for step in ((op.CONST, number), (op.OUT, output))
+        ),
+    ]
     return struct.pack(f"<{2 * len(whole)}q", *(number for step in whole for number in step))
 
 
@@ -56,7 +65,9 @@ class Recorder:
         self.launches: list[tuple[Any, ...]] = []
         self.answer, self.then = answer, then
 
-    def __call__(self, plan: Any, grid: Any, block: Any, shared: int, stream: int, parameters: int) -> Any:
+    def __call__(
+        self, plan: Any, grid: Any, block: Any, shared: int, stream: int, parameters: int
+    ) -> Any:
         self.launches.append((grid, block, shared, stream, arguments(plan, parameters)))
         self.then()
         return self.answer
@@ -70,7 +81,22 @@ def arguments(plan: Any, parameters: int) -> bytes:
     return ctypes.string_at(first - plan.offsets[0], len(plan.template))
 
 
-def table(target: Any, *, tensors: Sequence[int] = (), others: Sequence[int] = (0,), keyed: Sequence[int] = (), **changed: Any) -> Any:
+def table(
+    target: Any,
+    *,
+    tensors: Sequence[int] = (),
+    others: Sequence[int] = (0,),
+    keyed: Sequence[int] = (),
+    **changed: Any,
+) -> Any:
     """A table for launches of one scalar, unless told otherwise."""
-    facts = {"parameters": len(tensors) + len(others), "read": by_python, "recordings": {}, "adopts": True, "outs": ()}
-    return core.Table(tensors=tensors, others=others, keyed=keyed, target=target, **(facts | changed))
+    facts = {
+        "parameters": len(tensors) + len(others),
+        "read": by_python,
+        "recordings": {},
+        "adopts": True,
+        "outs": (),
+    }
+    return core.Table(
+        tensors=tensors, others=others, keyed=keyed, target=target, **(facts | changed)
+    )

@@ -1,4 +1,5 @@
-"""The launch core and Python's path make the same random calls, one fact of which differs from call to call: a stale hit would show.
+"""The launch core and Python's path make the same random calls, one fact of which differs from call
+to call: a stale hit would show.
 
 TILEC_CORE_CALLS says how many calls; the gate makes a few thousand.
 """
@@ -13,7 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime_samples import ADD, GEMM, SCALAR, TENSOR, Array, bundle_of, fake_driver, image, kernel, slot
+from tests.runtime_samples import (
+    ADD,
+    GEMM,
+    SCALAR,
+    TENSOR,
+    Array,
+    bundle_of,
+    fake_driver,
+    image,
+    kernel,
+    slot,
+)
 from tests.unit.runtime.core import samples
 from tests.unit.runtime.core.exchange import Torch
 from tests.waiting import joined
@@ -49,7 +61,12 @@ MIXED = kernel(
         Param(name="x", kind=SCALAR, dtype="f64"),
     ),
     (
-        VariantInfo(id="mixed-16", assume=(Assumption(param="z", shape=(1, 16), align=16),), abi=MIXED_ABI, images=(image("mixed_16"),)),
+        VariantInfo(
+            id="mixed-16",
+            assume=(Assumption(param="z", shape=(1, 16), align=16),),
+            abi=MIXED_ABI,
+            images=(image("mixed_16"),),
+        ),
         VariantInfo(id="mixed", abi=MIXED_ABI, images=(image("mixed"),)),
     ),
     launch=LaunchInfo(
@@ -60,15 +77,67 @@ MIXED = kernel(
     ),
 )
 KERNELS = (ADD, GEMM, MIXED)
-DTYPES = ("torch.float32", "torch.float16", "torch.bfloat16", "torch.float64", "torch.int32", "torch.complex64")
+DTYPES = (
+    "torch.float32",
+    "torch.float16",
+    "torch.bfloat16",
+    "torch.float64",
+    "torch.int32",
+    "torch.complex64",
+)
 EXTENTS = (0, 1, 2, 15, 16, 17, 64, 128, 1000, 1024, 4096, 5000, 2**31, 2**40)
 NUMBERS: tuple[Any, ...] = (
-    *(0, 1, 2, 7, 255, 256, -1, 999, 1000, 2**31, 2**40, 2**63, -(2**63), True, False, 0.0, -0.0, 1.5, 65504.0, 65520.0, 1e39, 1e308),
-    *(float("inf"), float("nan"), "text", None, np.float32(2.0), np.int32(3), np.float64(9.0), 2**70),
+    *(
+        0,
+        1,
+        2,
+        7,
+        255,
+        256,
+        -1,
+        999,
+        1000,
+        2**31,
+        2**40,
+        2**63,
+        -(2**63),
+        True,
+        False,
+        0.0,
+        -0.0,
+        1.5,
+        65504.0,
+        65520.0,
+        1e39,
+        1e308,
+    ),
+    *(
+        float("inf"),
+        float("nan"),
+        "text",
+        None,
+        np.float32(2.0),
+        np.int32(3),
+        np.float64(9.0),
+        2**70,
+    ),
 )
 
 
-CHANGES = ("extent", "extent", "extents", "stride", "offset", "dtype", "device", "alias", "rank", "negative", "kind", "none")
+CHANGES = (
+    "extent",
+    "extent",
+    "extents",
+    "stride",
+    "offset",
+    "dtype",
+    "device",
+    "alias",
+    "rank",
+    "negative",
+    "kind",
+    "none",
+)
 
 
 class Plain(FakeDriver):
@@ -104,8 +173,21 @@ def base_call(name: str, source: random.Random) -> list[Any]:
         return [*(tensor((n,), place) for place in range(3)), 1.5]
     if name == "gemm":
         m, n, k = (source.choice((16, 64, 100)) for _ in range(3))
-        return [tensor((m, n), 0, DTYPES[1]), tensor((m, k), 1, DTYPES[1]), tensor((k, n), 2, DTYPES[1])]
-    return [tensor((source.choice((8, 9)), source.choice((16, 17, 64))), 0), tensor((4,), 1, DTYPES[4]), 1.5, 2.0, 3, 7, True, 0.5]
+        return [
+            tensor((m, n), 0, DTYPES[1]),
+            tensor((m, k), 1, DTYPES[1]),
+            tensor((k, n), 2, DTYPES[1]),
+        ]
+    return [
+        tensor((source.choice((8, 9)), source.choice((16, 17, 64))), 0),
+        tensor((4,), 1, DTYPES[4]),
+        1.5,
+        2.0,
+        3,
+        7,
+        True,
+        0.5,
+    ]
 
 
 def change(values: list[Any], source: random.Random) -> list[Any]:
@@ -117,10 +199,29 @@ def change(values: list[Any], source: random.Random) -> list[Any]:
         changed[place] = source.choice(NUMBERS)
         return changed
     shape, stride = list(value.shape), list(value.stride())
-    facts = {"shape": value.shape, "ptr": value.ptr, "step": value.step, "dtype": value.dtype, "index": value.index}
+    facts = {
+        "shape": value.shape,
+        "ptr": value.ptr,
+        "step": value.step,
+        "dtype": value.dtype,
+        "index": value.index,
+    }
     dim = source.randrange(len(shape))
     match source.choice(
-        ("extent", "extent", "extents", "stride", "offset", "dtype", "device", "alias", "rank", "negative", "kind", "none")
+        (
+            "extent",
+            "extent",
+            "extents",
+            "stride",
+            "offset",
+            "dtype",
+            "device",
+            "alias",
+            "rank",
+            "negative",
+            "kind",
+            "none",
+        )
     ):
         case "extent":
             shape[dim] = source.choice(EXTENTS)
@@ -131,7 +232,9 @@ def change(values: list[Any], source: random.Random) -> list[Any]:
             stride[dim] = source.choice((0, 1, 2, stride[dim] + 1, 3 * stride[dim], -1))
             facts["step"] = tuple(stride)
         case "offset":
-            facts["ptr"] = source.choice((0, value.ptr + 4, value.ptr + 16, value.ptr + 2, 2**63, 2**64 - 8))
+            facts["ptr"] = source.choice(
+                (0, value.ptr + 4, value.ptr + 16, value.ptr + 2, 2**63, 2**64 - 8)
+            )
         case "dtype":
             facts["dtype"] = source.choice(DTYPES)
         case "device":
@@ -144,7 +247,13 @@ def change(values: list[Any], source: random.Random) -> list[Any]:
         case "negative":
             facts["negative"] = True
         case "kind":
-            changed[place] = Array(*shape, ptr=value.ptr, dtype="f32", stride=tuple(stride), readonly=source.random() < 0.3)
+            changed[place] = Array(
+                *shape,
+                ptr=value.ptr,
+                dtype="f32",
+                stride=tuple(stride),
+                readonly=source.random() < 0.3,
+            )
             return changed
         case "none":
             changed[place] = None
@@ -156,7 +265,12 @@ def change(values: list[Any], source: random.Random) -> list[Any]:
 def grown(values: list[Any], source: random.Random) -> list[Any]:
     """The same call, its first extents equally larger: what a serving loop does."""
     factor = source.choice((2, 3, 16))
-    tensors = (Torch((*v.shape[:-1], v.shape[-1] * factor), ptr=v.ptr, dtype=v.dtype) if isinstance(v, Torch) else v for v in values)
+    tensors = (
+        Torch((*v.shape[:-1], v.shape[-1] * factor), ptr=v.ptr, dtype=v.dtype)
+        if isinstance(v, Torch)
+        else v
+        for v in values
+    )
     return list(tensors)
 
 
@@ -167,7 +281,10 @@ def outcome(module: Module, driver: FakeDriver, name: str, stream: int, values: 
         module.kernels[name].launch(stream, tuple(values))
     except Exception as error:  # noqa: BLE001 - errors are compared
         return type(error), str(error), driver.launches[before:]
-    return [(launch.symbol, launch.shape, launch.stream, repr(launch.arguments)) for launch in driver.launches[before:]]
+    return [
+        (launch.symbol, launch.shape, launch.stream, repr(launch.arguments))
+        for launch in driver.launches[before:]
+    ]
 
 
 def drivers() -> tuple[Counting, Plain]:
@@ -189,7 +306,10 @@ def test_the_core_and_python_agree_on_every_call(seed: int) -> None:
         if source.random() < 0.6:
             values = change(values, source)
         modules[1].kernels[name].plans.clear()  # the reference makes every plan anew
-        found, expected = (outcome(*each, name, 5 + turn % 3, values) for each in zip(modules, (fast, plain), strict=True))
+        found, expected = (
+            outcome(*each, name, 5 + turn % 3, values)
+            for each in zip(modules, (fast, plain), strict=True)
+        )
         assert found == expected, (turn, name, values)
         refused += isinstance(expected, tuple)
     assert fast.hits > CALLS // 12, "the core launches"
@@ -223,7 +343,11 @@ def test_threads_agree_too() -> None:
     for stream in (100, 200, 300):
         assert found[stream] == found[stream + 1]
         launches = [
-            [(launch.symbol, launch.shape, repr(launch.arguments)) for launch in driver.launches if launch.stream == of]
+            [
+                (launch.symbol, launch.shape, repr(launch.arguments))
+                for launch in driver.launches
+                if launch.stream == of
+            ]
             for driver, of in ((fast, stream), (plain, stream + 1))
         ]
         assert launches[0] == launches[1]

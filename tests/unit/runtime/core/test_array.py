@@ -1,4 +1,6 @@
-"""Facts of arrays in C: equal to those that Python reads, and never believed where they cannot be true."""
+"""Facts of arrays in C: equal to those that Python reads, and never believed where they cannot be
+true.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,15 @@ def expected(value: Any) -> tuple[Any, ...] | None:
         return None
     if facts.dtype not in NUMBERS:
         return None
-    return facts.ptr, facts.shape, facts.stride, NUMBERS[facts.dtype], facts.device, facts.readonly, facts.contiguous
+    return (
+        facts.ptr,
+        facts.shape,
+        facts.stride,
+        NUMBERS[facts.dtype],
+        facts.device,
+        facts.readonly,
+        facts.contiguous,
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,9 @@ def expected(value: Any) -> tuple[Any, ...] | None:
 )
 def test_other_arrays_are_read_by_python(value: Any) -> None:
     wanted = expected(value)
-    assert core.facts(value, by_python) == (None if wanted is None or wanted[0] >= 2**63 else wanted)
+    assert core.facts(value, by_python) == (
+        None if wanted is None or wanted[0] >= 2**63 else wanted
+    )
 
 
 def test_tensors_of_tilecs_own_are_left_to_the_launcher() -> None:
@@ -90,11 +102,17 @@ def test_tensors_of_tilecs_own_are_left_to_the_launcher() -> None:
         ({"stride": None}, (0x10000, (4, 8), (8, 1), NUMBERS["f32"], 0, False, True)),
         ({"stride": (16, 2)}, (0x10000, (4, 8), (16, 2), NUMBERS["f32"], 0, False, False)),
         ({"shape": (), "stride": ()}, (0x10000, (), (), NUMBERS["f32"], 0, False, True)),
-        ({"shape": (1, 8), "stride": (99, 1)}, (0x10000, (1, 8), (8, 1), NUMBERS["f32"], 0, False, True)),
+        (
+            {"shape": (1, 8), "stride": (99, 1)},
+            (0x10000, (1, 8), (8, 1), NUMBERS["f32"], 0, False, True),
+        ),
         ({"stride": (-8, 1)}, (0x10000, (4, 8), (-8, 1), NUMBERS["f32"], 0, False, False)),
         ({"offset": 64}, (0x10040, (4, 8), (8, 1), NUMBERS["f32"], 0, False, True)),
         ({"dtype": (4, 16, 1)}, (0x10000, (4, 8), (8, 1), NUMBERS["bf16"], 0, False, True)),
-        ({"dtype": (10, 8, 1), "device": (2, 7)}, (0x10000, (4, 8), (8, 1), NUMBERS["f8e4m3"], 7, False, True)),
+        (
+            {"dtype": (10, 8, 1), "device": (2, 7)},
+            (0x10000, (4, 8), (8, 1), NUMBERS["f8e4m3"], 7, False, True),
+        ),
         ({"device": (1, 0)}, (0x10000, (4, 8), (8, 1), NUMBERS["f32"], ON_CPU, False, True)),
         ({"device": (3, 0)}, (0x10000, (4, 8), (8, 1), NUMBERS["f32"], ON_CPU, False, True)),
         ({"device": (13, 0)}, (0x10000, (4, 8), (8, 1), NUMBERS["f32"], ON_ANY, False, True)),
@@ -105,8 +123,24 @@ def test_the_exchange_api(kind: type, options: dict[str, Any], facts: tuple[Any,
 
 
 def test_arrays_of_no_elements() -> None:
-    assert core.facts(TORCH((0, 8), (9, 9)), never) == (0x10000, (0, 8), (8, 1), NUMBERS["f32"], 0, False, True)
-    assert core.facts(LIBRARY((0, 8), (9, 9), address=0), never) == (0, (0, 8), (8, 1), NUMBERS["f32"], ON_ANY, False, True)
+    assert core.facts(TORCH((0, 8), (9, 9)), never) == (
+        0x10000,
+        (0, 8),
+        (8, 1),
+        NUMBERS["f32"],
+        0,
+        False,
+        True,
+    )
+    assert core.facts(LIBRARY((0, 8), (9, 9), address=0), never) == (
+        0,
+        (0, 8),
+        (8, 1),
+        NUMBERS["f32"],
+        ON_ANY,
+        False,
+        True,
+    )
 
 
 def test_flags_of_libraries() -> None:
@@ -120,7 +154,11 @@ def test_layouts_are_settled_as_python_settles_them() -> None:
     for _ in range(2000):
         rank = source.randrange(5)
         shape = tuple(source.choice((0, 1, 1, 2, 3, 8)) for _ in range(rank))
-        stride = contiguous_stride(shape) if source.random() < 0.3 else tuple(source.choice((-8, 0, 1, 2, 8, 24)) for _ in shape)
+        stride = (
+            contiguous_stride(shape)
+            if source.random() < 0.3
+            else tuple(source.choice((-8, 0, 1, 2, 8, 24)) for _ in shape)
+        )
         settled = settled_stride(shape, stride)
         assert core.facts(TORCH(shape, stride), never)[1:3] == (shape, settled)
         assert core.facts(TORCH(shape, stride), never)[6] == (settled == contiguous_stride(shape))
@@ -245,7 +283,12 @@ def test_facts_of_python_that_are_malformed_are_declined(change: dict[str, Any])
     for name in ("ptr", "shape", "stride", "dtype", "device", "readonly"):
         assert (
             core.facts(
-                object(), lambda _, name=name: type("Less", (), {n: getattr(Facts, n) for n in vars(Facts) if n[0] != "_" and n != name})
+                object(),
+                lambda _, name=name: type(
+                    "Less",
+                    (),
+                    {n: getattr(Facts, n) for n in vars(Facts) if n[0] != "_" and n != name},
+                ),
             )
             is None
         )
@@ -264,7 +307,9 @@ def test_the_cache_of_types_may_be_emptied_while_one_is_read() -> None:
             assert core.facts(kind(), never) is not None
         return False
 
-    kind = array_type(api(), torch=True, is_neg=classmethod(is_neg))  # a method that the cache alone holds
+    kind = array_type(
+        api(), torch=True, is_neg=classmethod(is_neg)
+    )  # a method that the cache alone holds
     for _ in range(3):
         assert core.facts(kind(), never) is not None
 

@@ -1,4 +1,6 @@
-"""Launches through the driver's own entry points, which a double in C's calling convention stands for."""
+"""Launches through the driver's own entry points, which a double in C's calling convention stands
+for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ CAPTURED = 0x300
 
 
 class RawAttribute(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_uint32), ("padding", ctypes.c_uint32), ("value", ctypes.c_uint32 * 16)]
+    _fields_ = [
+        ("id", ctypes.c_uint32),
+        ("padding", ctypes.c_uint32),
+        ("value", ctypes.c_uint32 * 16),
+    ]
 
 
 class RawConfig(ctypes.Structure):
@@ -41,19 +47,35 @@ class Libcuda:
         self.stack, self.calls, self.launches = [CONTEXT], list[str](), list[Any]()
         self.results: dict[str, int] = {}
         kinds = {
-            "cuLaunchKernelEx": (self.launch, ctypes.POINTER(RawConfig), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p),
+            "cuLaunchKernelEx": (
+                self.launch,
+                ctypes.POINTER(RawConfig),
+                ctypes.c_void_p,
+                ctypes.POINTER(ctypes.c_void_p),
+                ctypes.c_void_p,
+            ),
             "cuCtxGetCurrent": (self.get, ctypes.POINTER(ctypes.c_void_p)),
             "cuCtxSetCurrent": (self.set, ctypes.c_void_p),
             "cuCtxPushCurrent": (self.push, ctypes.c_void_p),
             "cuCtxPopCurrent": (self.pop, ctypes.POINTER(ctypes.c_void_p)),
-            "cuStreamIsCapturing": (self.is_capturing, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)),
+            "cuStreamIsCapturing": (
+                self.is_capturing,
+                ctypes.c_void_p,
+                ctypes.POINTER(ctypes.c_int),
+            ),
             "cuGraphLaunch": (self.launch_graph, ctypes.c_void_p, ctypes.c_void_p),
         }
-        self.functions = {name: ctypes.CFUNCTYPE(ctypes.c_int, *types)(call) for name, (call, *types) in kinds.items()}
+        self.functions = {
+            name: ctypes.CFUNCTYPE(ctypes.c_int, *types)(call)
+            for name, (call, *types) in kinds.items()
+        }
 
     @property
     def addresses(self) -> dict[str, int]:
-        return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in self.functions.items()}
+        return {
+            name: ctypes.cast(function, ctypes.c_void_p).value or 0
+            for name, function in self.functions.items()
+        }
 
     def noted(self, name: str) -> int:
         self.calls.append(name)
@@ -61,9 +83,20 @@ class Libcuda:
 
     def launch(self, config: Any, function: int, parameters: Any, extra: int | None) -> int:
         of = config[0]
-        attributes = [(of.attributes[i].id, list(of.attributes[i].value[:3])) for i in range(of.count)]
+        attributes = [
+            (of.attributes[i].id, list(of.attributes[i].value[:3])) for i in range(of.count)
+        ]
         values = struct.unpack("=q", ctypes.string_at(parameters[0], 8))
-        self.launches.append((self.stack[-1], [*of.grid, *of.block, of.shared], of.stream, function, attributes, *values))
+        self.launches.append(
+            (
+                self.stack[-1],
+                [*of.grid, *of.block, of.shared],
+                of.stream,
+                function,
+                attributes,
+                *values,
+            )
+        )
         assert extra is None
         return self.noted("launch")
 
@@ -104,7 +137,10 @@ def libcuda() -> Iterator[Libcuda]:
 def known(*, adopts: bool = True, **changed: Any) -> Any:
     """A table with a plan of one integer."""
     plans = table(CONTEXT, adopts=adopts)
-    plans.add((1,), Plan(**{"template": bytes(8), "offsets": (0,), "patches": ((2, 0, 0, 8, "q"),)} | changed))
+    plans.add(
+        (1,),
+        Plan(**{"template": bytes(8), "offsets": (0,), "patches": ((2, 0, 0, 8, "q"),)} | changed),
+    )
     return plans
 
 
@@ -119,15 +155,24 @@ def known(*, adopts: bool = True, **changed: Any) -> Any:
         ({"programmatic": True}, [("PROGRAMMATIC_STREAM_SERIALIZATION", [1, 0, 0])]),
         (
             {"cluster": (2,), "cooperative": True, "programmatic": True},
-            [("CLUSTER_DIMENSION", [2, 1, 1]), ("COOPERATIVE", [1, 0, 0]), ("PROGRAMMATIC_STREAM_SERIALIZATION", [1, 0, 0])],
+            [
+                ("CLUSTER_DIMENSION", [2, 1, 1]),
+                ("COOPERATIVE", [1, 0, 0]),
+                ("PROGRAMMATIC_STREAM_SERIALIZATION", [1, 0, 0]),
+            ],
         ),
     ],
     ids=str,
 )
-def test_what_the_driver_gets(libcuda: Libcuda, facts: dict[str, Any], attributes: list[Any]) -> None:
+def test_what_the_driver_gets(
+    libcuda: Libcuda, facts: dict[str, Any], attributes: list[Any]
+) -> None:
     plans = known(**facts)
     assert plans.launch(2**64 - 1, (-7,)) is True
-    named = [(int(getattr(bindings.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")), value) for name, value in attributes]
+    named = [
+        (int(getattr(bindings.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")), value)
+        for name, value in attributes
+    ]
     assert libcuda.launches == [(CONTEXT, [4, 2, 1, 32, 1, 1, 64], 2**64 - 1, 0x77, named, -7)]
     assert libcuda.calls == ["launch"], "the context is current: nothing else is asked for"
 
@@ -143,7 +188,9 @@ def test_what_the_driver_gets(libcuda: Libcuda, facts: dict[str, Any], attribute
     ],
 )
 @pytest.mark.parametrize("result", [0, 701])
-def test_the_callers_context_stays(libcuda: Libcuda, current: int, adopts: bool, calls: list[str], left: int, result: int) -> None:
+def test_the_callers_context_stays(
+    libcuda: Libcuda, current: int, adopts: bool, calls: list[str], left: int, result: int
+) -> None:
     plans = known(adopts=adopts)
     libcuda.stack = [current]
     libcuda.results = {"launch": result}
@@ -168,14 +215,18 @@ def test_a_context_that_cannot_be_had_is_told(libcuda: Libcuda, call: str, curre
 
 
 @pytest.mark.parametrize("stream", [CAPTURED, 0])
-def test_a_graph_is_not_launched_on_a_stream_that_is_captured(libcuda: Libcuda, stream: int) -> None:
+def test_a_graph_is_not_launched_on_a_stream_that_is_captured(
+    libcuda: Libcuda, stream: int
+) -> None:
     """The default stream answers so while another one is captured that waits for it."""
     assert core.launch_graph(CONTEXT, True, 0x99, stream) == 900
     assert libcuda.launches == []
 
 
 def test_other_threads_run_while_the_driver_waits(libcuda: Libcuda) -> None:
-    """The push of a context is a function of C that sleeps, for as many microseconds as the context has."""
+    """The push of a context is a function of C that sleeps, for as many microseconds as the context
+    has.
+    """
     sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p).value
     core.replace_driver(libcuda.addresses | {"cuCtxPushCurrent": sleep})
     plans = table(400_000, adopts=False)
@@ -202,7 +253,9 @@ def test_entry_points_are_all_needed() -> None:
 
 def test_functions_are_numbers_of_the_driver(libcuda: Libcuda) -> None:
     plans = table(CONTEXT)
-    assert plans.add((1,), Plan(function=bindings.CUfunction(0x1234), template=bytes(8), offsets=(0,)))
+    assert plans.add(
+        (1,), Plan(function=bindings.CUfunction(0x1234), template=bytes(8), offsets=(0,))
+    )
     assert plans.launch(5, (1,)) is True
     assert libcuda.launches[0][3] == 0x1234
     with pytest.raises(TypeError):

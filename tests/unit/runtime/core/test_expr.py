@@ -1,4 +1,6 @@
-"""Programs of plans in C: equal to Python's evaluation, within bounds, and never outside of their memory."""
+"""Programs of plans in C: equal to Python's evaluation, within bounds, and never outside of their
+memory.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,27 @@ import pytest
 from tests.unit.runtime.core.samples import core
 from tilec_runtime.launch import program as py
 
-EDGES = (0, 1, -1, 2, 3, -3, 7, 16, 127, 128, 255, 256, 2**31 - 1, 2**31, -(2**31), 2**32, 2**62, 2**63 - 1, -(2**63) + 1)
+EDGES = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    -3,
+    7,
+    16,
+    127,
+    128,
+    255,
+    256,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    2**32,
+    2**62,
+    2**63 - 1,
+    -(2**63) + 1,
+)
 BINARY = (*range(py.ADD, py.NEG), *range(py.EQ, py.NOT), py.BOTH, py.EITHER, py.CDIV, py.AND, py.OR)
 UNARY = (py.NEG, py.NOT, py.POW2)
 
@@ -39,14 +61,21 @@ def term(source: random.Random, depth: int, written: int) -> list[tuple[int, int
             bits = source.choice((1, 8, 16, 31, 32, 63, 64))
             return [*term(source, depth - 1, written), (py.FITS, source.choice((bits, -bits)))]
         case _:
-            return [*term(source, depth - 1, written), *term(source, depth - 1, written), (source.choice(BINARY), 0)]
+            return [
+                *term(source, depth - 1, written),
+                *term(source, depth - 1, written),
+                (source.choice(BINARY), 0),
+            ]
 
 
 def program(source: random.Random) -> list[tuple[int, int]]:
     steps = []
     for output in range(source.randrange(1, 5)):
         if source.random() < 0.3:
-            steps += [*term(source, 2, output), source.choice([(py.CHECK, 0), (py.DIVISIBLE, source.choice((1, 2, 16)))])]
+            steps += [
+                *term(source, 2, output),
+                source.choice([(py.CHECK, 0), (py.DIVISIBLE, source.choice((1, 2, 16)))]),
+            ]
         steps += [*term(source, source.randrange(5), output), (py.OUT, output)]
     return steps
 
@@ -70,7 +99,9 @@ def test_every_operation_at_the_edges(op):
     for a in EDGES:
         for b in EDGES:
             expected = py.run(steps, (a, b), 1)
-            assert core.run(bytes_of(steps), (a, b)) == (None if expected is None else tuple(expected)), (op, a, b)
+            assert core.run(bytes_of(steps), (a, b)) == (
+                None if expected is None else tuple(expected)
+            ), (op, a, b)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +133,21 @@ def test_programs_are_bytes_of_whole_steps():
         with pytest.raises(ValueError, match="a program is bytes"):
             core.run(data, ())
     assert core.run(b"", ()) == ()
-    assert core.run(bytes_of([*[(py.CONST, 1)] * 64, *[(py.ADD, 0)] * 63, (py.OUT, 0)]), ()) == (64,)
+    assert core.run(bytes_of([*[(py.CONST, 1)] * 64, *[(py.ADD, 0)] * 63, (py.OUT, 0)]), ()) == (
+        64,
+    )
 
 
 def test_the_smallest_number_is_none_of_a_program():
     """It has no negative: a program that computes it does not apply. No slot holds it."""
-    for left, right, apply in ((-(2**62), 2, py.MUL), (-(2**62), -(2**62), py.ADD), (-(2**62), 2**62, py.SUB)):
-        assert core.run(bytes_of([(py.CONST, left), (py.CONST, right), (apply, 0), (py.OUT, 0)]), ()) is None
+    for left, right, apply in (
+        (-(2**62), 2, py.MUL),
+        (-(2**62), -(2**62), py.ADD),
+        (-(2**62), 2**62, py.SUB),
+    ):
+        assert (
+            core.run(bytes_of([(py.CONST, left), (py.CONST, right), (apply, 0), (py.OUT, 0)]), ())
+            is None
+        )
     with pytest.raises(ValueError, match="malformed"):
         core.run(bytes_of([(py.CONST, -(2**63)), (py.OUT, 0)]), ())

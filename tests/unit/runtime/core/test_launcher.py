@@ -1,4 +1,6 @@
-"""Launchers in C: which calls run there, on which stream; and Python's path makes the same launches and errors."""
+"""Launchers in C: which calls run there, on which stream; and Python's path makes the same launches
+and errors.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.unit.runtime.core.samples import core
 from tests.unit.runtime.core.test_agreement import Counting, Plain
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Module, Stream, load
-from tilec_runtime.device import handles
+from tilec_runtime.device.device import handles
 from tilec_runtime.errors import ArgumentError, DriverError
 
 
@@ -55,12 +57,18 @@ def _failing(_kind: int, _ordinal: int, _found: Any) -> int:
 def tensors(stream: Any) -> Any:
     """A type of torch's tensors whose library tells its current stream so."""
     table = exchange.api(tensor=exchange._DESCRIBE, stream=stream)
-    return type("Torch", (exchange.Torch,), {"__dlpack_c_exchange_api__": exchange.capsule(table), "__module__": "torch"})
+    return type(
+        "Torch",
+        (exchange.Torch,),
+        {"__dlpack_c_exchange_api__": exchange.capsule(table), "__module__": "torch"},
+    )
 
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[Module, Counting], tuple[Module, Plain]]:
-    """A module whose launches are the core's, and one whose launches are Python's; torch's current stream is 0x700."""
+    """A module whose launches are the core's, and one whose launches are Python's; torch's current
+    stream is 0x700.
+    """
     torch = types.ModuleType("torch")
     torch.cuda = types.SimpleNamespace(current_stream=lambda _device: TorchStream(0x700))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -88,9 +96,28 @@ CLOSED = Stream("cpu")
 CLOSED.close()
 # Streams, and the handle that a launch gets; None for an error.
 STREAMS: list[tuple[Any, int | None]] = [
-    *((5, 5), (0, 0), (2**64 - 1, 2**64 - 1), (2**64, None), (-1, None), (True, None), ("x", None), (1.5, None)),
-    *((TorchStream(7), 7), (TorchStream(-7), None), (TorchStream("x"), None), (AnyStream(), None), (CLOSED, None)),
-    *((Stream.borrow_raw(9, driver=fake_driver(ADD)), 9), (Protocol(0, 11), 11), (Protocol(1, 11), None)),
+    *(
+        (5, 5),
+        (0, 0),
+        (2**64 - 1, 2**64 - 1),
+        (2**64, None),
+        (-1, None),
+        (True, None),
+        ("x", None),
+        (1.5, None),
+    ),
+    *(
+        (TorchStream(7), 7),
+        (TorchStream(-7), None),
+        (TorchStream("x"), None),
+        (AnyStream(), None),
+        (CLOSED, None),
+    ),
+    *(
+        (Stream.borrow_raw(9, driver=fake_driver(ADD)), 9),
+        (Protocol(0, 11), 11),
+        (Protocol(1, 11), None),
+    ),
     (types.SimpleNamespace(ptr=13), 13),
 ]
 
@@ -111,12 +138,19 @@ def test_every_stream_gives_its_handle(both: Any, stream: Any, handle: int | Non
 
 @pytest.mark.parametrize(
     ("kind", "handle"),
-    [(exchange.Torch, 0x700), (tensors(_current), 0x700), (tensors(_failing), 0x700), (tensors(None), 0x700)],
+    [
+        (exchange.Torch, 0x700),
+        (tensors(_current), 0x700),
+        (tensors(_failing), 0x700),
+        (tensors(None), 0x700),
+    ],
     ids=["no function", "a function", "one that fails", "none"],
 )
 def test_a_call_without_a_stream_takes_the_current_one(both: Any, kind: Any, handle: int) -> None:
     for turn in range(3):
-        core_made, plain_made = (made(*each, [*vectors(kind), 1.5], {"stream": None} if turn else {}) for each in both)
+        core_made, plain_made = (
+            made(*each, [*vectors(kind), 1.5], {"stream": None} if turn else {}) for each in both
+        )
         assert core_made == plain_made
         assert core_made[0][1] == handle
     assert both[0][1].hits == 3
@@ -134,8 +168,19 @@ def test_arrays_without_streams_take_the_default_one(both: Any) -> None:
 def test_keywords_defaults_and_axes_are_bound_by_python(both: Any) -> None:
     z, x, y = vectors()
     calls: list[tuple[list[Any], dict[str, Any]]] = [
-        *(([z, x, y], {}), ([z, x, y], {"alpha": 2.0}), ([], {"z": z, "x": x, "y": y}), ([z, x, y, 1.0], {"stream": 3, "alpha": 1.0})),
-        *(([z, x], {}), ([z, x, y, 1.0, 2], {}), ([z, x, y], {"beta": 1}), ([z, x, y, "text"], {"stream": 3}), ([], {})),
+        *(
+            ([z, x, y], {}),
+            ([z, x, y], {"alpha": 2.0}),
+            ([], {"z": z, "x": x, "y": y}),
+            ([z, x, y, 1.0], {"stream": 3, "alpha": 1.0}),
+        ),
+        *(
+            ([z, x], {}),
+            ([z, x, y, 1.0, 2], {}),
+            ([z, x, y], {"beta": 1}),
+            ([z, x, y, "text"], {"stream": 3}),
+            ([], {}),
+        ),
     ]
     for args, kwargs in calls * 2:
         found, expected = (made(*each, args, kwargs) for each in both)
@@ -146,7 +191,10 @@ def test_keywords_defaults_and_axes_are_bound_by_python(both: Any) -> None:
 def test_a_launch_that_the_driver_refuses_is_told_once(both: Any) -> None:
     (module, driver), _ = both
     module.add(*vectors(), 1.5, stream=5)
-    for call in (lambda: module.add(*vectors(), 1.5, stream=TorchStream(5)), lambda: module.add.launch(None, (*vectors(), 1.5))):
+    for call in (
+        lambda: module.add(*vectors(), 1.5, stream=TorchStream(5)),
+        lambda: module.add.launch(None, (*vectors(), 1.5)),
+    ):
         driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
         with pytest.raises(DriverError, match="CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
             call()

@@ -1,4 +1,6 @@
-"""Launches of tensors of tilec's own, through the core and through Python's path: the same waits, launches and errors."""
+"""Launches of tensors of tilec's own, through the core and through Python's path: the same waits,
+launches and errors.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ class Side:
         self.ops: list[Any] = []
 
     def tensor(self, stream: int) -> Tensor:
-        return Tensor.uninitialized((64,), "f32", driver=self.driver, ordinal=0, stream=self.streams[stream].handle)
+        return Tensor.uninitialized(
+            (64,), "f32", driver=self.driver, ordinal=0, stream=self.streams[stream].handle
+        )
 
     def take(self, verb: str, numbers: tuple[int, ...]) -> Any:
-        """Carry out a step; its launches and waits, and its error. The collector may free memory at any step: on a stream of its own."""
+        """Carry out a step; its launches and waits, and its error. The collector may free memory at
+        any step: on a stream of its own.
+        """
         streams = {stream.handle: place for place, stream in enumerate(self.streams)}
         before = len(self.driver.steps)
         error = ""
@@ -39,7 +45,11 @@ class Side:
             self.step(verb, *numbers)
         except Exception as found:  # noqa: BLE001 - errors are compared
             error = re.sub("0x[0-9a-f]+", "an address", f"{type(found).__name__}: {found}")
-        made = [step for step in self.driver.steps[before:] if step.call in ("launch", "wait") and step.stream in streams]
+        made = [
+            step
+            for step in self.driver.steps[before:]
+            if step.call in ("launch", "wait") and step.stream in streams
+        ]
         return verb, [(step.call, streams[step.stream]) for step in made], error
 
     def step(self, verb: str, a: int, b: int, c: int, d: int) -> None:
@@ -83,7 +93,22 @@ class Side:
 VERBS = (
     *("launch",) * 10,
     *("same",) * 8,
-    *("op", "op", "run", "run", "forget", "view", "write", "release", "release", "move", "share", "drop", "drop", "drop"),
+    *(
+        "op",
+        "op",
+        "run",
+        "run",
+        "forget",
+        "view",
+        "write",
+        "release",
+        "release",
+        "move",
+        "share",
+        "drop",
+        "drop",
+        "drop",
+    ),
     *("new", "new", "new", "new", "sync", "close", "events"),
 )
 
@@ -122,7 +147,11 @@ def test_the_core_launches_what_is_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     with part:
         side.module.add(part, view, view, stream=alone)
     assert driver.hits == before + 7
-    refused = ((z, view, side.tensor(1)), (part, view, view), (x, z, z))  # of another stream; ended; claimed
+    refused = (
+        (z, view, side.tensor(1)),
+        (part, view, view),
+        (x, z, z),
+    )  # of another stream; ended; claimed
     for values in refused:
         with pytest.raises(TypeError, match="NoneType"):
             side.module.add(*values, stream=alone)

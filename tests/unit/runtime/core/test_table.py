@@ -68,11 +68,15 @@ def test_what_is_a_miss_and_what_is_pythons() -> None:
     assert len(driver.launches) == launched
 
 
-def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_of_tilecs_own_are_launched_for_who_minds_their_leases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module, driver, plans = add_module()
     found: Any = driver
     driver.launches.clear()
-    tensors = [Tensor.uninitialized((1024,), "f32", driver=found, ordinal=0, stream=5) for _ in range(3)]
+    tensors = [
+        Tensor.uninitialized((1024,), "f32", driver=found, ordinal=0, stream=5) for _ in range(3)
+    ]
     for _ in range(2):
         module.add(*tensors, stream=5)
     steps: list[int] = []
@@ -135,7 +139,14 @@ def test_wrong_tables_are_errors(changed: dict[str, Any]) -> None:
 
 # (kind, source, offset, size, format): each reads or writes what there is not.
 PATCHES: list[tuple[Any, ...]] = [
-    *((0, 0, 0, 8, "Q"), (1, 99, 0, 8, "q"), (2, 1, 0, 8, "q"), (3, 0, 0, 8, "q"), (2, 0, 9, 8, "q"), (2, 0, 2**32 - 1, 8, "q")),
+    *(
+        (0, 0, 0, 8, "Q"),
+        (1, 99, 0, 8, "q"),
+        (2, 1, 0, 8, "q"),
+        (3, 0, 0, 8, "q"),
+        (2, 0, 9, 8, "q"),
+        (2, 0, 2**32 - 1, 8, "q"),
+    ),
     *((1, 0, 0, 4, "q"), (2, 0, 0, 8, ""), ()),
 ]
 ARGUMENT = {"template": bytes(16), "offsets": (0, 8)}
@@ -168,8 +179,41 @@ def test_malformed_plans_are_refused(changed: dict[str, Any]) -> None:
     assert plans.launch(5, (1,)) is False
 
 
-INTEGERS = (0, 1, -1, 127, 128, -128, -129, 255, 256, 2**15, 2**16, 2**31, 2**32, 2**63 - 1, -(2**63), 2**63, 2**64, True)
-FLOATS = (0.0, -0.0, 1.5, 3, True, 2**53 + 1, 2**62 - 1, 2**1100, 1e39, -1e39, 3.4028235677973366e38, float("inf"), float("nan"))
+INTEGERS = (
+    0,
+    1,
+    -1,
+    127,
+    128,
+    -128,
+    -129,
+    255,
+    256,
+    2**15,
+    2**16,
+    2**31,
+    2**32,
+    2**63 - 1,
+    -(2**63),
+    2**63,
+    2**64,
+    True,
+)
+FLOATS = (
+    0.0,
+    -0.0,
+    1.5,
+    3,
+    True,
+    2**53 + 1,
+    2**62 - 1,
+    2**1100,
+    1e39,
+    -1e39,
+    3.4028235677973366e38,
+    float("inf"),
+    float("nan"),
+)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +222,11 @@ FLOATS = (0.0, -0.0, 1.5, 3, True, 2**53 + 1, 2**62 - 1, 2**1100, 1e39, -1e39, 3
         *((code, value, None) for code in "bBhHiIqQ" for value in INTEGERS),
         *((code, value, None) for code in "fd" for value in FLOATS),
         *(("?", value, None) for value in (0, 1, 7, True, False)),
-        *((code, value, None) for code in "iQfd" for value in (np.float32(2), np.int64(3), "text", 1.5)),
+        *(
+            (code, value, None)
+            for code in "iQfd"
+            for value in (np.float32(2), np.int64(3), "text", 1.5)
+        ),
         ("e", 1.5, None),
         ("e", 65520.0, None),
         ("bf16", 1.0, b"\x80\x3f"),
@@ -189,7 +237,9 @@ FLOATS = (0.0, -0.0, 1.5, 3, True, 2**53 + 1, 2**62 - 1, 2**1100, 1e39, -1e39, 3
         ("4s", np.zeros(1, "int32"), bytes(4)),
     ],
 )
-def test_numbers_are_packed_as_the_struct_module_packs_them(format_: str, value: Any, expected: bytes | None) -> None:
+def test_numbers_are_packed_as_the_struct_module_packs_them(
+    format_: str, value: Any, expected: bytes | None
+) -> None:
     size = {"bf16": 2, "f8e4m3": 1}.get(format_) or struct.calcsize(f"={format_}")
     if expected is None:
         try:
@@ -198,7 +248,10 @@ def test_numbers_are_packed_as_the_struct_module_packs_them(format_: str, value:
             expected = b""
     recorder = Recorder()
     plans = table(recorder)
-    plans.add((value,), Plan(template=b"\xaa" * (size + 2), offsets=(1,), patches=((2, 0, 1, size, format_),)))
+    plans.add(
+        (value,),
+        Plan(template=b"\xaa" * (size + 2), offsets=(1,), patches=((2, 0, 1, size, format_),)),
+    )
     if expected:
         assert plans.launch(5, (value,)) is True
         assert recorder.launches[0][-1] == b"\xaa" + expected + b"\xaa"
@@ -233,8 +286,19 @@ def test_an_empty_grid_launches_nothing() -> None:
 def test_numbers_that_decide_are_told_apart() -> None:
     plans = table(Recorder(), keyed=(0,))
     assert plans.add((0.0,), Plan())
-    answers = {repr(value): plans.launch(5, (value,)) for value in (0.0, -0.0, 1.0, 0, False, np.float64(0.0), 2**64)}
-    assert answers == {"0.0": True, "-0.0": False, "1.0": False, "0": False, "False": False, "np.float64(0.0)": None, str(2**64): None}
+    answers = {
+        repr(value): plans.launch(5, (value,))
+        for value in (0.0, -0.0, 1.0, 0, False, np.float64(0.0), 2**64)
+    }
+    assert answers == {
+        "0.0": True,
+        "-0.0": False,
+        "1.0": False,
+        "0": False,
+        "False": False,
+        "np.float64(0.0)": None,
+        str(2**64): None,
+    }
 
 
 def test_a_key_keeps_its_types_and_eviction_lets_them_go() -> None:
@@ -260,7 +324,9 @@ def test_the_oldest_of_too_many_plans_of_a_key_leaves() -> None:
     plans = table(Recorder())
     for number in range(20):
         for _ in range(2):
-            plans.add((number,), Plan([(op.SLOT, 0), (op.CONST, number), (op.EQ, 0), (op.CHECK, 0)]))
+            plans.add(
+                (number,), Plan([(op.SLOT, 0), (op.CONST, number), (op.EQ, 0), (op.CHECK, 0)])
+            )
     assert len(plans) == 16
     assert [plans.launch(5, (number,)) for number in range(20)] == [False] * 12 + [True] * 8
 
@@ -353,7 +419,9 @@ def test_threads_that_miss_at_once_share_a_plan() -> None:
         thread.start()
     joined(*threads)
     assert len(driver.launches) == 800
-    assert 2 <= len(launcher._table) <= 8, "two variants, each prepared once or, at the same time, by several threads"
+    assert 2 <= len(launcher._table) <= 8, (
+        "two variants, each prepared once or, at the same time, by several threads"
+    )
 
 
 # What stays

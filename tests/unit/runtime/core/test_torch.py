@@ -46,16 +46,52 @@ def tensors() -> dict[str, Any]:
 
 
 DTYPE_NAMES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"),
+    *(
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     *("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "complex128"),
 )
 KINDS = (
-    *("plain", "view", "transposed", "expanded", "empty", "scalar", "grad", "parameter", "inference", "negated", "conjugated", "sparse"),
+    *(
+        "plain",
+        "view",
+        "transposed",
+        "expanded",
+        "empty",
+        "scalar",
+        "grad",
+        "parameter",
+        "inference",
+        "negated",
+        "conjugated",
+        "sparse",
+    ),
     *("meta", "lazy clone", "channels last", "quantized", "subclass", "fp4", *DTYPE_NAMES),
 )
 
 
-BY_PYTHON = {"meta", "sparse", "subclass", "quantized", "negated", "conjugated", "complex128", "fp4"}
+BY_PYTHON = {
+    "meta",
+    "sparse",
+    "subclass",
+    "quantized",
+    "negated",
+    "conjugated",
+    "complex128",
+    "fp4",
+}
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -68,7 +104,15 @@ def test_facts_of_torch(name: str) -> None:
         facts = None
     wanted = None
     if facts is not None and facts.dtype in NUMBERS:
-        wanted = (facts.ptr, facts.shape, facts.stride, NUMBERS[facts.dtype], facts.device, facts.readonly, facts.contiguous)
+        wanted = (
+            facts.ptr,
+            facts.shape,
+            facts.stride,
+            NUMBERS[facts.dtype],
+            facts.device,
+            facts.readonly,
+            facts.contiguous,
+        )
     found = core.facts(value, lambda _: None)
     assert found == (None if name in BY_PYTHON else wanted)
     assert name in BY_PYTHON or wanted is not None

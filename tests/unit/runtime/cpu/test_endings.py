@@ -1,4 +1,6 @@
-"""The end of processes that use the cpu device, by themselves or by Ctrl-C, their children, and failures that nobody waited for."""
+"""The end of processes that use the cpu device, by themselves or by Ctrl-C, their children, and
+failures that nobody waited for.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,20 @@ from tilec_runtime.errors import FaultError
 
 ROOT = Path(__file__).resolve().parents[4]
 
-# --- the process -------------------------------------------------------------------------------------------------------------------
+# --- the process
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def run_python(code: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, **more)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        **more,
+    )
 
 
 HEAD = """
@@ -42,9 +53,14 @@ later(module, 0, ones(4), ones(4), ones(4))
 
 
 def test_a_process_that_ends_does_not_wait_for_a_busy_stream() -> None:
-    done = run_python(HEAD + "later(module, 0, ones(4), ones(4), ones(4))\n")  # by itself the kernel never ends
+    done = run_python(
+        HEAD + "later(module, 0, ones(4), ones(4), ones(4))\n"
+    )  # by itself the kernel never ends
     assert done.returncode == 0
-    assert "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up" in done.stderr
+    assert (
+        "RuntimeWarning: the process ended while stream 0x0 of the cpu device had work (launches and copies: 2): given up"
+        in done.stderr
+    )
     assert set(done.stdout.split()) <= {"started", "stopped"}
 
 
@@ -114,7 +130,8 @@ print(sorted(name for name in sys.modules if name.startswith("tilec_runtime.cpu.
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "[]", "")
 
 
-# --- failures that nobody waits for ------------------------------------------------------------------------------------------------
+# --- failures that nobody waits for
+# ------------------------------------------------------------------------------------------------
 
 
 def test_closing_a_stream_tells_what_a_launch_came_to() -> None:
@@ -124,9 +141,15 @@ def test_closing_a_stream_tells_what_a_launch_came_to() -> None:
     with pytest.raises(FaultError, match=r"^add-any: it went wrong"):
         stream.close()
     stream.close()
-    with pytest.raises(FaultError, match=r"^add-any: it went wrong"), Stream("cpu", driver=driver) as stream:
+    with (
+        pytest.raises(FaultError, match=r"^add-any: it went wrong"),
+        Stream("cpu", driver=driver) as stream,
+    ):
         failed(module, driver, stream)
-    with pytest.warns(RuntimeWarning, match="^work on a stream failed, and nobody waited for it: add-any: it went wrong"):
+    with pytest.warns(
+        RuntimeWarning,
+        match="^work on a stream failed, and nobody waited for it: add-any: it went wrong",
+    ):
         leave_by_an_error(module, driver)
 
 
@@ -145,7 +168,10 @@ def test_a_stream_that_goes_with_a_failure_warns() -> None:
     later(module, stream, ones(4), ones(4), ones(4), alpha=-1.0)
     queue = weakref.ref(driver._queues[stream.handle])
     stream.close()
-    with pytest.warns(RuntimeWarning, match="^work on stream 0x1000 of the cpu device failed, and nobody waited for it: add-any: it went"):
+    with pytest.warns(
+        RuntimeWarning,
+        match="^work on stream 0x1000 of the cpu device failed, and nobody waited for it: add-any: it went",
+    ):
         let_go(gate, queue)
 
 
@@ -168,7 +194,14 @@ later(module, 0, ones(4), ones(4), ones(4))
 assert driver._queues[0].join(10)
 """
     for more in ((), ("-W", "error")):
-        done = subprocess.run([sys.executable, *more, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+        done = subprocess.run(
+            [sys.executable, *more, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=ROOT,
+        )
         words = "RuntimeWarning: work on stream 0x0 of the cpu device failed, and nobody waited for it: add-any: element 9 of z is outside"
         assert words in done.stderr
         assert done.stderr.count("RuntimeWarning:") == 1

@@ -1,4 +1,6 @@
-"""Launches on the cpu device: what a run gets of its arguments, and what is refused with which words. Kernels are Python here."""
+"""Launches on the cpu device: what a run gets of its arguments, and what is refused with which
+words. Kernels are Python here.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from tilec_runtime.errors import (
 from tilec_runtime.model.kernel import LaunchInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
-# --- what a launch gets ------------------------------------------------------------------------------------------------------------
+# --- what a launch gets
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_arrays_are_launched_on_where_they_are() -> None:
@@ -54,8 +57,14 @@ def test_arrays_are_launched_on_where_they_are() -> None:
 
 def test_a_run_knows_its_tensors_and_numbers() -> None:
     seen: list[CpuRun] = []
-    params = (dataclasses.replace(ADD_PARAMS[0], stride=(None,)), dataclasses.replace(ADD_PARAMS[1], stride=(None,)), *ADD_PARAMS[2:])
-    module, driver = device(seen.append, dataclasses.replace(ADD, params=params, language="prebuilt"))
+    params = (
+        dataclasses.replace(ADD_PARAMS[0], stride=(None,)),
+        dataclasses.replace(ADD_PARAMS[1], stride=(None,)),
+        *ADD_PARAMS[2:],
+    )
+    module, driver = device(
+        seen.append, dataclasses.replace(ADD, params=params, language="prebuilt")
+    )
     whole = ones(16)
     whole.flags.writeable = False
     z, x, y = np.zeros(16, "f4")[::2], whole[::-2], ones(8)
@@ -64,7 +73,10 @@ def test_a_run_knows_its_tensors_and_numbers() -> None:
     (run,) = seen
     assert (run.kernel, run.grid, run.options.kernel) == ("add-any", (1, 1, 1), "add-any")
     assert run.arguments == [z.ctypes.data, x.ctypes.data, y.ctypes.data, 8, np.float32(-1.5)]
-    regions = {name: (r.address, r.data.size, r.writable, r.itemsize, r.shape, r.strides, r.origin) for name, r in run.regions.items()}
+    regions = {
+        name: (r.address, r.data.size, r.writable, r.itemsize, r.shape, r.strides, r.origin)
+        for name, r in run.regions.items()
+    }
     assert regions == {
         "z": (z.ctypes.data, 60, True, 4, (8,), (2,), 0),
         "x": (x.ctypes.data - 56, 60, False, 4, (8,), (-2,), 56),
@@ -132,23 +144,54 @@ def test_views_of_one_array_share_their_bytes() -> None:
         module.add(whole[2:10], whole[:8], z)
 
 
-# --- what is refused ---------------------------------------------------------------------------------------------------------------
+# --- what is refused
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("error", "words", "arguments"),
     [
-        (ArgumentError, "add: takes 4 arguments (z, x, y, alpha=1.0), got 2", lambda: (ones(4), ones(4))),
-        (DTypeError, "add: argument 'x' takes f32, got f64", lambda: (ones(4), np.ones(4), ones(4))),
-        (ArgumentError, "add: output 'z' has 2 dimensions (shape (2, 2)), the kernel takes 1", lambda: (ones(2, 2), ones(4), ones(4))),
-        (RequirementError, "add: requires x.shape[0] == z.shape[0]: left-hand side is 5", lambda: (ones(4), ones(5), ones(4))),
-        (ArgumentError, "must be C-contiguous: strides (1,)", lambda: (ones(8)[::2], ones(4), ones(4))),
+        (
+            ArgumentError,
+            "add: takes 4 arguments (z, x, y, alpha=1.0), got 2",
+            lambda: (ones(4), ones(4)),
+        ),
+        (
+            DTypeError,
+            "add: argument 'x' takes f32, got f64",
+            lambda: (ones(4), np.ones(4), ones(4)),
+        ),
+        (
+            ArgumentError,
+            "add: output 'z' has 2 dimensions (shape (2, 2)), the kernel takes 1",
+            lambda: (ones(2, 2), ones(4), ones(4)),
+        ),
+        (
+            RequirementError,
+            "add: requires x.shape[0] == z.shape[0]: left-hand side is 5",
+            lambda: (ones(4), ones(5), ones(4)),
+        ),
+        (
+            ArgumentError,
+            "must be C-contiguous: strides (1,)",
+            lambda: (ones(8)[::2], ones(4), ones(4)),
+        ),
         (ArgumentError, "argument 'x' takes a tensor", lambda: (ones(4), 1.0, ones(4))),
-        (PlacementError, "'x' is on device 0, and the kernel is loaded on the cpu device", lambda: (ones(4), Array(4), ones(4))),
-        (PlacementError, "'x' is on an accelerator, and the", lambda: (ones(4), Array(4, device=None), ones(4))),
+        (
+            PlacementError,
+            "'x' is on device 0, and the kernel is loaded on the cpu device",
+            lambda: (ones(4), Array(4), ones(4)),
+        ),
+        (
+            PlacementError,
+            "'x' is on an accelerator, and the",
+            lambda: (ones(4), Array(4, device=None), ones(4)),
+        ),
     ],
 )
-def test_what_is_no_call_is_refused_as_on_a_gpu(error: type, words: str, arguments: Callable[[], tuple[Any, ...]]) -> None:
+def test_what_is_no_call_is_refused_as_on_a_gpu(
+    error: type, words: str, arguments: Callable[[], tuple[Any, ...]]
+) -> None:
     module, driver = device(lambda run: pytest.fail("it was launched"))
     with pytest.raises(error) as caught:
         module.kernels["add"](*arguments())
@@ -157,8 +200,13 @@ def test_what_is_no_call_is_refused_as_on_a_gpu(error: type, words: str, argumen
 
 
 def test_a_tensor_with_gaps_is_told_how_a_tile_kernel_takes_it() -> None:
-    rows = tuple(dataclasses.replace(param, rank=2) if param.kind is ParamKind.TENSOR else param for param in ADD.params)
-    module, _ = device(lambda run: pytest.fail("it was launched"), dataclasses.replace(ADD, params=rows))
+    rows = tuple(
+        dataclasses.replace(param, rank=2) if param.kind is ParamKind.TENSOR else param
+        for param in ADD.params
+    )
+    module, _ = device(
+        lambda run: pytest.fail("it was launched"), dataclasses.replace(ADD, params=rows)
+    )
     fixes = []
     for x in (ones(4, 8)[:, :4], ones(4, 8)[:, ::2], ones(4, 4)[::-1]):
         with pytest.raises(LayoutError) as caught:
@@ -176,19 +224,25 @@ def test_a_read_only_array_is_no_output() -> None:
     module, _ = device()
     z = ones(4)
     z.flags.writeable = False
-    with pytest.raises(ArgumentError, match=r"^add: output 'z' is read-only, and the kernel writes it"):
+    with pytest.raises(
+        ArgumentError, match=r"^add: output 'z' is read-only, and the kernel writes it"
+    ):
         module.add(z, ones(4), ones(4))
 
 
 def test_a_tensor_of_a_gpu_says_where_both_are() -> None:
     module, _ = device()
-    with pytest.raises(PlacementError, match="fix: copy it to the CPU, or load the package with device=2"):
+    with pytest.raises(
+        PlacementError, match="fix: copy it to the CPU, or load the package with device=2"
+    ):
         module.add(ones(4), Array(4, device=2), ones(4))
 
 
 def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
     module, driver = device()
-    x, y = (DeviceBuffer.from_host(np.arange(4, dtype="f4"), "cpu", driver=driver) for _ in range(2))
+    x, y = (
+        DeviceBuffer.from_host(np.arange(4, dtype="f4"), "cpu", driver=driver) for _ in range(2)
+    )
     z = DeviceBuffer((4,), "f32", "cpu", driver=driver)
     assert (z.device, z.ptr % 256, hasattr(z, "__cuda_array_interface__")) == (-1, 0, False)
     module.add(z, x, y)
@@ -201,13 +255,17 @@ def test_buffers_of_the_device_are_read_as_what_they_are() -> None:
 
 def test_arrays_with_small_dtypes() -> None:
     seen: list[CpuRun] = []
-    info = dataclasses.replace(ADD, params=(dataclasses.replace(ADD_PARAMS[0], dtype="bf16"), *ADD_PARAMS[1:]))
+    info = dataclasses.replace(
+        ADD, params=(dataclasses.replace(ADD_PARAMS[0], dtype="bf16"), *ADD_PARAMS[1:])
+    )
     module, driver = device(seen.append, info)
     z = np.zeros(4, ml_dtypes.bfloat16)
     for _ in range(2):
         module.add(z, ones(4), ones(4))
     driver.synchronize(-1, 0)
-    assert [(run.regions["z"].address, run.regions["z"].itemsize) for run in seen] == [(z.ctypes.data, 2)] * 2
+    assert [(run.regions["z"].address, run.regions["z"].itemsize) for run in seen] == [
+        (z.ctypes.data, 2)
+    ] * 2
 
 
 def test_tensors_of_torch() -> None:
@@ -261,19 +319,28 @@ def test_plain_addresses_are_of_the_devices_own_memory() -> None:
     module.raw(0)
     driver.synchronize(-1, 0)
     (region,) = seen[0].memory.regions
-    assert (region.name, region.address, region.data.size, seen[0].arguments) == ("p", buffer.ptr, 256, [buffer.ptr + 16])
+    assert (region.name, region.address, region.data.size, seen[0].arguments) == (
+        "p",
+        buffer.ptr,
+        256,
+        [buffer.ptr + 16],
+    )
     assert seen[1].memory.regions == ()
     with pytest.raises(ArgumentError) as caught:
         module.raw(ones(4).ctypes.data)
     assert str(caught.value).startswith("raw: argument 'p' is the address 0x")
-    assert "which is of no memory that this device allocated\n  fix: pass the `ptr` of a DeviceBuffer of the cpu device" in str(
-        caught.value
+    assert (
+        "which is of no memory that this device allocated\n  fix: pass the `ptr` of a DeviceBuffer of the cpu device"
+        in str(caught.value)
     )
 
 
 @pytest.mark.parametrize(
     ("target", "language", "words"),
-    [("sm_90", "cuda", "it is a CUDA C++ kernel, compiled to code of a GPU"), ("compute_80", "tile", "built without portable Tile IR")],
+    [
+        ("sm_90", "cuda", "it is a CUDA C++ kernel, compiled to code of a GPU"),
+        ("compute_80", "tile", "built without portable Tile IR"),
+    ],
 )
 def test_a_kernel_without_tile_ir(target: str, language: str, words: str) -> None:
     variant = dataclasses.replace(ADD.variants[0], images=(image("add", target),))
@@ -289,16 +356,26 @@ def test_images_that_are_no_tile_ir_or_another_kernels() -> None:
     with pytest.raises(TileIRError, match=r"^add: the image for tileir \(add\) cannot be run: "):
         module.add(ones(4), ones(4), ones(4))
     module, _ = device(types=(PTR, PTR))
-    with pytest.raises(BundleError, match=r"^add-any: the image's parameters have 8, 8 bytes, and launches pass 8, 8, 8, 4, 4"):
+    with pytest.raises(
+        BundleError,
+        match=r"^add-any: the image's parameters have 8, 8 bytes, and launches pass 8, 8, 8, 4, 4",
+    ):
         module.add(ones(4), ones(4), ones(4))
 
 
 def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
-    work = program(PythonKernels.types, lambda builder, *_: (builder.constant([1.0] * 4096, Scalar.F32, 4096), builder.ret()), name="add")
+    work = program(
+        PythonKernels.types,
+        lambda builder, *_: (builder.constant([1.0] * 4096, Scalar.F32, 4096), builder.ret()),
+        name="add",
+    )
     wide = dataclasses.replace(ADD, launch=LaunchInfo(grid=("2000000000", "60000", "60000")))
-    module, _ = device(lambda run: pytest.fail("it was launched"), wide, function=lambda module, symbol: work)
+    module, _ = device(
+        lambda run: pytest.fail("it was launched"), wide, function=lambda module, symbol: work
+    )
     with pytest.raises(
-        LaunchLimitError, match=r"^add-any: grid \(2000000000, 60000, 60000\) is too much for the cpu device: .* blocks, .* days"
+        LaunchLimitError,
+        match=r"^add-any: grid \(2000000000, 60000, 60000\) is too much for the cpu device: .* blocks, .* days",
     ):
         module.add(ones(4), ones(4), ones(4))
     driver = PythonKernels(CpuOptions(run=lambda run: None, elements=2**100))
@@ -306,13 +383,17 @@ def test_a_huge_grid_is_refused_before_anything_is_enqueued() -> None:
     load(bundle_of(wide), "cpu", driver=driver).add(ones(4), ones(4), ones(4))
     driver.synchronize(-1, 0)
     over = dataclasses.replace(ADD, launch=LaunchInfo(grid=("3000000000",)))
-    with pytest.raises(LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"):
+    with pytest.raises(
+        LaunchLimitError, match=r"^add: grid.x is 3000000000, and the cpu device allows 2147483647"
+    ):
         device(add, over)[0].add(ones(4), ones(4), ones(4))
 
 
 def test_a_stream_that_is_none_or_closed_is_told_in_terms_of_the_cpu_device() -> None:
     module, driver = device()
-    with pytest.raises(ArgumentError, match=r"^add: a builtins.str is no stream\n  fix: .*Stream\(\"cpu\"\)"):
+    with pytest.raises(
+        ArgumentError, match=r"^add: a builtins.str is no stream\n  fix: .*Stream\(\"cpu\"\)"
+    ):
         module.add(ones(4), ones(4), ones(4), stream="cpu")
     stream = Stream("cpu", driver=driver)
     stream.close()
@@ -325,17 +406,24 @@ def test_masks_and_dtypes_that_no_kernel_knows() -> None:
     module, _ = device()
     module.add(ones(4), ones(4), ones(4))
     masked = np.ma.masked_array(ones(4), [True, False, False, False])
-    with pytest.raises(ArgumentError, match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"^add: argument 'x' .*it is a masked array, and kernels know no masks: pass its `data`",
+    ):
         module.add(ones(4), masked, ones(4))
     generic = dataclasses.replace(
         ADD,
-        params=tuple(dataclasses.replace(param, dtype="T") for param in ADD.params[:3]) + ADD.params[3:],
+        params=tuple(dataclasses.replace(param, dtype="T") for param in ADD.params[:3])
+        + ADD.params[3:],
         axes=(("T", ("f32",)),),
         dtype_axes=("T",),
         variants=(dataclasses.replace(ADD.variants[0], axes=(("T", "f32"),)),),
     )
     module, _ = device(add, generic)
-    for dtype, fix in (("c16", "convert it: complex128 is no dtype of kernels, and cannot be built"), ("f8", "add f64 to the matrix of ")):
+    for dtype, fix in (
+        ("c16", "convert it: complex128 is no dtype of kernels, and cannot be built"),
+        ("f8", "add f64 to the matrix of "),
+    ):
         with pytest.raises(DTypeError, match="T was built for f32") as caught:
             module.add(*(np.ones(4, dtype) for _ in range(3)))
         assert caught.value.fix.startswith(fix)

@@ -73,11 +73,15 @@ def test_a_pool_keeps_what_its_threshold_allows() -> None:
     driver = CpuDriver()
     pool = driver.create_pool(CPU, 100)
     first, second = driver.allocate(CPU, 80, 0, pool), driver.allocate(CPU, 64, 0, pool)
-    assert driver.pool_stats(CPU, pool) == PoolStats(used=144, reserved=144, used_high=144, reserved_high=144, release_threshold=100)
+    assert driver.pool_stats(CPU, pool) == PoolStats(
+        used=144, reserved=144, used_high=144, reserved_high=144, release_threshold=100
+    )
     for address in (first, second):
         driver.free(CPU, address, 0)
     driver.synchronize(CPU, 0)
-    assert driver.pool_stats(CPU, pool).reserved == 64, "80 + 64 is over the threshold: the larger went"
+    assert driver.pool_stats(CPU, pool).reserved == 64, (
+        "80 + 64 is over the threshold: the larger went"
+    )
     assert driver.allocate(CPU, 64, 0, pool) == second, "what is kept is used again"
     driver.set_release_threshold(CPU, pool, 1000)
     driver.free(CPU, second, None)
@@ -91,7 +95,9 @@ def test_a_bounded_pool_runs_out_and_goes_on() -> None:
     driver = CpuDriver()
     pool = driver.create_pool(CPU, 1000, 100)
     kept = driver.allocate(CPU, 60, 0, pool)
-    with pytest.raises(DriverError, match=r"^41 bytes cannot be allocated on the cpu device") as caught:
+    with pytest.raises(
+        DriverError, match=r"^41 bytes cannot be allocated on the cpu device"
+    ) as caught:
         driver.allocate(CPU, 41, 0, pool)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
     driver.free(CPU, kept, None)
@@ -104,7 +110,9 @@ def test_pinned_memory_and_the_machines_own() -> None:
     driver = CpuDriver()
     address = driver.allocate_pinned(CPU, 8)
     driver.free_pinned(CPU, address)
-    with pytest.raises(DriverError, match="is no allocation of the cpu device, or was freed before"):
+    with pytest.raises(
+        DriverError, match="is no allocation of the cpu device, or was freed before"
+    ):
         driver.free_pinned(CPU, address)
     address = driver.allocate(CPU, 100, None)
     assert driver.allocation(address + 99) == (address, 100)
@@ -128,6 +136,14 @@ def test_the_fake_driver_tells_the_order() -> None:
     assert driver.pool_stats(0, pool).used == 4
     assert driver.memory_info(0) == (2**30 - 4, 2**30)
     driver.free(0, address, 8)
-    assert [(step.call, step.stream) for step in driver.steps] == [("allocate", 7), ("copy", 7), ("record", 7), ("wait", 8), ("free", 8)]
+    assert [(step.call, step.stream) for step in driver.steps] == [
+        ("allocate", 7),
+        ("copy", 7),
+        ("record", 7),
+        ("wait", 8),
+        ("free", 8),
+    ]
     assert driver.steps[-1] == FakeStep(call="free", stream=8, what=address)
-    assert driver.pool_stats(0, pool) == PoolStats(used=0, reserved=0, used_high=4, reserved_high=4, release_threshold=5)
+    assert driver.pool_stats(0, pool) == PoolStats(
+        used=0, reserved=0, used_high=4, reserved_high=4, release_threshold=5
+    )

@@ -1,4 +1,6 @@
-"""Queues of the cpu device where the collector, or want of threads, comes between: nobody may wait for ever."""
+"""Queues of the cpu device where the collector, or want of threads, comes between: nobody may wait
+for ever.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,12 @@ def nothing(_: Callable[[], bool]) -> None:
     """Work of no effect."""
 
 
-def test_work_that_comes_while_the_thread_is_made_starts_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A buffer that the collector takes inside of `put` enqueues on the same queue: two threads would count two works as one."""
+def test_work_that_comes_while_the_thread_is_made_starts_no_second_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A buffer that the collector takes inside of `put` enqueues on the same queue: two threads
+    would count two works as one.
+    """
     queue, threads, ran = Queue("q"), [], []
 
     class Collecting(threading.Thread):
@@ -56,7 +62,9 @@ def test_work_that_comes_while_the_thread_is_started(monkeypatch: pytest.MonkeyP
     assert ran == ["outer", "inner"]
 
 
-def test_a_machine_without_threads_is_an_error_and_the_queue_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_threads_is_an_error_and_the_queue_goes_on_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queue, ran = Queue("stream 0x10 of the cpu device"), []
 
     class Unstarted(threading.Thread):
@@ -65,7 +73,10 @@ def test_a_machine_without_threads_is_an_error_and_the_queue_goes_on_later(monke
 
     with monkeypatch.context() as patch:
         patch.setattr(cpu_queue.threading, "Thread", Unstarted)
-        with pytest.raises(DriverError, match="no thread can be started for stream 0x10 of the cpu device: can't start new thread"):
+        with pytest.raises(
+            DriverError,
+            match="no thread can be started for stream 0x10 of the cpu device: can't start new thread",
+        ):
             queue.put(lambda _: ran.append("refused"))
     assert (queue.position, queue.idle) == (0, True)
     number = queue.put(lambda _: ran.append("later"))
@@ -127,7 +138,10 @@ def test_work_that_waits_for_what_comes_behind_it_is_told_so() -> None:
         assert queue.wait_for(queue.put(waits), PATIENCE)
     finally:
         reached.set()
-    with pytest.raises(RuntimeError, match=r"^work on stream 0x10 of the cpu device waits for work behind it (?s:.*)fix: wait"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"^work on stream 0x10 of the cpu device waits for work behind it (?s:.*)fix: wait",
+    ):
         queue.check()
 
 
@@ -149,8 +163,12 @@ def test_whoever_reads_a_tensor_on_its_streams_thread_gets_no_half_done_result()
     assert "would be for ever" in said[0]
 
 
-def test_the_thread_of_a_stream_that_was_given_back_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that make a stream for each request would have a thread for each of the last half second, and reach their limit."""
+def test_the_thread_of_a_stream_that_was_given_back_ends_with_its_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs that make a stream for each request would have a thread for each of the last half
+    second, and reach their limit.
+    """
     monkeypatch.setattr(cpu_queue, "_LINGER", 3600)
     driver, go = CpuDriver(), threading.Event()
     handles = [driver.create_stream(-1) for _ in range(2)]

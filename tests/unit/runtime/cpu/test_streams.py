@@ -1,4 +1,6 @@
-"""The cpu device's streams, events and memory, and what becomes of them when something fails or is interrupted."""
+"""The cpu device's streams, events and memory, and what becomes of them when something fails or is
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,18 @@ from tilec_runtime import Device, DeviceBuffer, Event, Stream, load
 from tilec_runtime.cpu.driver import CPU, CpuDriver, cpu_driver
 from tilec_runtime.cpu.launch import CpuRun
 from tilec_runtime.device.devices import driver_of, find_device
-from tilec_runtime.errors import DriverError, FaultError, InternalError, NoDeviceError, SchedulingError
+from tilec_runtime.errors import (
+    DriverError,
+    FaultError,
+    InternalError,
+    NoDeviceError,
+    SchedulingError,
+)
 
 ROOT = Path(__file__).resolve().parents[4]
 
-# --- streams -----------------------------------------------------------------------------------------------------------------------
+# --- streams
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 class Gate:
@@ -45,7 +54,9 @@ class Gate:
 
 def test_work_of_one_stream_is_done_in_order_and_that_of_two_is_not_ordered() -> None:
     gate = Gate()
-    module, driver = device(lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4])))
+    module, driver = device(
+        lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4]))
+    )
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
         for number in (1.0, 2.0, 3.0):
             later(module, one, ones(4), ones(4), ones(4), alpha=number)
@@ -122,7 +133,10 @@ def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
     def greedy(run: CpuRun) -> None:
         raise MemoryError("Unable to allocate 1.00 PiB")
 
-    for run, kind, words in ((broken, InternalError, "the cpu device failed at it: RuntimeError: oh"), (greedy, DriverError, "1.00 PiB")):
+    for run, kind, words in (
+        (broken, InternalError, "the cpu device failed at it: RuntimeError: oh"),
+        (greedy, DriverError, "1.00 PiB"),
+    ):
         module, driver = device(run)
         later(module, 0, ones(4), ones(4), ones(4))
         with pytest.raises(kind, match=f"^add-any: {words}" if kind is InternalError else words):
@@ -132,7 +146,8 @@ def test_what_the_interpreter_does_wrong_is_an_error_of_tilec() -> None:
 def test_streams_that_are_none_of_the_device() -> None:
     module, driver = device()
     with pytest.raises(
-        SchedulingError, match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec_runtime.Stream"
+        SchedulingError,
+        match=r"^add-any: stream 0x77 is no stream of the cpu device\n  fix: pass 0 or a tilec_runtime.Stream",
     ):
         later(module, 0x77, ones(4), ones(4), ones(4))
     stream = Stream("cpu", driver=driver)
@@ -154,12 +169,16 @@ def test_memory_is_filled_in_order_and_given_back_once() -> None:
     gate.open.set()
     assert buffer.to_host().tolist() == [0, 0, 0, 0]
     address = buffer.ptr
-    with pytest.raises(DriverError, match=r"17 bytes at 0x.* are not in one allocation of the cpu device"):
+    with pytest.raises(
+        DriverError, match=r"17 bytes at 0x.* are not in one allocation of the cpu device"
+    ):
         driver.fill(-1, address, 0, 17, 0)
     buffer.free()
     with pytest.raises(DriverError, match=r"is no allocation of the cpu device"):
         driver.free(-1, address, None)
-    with pytest.raises(DriverError, match=r"^[0-9]+ bytes cannot be allocated on the cpu device") as caught:
+    with pytest.raises(
+        DriverError, match=r"^[0-9]+ bytes cannot be allocated on the cpu device"
+    ) as caught:
         driver.allocate(-1, 2**60, None)
     assert caught.value.result == "CUDA_ERROR_OUT_OF_MEMORY"
 
@@ -235,12 +254,15 @@ def test_an_interrupted_wait_gives_the_work_up(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [True]  # the second never started
 
 
-# --- events ------------------------------------------------------------------------------------------------------------------------
+# --- events
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_event_orders_two_streams_and_measures_time() -> None:
     gate = Gate()
-    module, driver = device(lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4])))
+    module, driver = device(
+        lambda run: gate(run) if run.arguments[4] < 10 else gate.ran.append(float(run.arguments[4]))
+    )
     with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two:
         with Event("cpu", driver=driver) as start, Event("cpu", driver=driver) as end:
             assert start.reached
@@ -252,7 +274,9 @@ def test_an_event_orders_two_streams_and_measures_time() -> None:
             later(module, two, ones(4), ones(4), ones(4), alpha=10.0)
             assert gate.started.wait(PATIENCE)
             assert (start.reached, end.reached) == (True, False)
-            with pytest.raises(SchedulingError, match=r"^an event was not reached yet, or never recorded"):
+            with pytest.raises(
+                SchedulingError, match=r"^an event was not reached yet, or never recorded"
+            ):
                 end.since(start)
             time.sleep(0.05)
             assert gate.ran == []
@@ -275,14 +299,20 @@ def test_a_mark_behind_a_failed_launch_is_reached() -> None:
     event.close()
     with pytest.raises(SchedulingError, match=r"^the event is closed"):
         event.sync()
-    with pytest.raises(SchedulingError, match=r"^0x5 is no event of the cpu device, or was given back"):
+    with pytest.raises(
+        SchedulingError, match=r"^0x5 is no event of the cpu device, or was given back"
+    ):
         driver.event_reached(-1, 5)
 
 
 def test_who_waits_for_a_mark_can_be_interrupted() -> None:
     gate = Gate()
     module, driver = device(gate)
-    with Stream("cpu", driver=driver) as one, Stream("cpu", driver=driver) as two, Event("cpu", driver=driver) as event:
+    with (
+        Stream("cpu", driver=driver) as one,
+        Stream("cpu", driver=driver) as two,
+        Event("cpu", driver=driver) as event,
+    ):
         later(module, one, ones(4), ones(4), ones(4))
         event.record(one)
         event.hold(two)
@@ -293,7 +323,8 @@ def test_who_waits_for_a_mark_can_be_interrupted() -> None:
         one.sync()
 
 
-# --- the device ---------------------------------------------------------------------------------------------------------------------
+# --- the device
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_names_of_the_device() -> None:
@@ -319,7 +350,9 @@ def test_a_device_waits_for_all_of_its_streams() -> None:
         mine.sync()
 
 
-def test_work_that_comes_while_a_device_is_waited_for_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_comes_while_a_device_is_waited_for_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else threads that go on launching would keep a wait for the device from its end."""
     _, driver = device()
     mine = Device("cpu", driver=driver)

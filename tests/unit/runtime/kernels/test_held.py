@@ -12,11 +12,19 @@ from tilec_runtime.kernels import BUNDLE, CODES, held_of
 def test_every_pair_has_a_kernel_that_holds_its_numbers() -> None:
     bundle = Bundle.open(Path(kernels.__file__).with_name(BUNDLE))
     axes = next(kernel for kernel in bundle.info.kernels if kernel.name == "convert").axes
-    assert {held_of(source, target) for source in CODES for target in CODES if source != target} == set(dict(axes)["HELD"])
+    assert {
+        held_of(source, target) for source in CODES for target in CODES if source != target
+    } == set(dict(axes)["HELD"])
 
 
 def test_integers_f64_and_the_types_that_f32_becomes_by_code_of_its_own() -> None:
     assert {held_of(source, "f32") for source in ("bool", "i8", "u64")} == {0}
     assert {held_of(source, "f32") for source in ("f16", "bf16", "f8e8m0")} == {1}
     assert {held_of("f64", target) for target in CODES} == {2}
-    assert {target for target in CODES if held_of("f32", target) == 3} == {"f16", "bf16", "f64", "f8e4m3", "f8e5m2"}
+    assert {target for target in CODES if held_of("f32", target) == 3} == {
+        "f16",
+        "bf16",
+        "f64",
+        "f8e4m3",
+        "f8e5m2",
+    }

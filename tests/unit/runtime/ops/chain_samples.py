@@ -13,7 +13,10 @@ Gpu = tuple[Module, FakeDriver]
 
 
 def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
-    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
+    return [
+        Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0)
+        for extent in extents
+    ]
 
 
 def owned(*tensors: Tensor) -> bool:

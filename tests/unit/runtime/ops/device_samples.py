@@ -1,4 +1,6 @@
-"""A cpu device for tests of ops: streams that can be held up, memory that reads as NumPy arrays, and kernels that fail."""
+"""A cpu device for tests of ops: streams that can be held up, memory that reads as NumPy arrays,
+and kernels that fail.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Held:
         finally:
             self.gate.set()
 
-    def add(self, ctx: ExecutionContext, z: np.ndarray[Any, Any], x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def add(
+        self, ctx: ExecutionContext, z: np.ndarray[Any, Any], x: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
         """z = x + 1, enqueued."""
         self.module.add(z, x, ones(len(x)), stream=ctx)
         return z

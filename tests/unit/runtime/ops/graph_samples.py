@@ -1,4 +1,6 @@
-"""What tests of graphs need: tensors on a cpu device that poisons freed memory, and on a fake GPU; ops that copy."""
+"""What tests of graphs need: tensors on a cpu device that poisons freed memory, and on a fake GPU;
+ops that copy.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ COUNT = 64
 
 
 class Cpu:
-    """A cpu device whose kernels wait while `gate` is closed, and whose freed memory reads as poison."""
+    """A cpu device whose kernels wait while `gate` is closed, and whose freed memory reads as
+    poison.
+    """
 
     def __init__(self) -> None:
         self.gate = threading.Event()

@@ -1,4 +1,6 @@
-"""Launches of one kernel that follow each other in a chain: with whatever tensors and numbers, and among whatever other steps."""
+"""Launches of one kernel that follow each other in a chain: with whatever tensors and numbers, and
+among whatever other steps.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,19 @@ from tilec_runtime import value
 from tilec_runtime.errors import DriverError, UsageError
 
 
-@pytest.mark.parametrize("turn", [(0, 1, 2), (1, 0, 2), (1, 2, 0)], ids=["the same", "two sets", "three sets"])
-def test_tensors_that_change_places_are_launched_with_in_their_new_places(gpu: Gpu, turn: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "turn", [(0, 1, 2), (1, 0, 2), (1, 2, 0)], ids=["the same", "two sets", "three sets"]
+)
+def test_tensors_that_change_places_are_launched_with_in_their_new_places(
+    gpu: Gpu, turn: tuple[int, ...]
+) -> None:
     module, driver = gpu
     tensors = on(driver, 512, 512, 512)
-    found = chained(module.lazy.add(*tensors), 11, lambda found: module.lazy.add(*(found[place] for place in turn))).sync()
+    found = chained(
+        module.lazy.add(*tensors),
+        11,
+        lambda found: module.lazy.add(*(found[place] for place in turn)),
+    ).sync()
     expected = list(tensors)
     for launch in driver.launches:
         assert launch.arguments[:3] == tuple(one.storage.address for one in expected)
@@ -41,12 +51,16 @@ def test_a_launch_of_either_set_of_tensors_that_is_refused_gives_everything_back
             chained(module.lazy.add(z, x, y), 10, swapped).sync()
         driver.fail.clear()
         assert owned(z, x, y)
-        assert [one.storage for one in chained(module.lazy.add(z, x, y), 3, swapped).sync()[:3]] == [x.storage, z.storage, y.storage]
+        assert [
+            one.storage for one in chained(module.lazy.add(z, x, y), 3, swapped).sync()[:3]
+        ] == [x.storage, z.storage, y.storage]
         z, x, y = on(driver, 512, 512, 512)
 
 
 def test_whatever_comes_between_launches_of_a_kernel_has_its_turn(gpu: Gpu) -> None:
-    """Launches of one kernel run in its own loop until a step gives something else; then that goes on with the same list of steps."""
+    """Launches of one kernel run in its own loop until a step gives something else; then that goes
+    on with the same list of steps.
+    """
     module, driver = gpu
     z, x, y = on(driver, 512, 512, 512)
     seen: list[Any] = []
@@ -55,7 +69,9 @@ def test_whatever_comes_between_launches_of_a_kernel_has_its_turn(gpu: Gpu) -> N
         return module.lazy.add(*found[:3])
 
     op = chained(module.lazy.add(z, x, y), 4, add).inspect(seen.append).map(lambda found: found[:3])
-    op = chained(op, 3, add).then(lambda found: value(found).then(add).then(add))  # a chain of its own
+    op = chained(op, 3, add).then(
+        lambda found: value(found).then(add).then(add)
+    )  # a chain of its own
     op = chained(op, 2, add).then(value).map(lambda found: (found[1], found[0], found[2]))
     op = chained(op, 2, lambda found: module.lazy.add(*found[:3], 3.0))  # a number that is new
     found = chained(op, 3, add).sync()

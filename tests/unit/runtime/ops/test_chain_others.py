@@ -1,4 +1,6 @@
-"""Steps of a chain whose launches are known, while somebody else does something with its tensors, or watches."""
+"""Steps of a chain whose launches are known, while somebody else does something with its tensors,
+or watches.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ def test_a_claim_that_a_step_makes_is_in_the_way_of_its_launch(gpu: Gpu, at: int
 
     before = module.lazy.add(*on(driver, 512, 512, 512)).sync()
     with pytest.raises(BorrowError, match="the view"):
-        chained(module.lazy.add(*before), 12, lambda found: claims(found) and module.lazy.add(*found)).sync()
+        chained(
+            module.lazy.add(*before), 12, lambda found: claims(found) and module.lazy.add(*found)
+        ).sync()
     kept.clear()
     assert owned(*before[:3])

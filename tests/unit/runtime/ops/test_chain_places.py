@@ -1,4 +1,6 @@
-"""Where the ops of a chain's steps are made, as messages say: also where nobody looks, since the step before was made on the same line."""
+"""Where the ops of a chain's steps are made, as messages say: also where nobody looks, since the
+step before was made on the same line.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def chained(first: DeviceOp[Any], *functions: Step) -> DeviceOp[Any]:
 
 
 def noted(op: LazyLaunch[Any], lines: list[int], *others: Callable[[], object]) -> LazyLaunch[Any]:
-    """The op, whose line is written down; nobody has it but the caller. The others are called first."""
+    """The op, whose line is written down; nobody has it but the caller. The others are called
+    first.
+    """
     for other in others:
         other()
     assert op.created.file == __file__
@@ -45,13 +49,17 @@ def starts(*functions: Step) -> list[int]:
     return [line_of(function) for function in functions]
 
 
-@pytest.mark.parametrize("pattern", ["f" * 8 + "g" * 8 + "fffgffggffffgf", "fg" * 10, "ffffgffffhffffgh"])
+@pytest.mark.parametrize(
+    "pattern", ["f" * 8 + "g" * 8 + "fffgffggffffgf", "fg" * 10, "ffffgffffhffffgh"]
+)
 def test_functions_that_take_turns_are_told_apart(gpu: Gpu, pattern: str) -> None:
     module, driver = gpu
     add, lines, called = module.lazy.add, list[int](), list[str]()
     steps: dict[str, Step] = {
         "f": lambda found: noted(add(*found), lines, lambda: called.append("f")),
-        "g": lambda found: noted(add(found[1], found[0], *found[2:]), lines, lambda: called.append("g")),
+        "g": lambda found: noted(
+            add(found[1], found[0], *found[2:]), lines, lambda: called.append("g")
+        ),
         "h": lambda found: noted(add(*found), lines, lambda: called.append("h")),
     }
     chained(add(*on(driver, 512, 512, 512)), *(steps[name] for name in pattern)).sync()
@@ -63,8 +71,13 @@ def test_functions_on_one_line_are_told_apart_by_what_they_do(gpu: Gpu) -> None:
     module, driver = gpu
     add, lines, called = module.lazy.add, list[int](), list[str]()
     f, g = lambda: called.append("f"), lambda: called.append("g")
-    both: list[Step] = [lambda found: noted(add(*found), lines, f), lambda found: noted(add(*found), lines, g)]
-    chained(add(*on(driver, 512, 512, 512)), *[both[0]] * 6, *islice(cycle(both), 6), *[both[1]] * 6).sync()
+    both: list[Step] = [
+        lambda found: noted(add(*found), lines, f),
+        lambda found: noted(add(*found), lines, g),
+    ]
+    chained(
+        add(*on(driver, 512, 512, 512)), *[both[0]] * 6, *islice(cycle(both), 6), *[both[1]] * 6
+    ).sync()
     assert "".join(called) == "f" * 6 + "fg" * 3 + "g" * 6
     assert set(lines) == {line_of(both[0])}
 
@@ -87,7 +100,9 @@ def test_a_function_of_many_lines_has_each_of_its_places(gpu: Gpu) -> None:
         lines.clear()
         count = iter(range(100))
         chained(add(*on(driver, 512, 512, 512)), *[function] * 20).sync()
-        assert lines == [line_of(function) + (first if number % 5 < 3 else second) for number in range(20)]
+        assert lines == [
+            line_of(function) + (first if number % 5 < 3 else second) for number in range(20)
+        ]
 
 
 def test_ops_that_helpers_make_are_theirs(gpu: Gpu) -> None:
@@ -101,7 +116,10 @@ def test_ops_that_helpers_make_are_theirs(gpu: Gpu) -> None:
     def two(found: tuple[Any, ...]) -> Any:
         return noted(module.lazy.add(*found), lines)
 
-    chained(module.lazy.add(*on(driver, 512, 512, 512)), *[lambda found: (one if next(count) % 5 < 3 else two)(found)] * 20).sync()
+    chained(
+        module.lazy.add(*on(driver, 512, 512, 512)),
+        *[lambda found: (one if next(count) % 5 < 3 else two)(found)] * 20,
+    ).sync()
     assert lines == [line_of(one if number % 5 < 3 else two) + 1 for number in range(20)]
 
 
@@ -123,7 +141,9 @@ def test_messages_name_the_line_of_the_step(gpu: Gpu) -> None:
         driver.fail["launch"] = "CUDA_ERROR_INVALID_VALUE"
         return True
 
-    done = chained(add(*on(driver, 512, 512, 512)), *[again] * 12, *[step] * 3, *[again] * 12).sync()
+    done = chained(
+        add(*on(driver, 512, 512, 512)), *[again] * 12, *[step] * 3, *[again] * 12
+    ).sync()
     with pytest.raises(DriverError) as caught:
         chained(add(*done), *[again] * 12, step).sync()
     assert str(caught.value.op) == f"launch of add, created at {__file__}:{line_of(fail) + 2}"
@@ -136,7 +156,9 @@ def test_messages_name_the_line_of_the_step(gpu: Gpu) -> None:
 
 
 def test_nothing_is_left_of_a_step_that_is_done(gpu: Gpu) -> None:
-    """Whoever goes on with the tensors of a chain is looked for, be it a later step of it or somebody else."""
+    """Whoever goes on with the tensors of a chain is looked for, be it a later step of it or
+    somebody else.
+    """
     module, driver = gpu
     add, lines = module.lazy.add, list[int]()
 
@@ -144,7 +166,11 @@ def test_nothing_is_left_of_a_step_that_is_done(gpu: Gpu) -> None:
         return noted(add(*found), lines)
 
     step: Step = lambda found: add(*found)  # noqa: E731
-    ends: list[Callable[[DeviceOp[Any]], DeviceOp[Any]]] = [lambda op: op, lambda op: op.map(tuple), lambda op: op.then(elsewhere)]
+    ends: list[Callable[[DeviceOp[Any]], DeviceOp[Any]]] = [
+        lambda op: op,
+        lambda op: op.map(tuple),
+        lambda op: op.then(elsewhere),
+    ]
     for last in ends:
         lines.clear()
         found = last(chained(add(*on(driver, 512, 512, 512)), *[step] * 9)).sync()
@@ -154,7 +180,9 @@ def test_nothing_is_left_of_a_step_that_is_done(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("turn", [(1, 2, 0), (2, 0, 1), (0, 2, 1)])
-def test_more_sets_of_tensors_than_are_expected_are_looked_at_by_themselves(gpu: Gpu, turn: tuple[int, ...]) -> None:
+def test_more_sets_of_tensors_than_are_expected_are_looked_at_by_themselves(
+    gpu: Gpu, turn: tuple[int, ...]
+) -> None:
     module, driver = gpu
     add, lines = module.lazy.add, list[int]()
     tensors = on(driver, 512, 512, 512)
@@ -170,7 +198,9 @@ def test_more_sets_of_tensors_than_are_expected_are_looked_at_by_themselves(gpu:
 
 
 def test_other_tensors_than_the_step_was_given_are_looked_at(gpu: Gpu) -> None:
-    """A step may call what makes launches of the kernel elsewhere: with tensors of its own, as other threads do meanwhile."""
+    """A step may call what makes launches of the kernel elsewhere: with tensors of its own, as
+    other threads do meanwhile.
+    """
     module, driver = gpu
     add, lines, other = module.lazy.add, list[int](), list[int]()
     mine = on(driver, 512, 512, 512)
@@ -183,7 +213,10 @@ def test_other_tensors_than_the_step_was_given_are_looked_at(gpu: Gpu) -> None:
         thread.start()
         joined(thread)
 
-    chained(add(*on(driver, 512, 512, 512)), *[lambda found: noted(add(*found), lines, elsewhere, in_a_thread)] * 9).sync()
+    chained(
+        add(*on(driver, 512, 512, 512)),
+        *[lambda found: noted(add(*found), lines, elsewhere, in_a_thread)] * 9,
+    ).sync()
     assert lines == [sys._getframe().f_lineno - 1] * 9
     assert other == [line_of(elsewhere) + 1] * 18
 

@@ -1,4 +1,6 @@
-"""Steps of a chain whose tensors nobody else has: the same objects go through, and whoever keeps one sees what became of it."""
+"""Steps of a chain whose tensors nobody else has: the same objects go through, and whoever keeps
+one sees what became of it.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_a_used_op_that_a_step_gives_is_refused(gpu: Gpu) -> None:
 
     z, x, y = on(driver, 512, 512, 512)
     with pytest.raises(UsedOpError, match="moved into then"):
-        chained(module.lazy.add(z, x, y), 3, lambda found: module.lazy.add(*found)).then(spent).sync()
+        chained(module.lazy.add(z, x, y), 3, lambda found: module.lazy.add(*found)).then(
+            spent
+        ).sync()
     assert len(driver.launches) == 4
 
 
@@ -102,7 +106,12 @@ def test_a_launch_that_is_refused_in_the_middle_gives_everything_back(gpu: Gpu) 
             op.then(fails).then(lambda found: module.lazy.add(*found)).sync()
         driver.fail.clear()
         assert owned(z, x, y)
-    assert chained(module.lazy.add(z, x, y), 2, lambda found: module.lazy.add(*found)).sync()[0].storage is z.storage
+    assert (
+        chained(module.lazy.add(z, x, y), 2, lambda found: module.lazy.add(*found))
+        .sync()[0]
+        .storage
+        is z.storage
+    )
 
 
 def test_a_graph_of_a_chain(gpu: Gpu) -> None:
@@ -111,7 +120,9 @@ def test_a_graph_of_a_chain(gpu: Gpu) -> None:
     addresses = (z.ptr, x.ptr, y.ptr)
     warm = chained(module.lazy.add(z, x, y), 4, lambda found: module.lazy.add(*found)).sync()
     before = len(driver.launches)
-    with chained(module.lazy.add(*warm[:3]), 4, lambda found: module.lazy.add(*found)).graph() as graph:
+    with chained(
+        module.lazy.add(*warm[:3]), 4, lambda found: module.lazy.add(*found)
+    ).graph() as graph:
         assert (graph.nodes, len(driver.launches)) == (5, before)
         graph.replay()
         assert [launch.arguments[:3] for launch in driver.launches[before:]] == [addresses] * 5
@@ -126,7 +137,9 @@ def test_a_chain_gives_its_tensors_to_others(gpu: Gpu) -> None:
         return zip_ops(module.lazy.add(*found), value(1)).first()
 
     def cut(found: tuple[Any, ...]) -> Any:
-        return module.lazy.add(found[0].reshape(512), found[1].reshape(2, 256).reshape(512), found[2])
+        return module.lazy.add(
+            found[0].reshape(512), found[1].reshape(2, 256).reshape(512), found[2]
+        )
 
     result = module.lazy.add(z, x, y)
     for step in (both, cut, both, cut):

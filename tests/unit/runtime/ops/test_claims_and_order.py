@@ -1,4 +1,6 @@
-"""A claim that ends while its op is still being enqueued: whoever uses the tensor from then on, on another thread, comes after the op."""
+"""A claim that ends while its op is still being enqueued: whoever uses the tensor from then on, on
+another thread, comes after the op.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,16 @@ def tensor() -> Tensor:
 
 def order(driver: FakeDriver, one: Stream, two: Stream) -> list[tuple[str, int | None]]:
     return [
-        (step.call, step.stream) for step in driver.steps if step.stream in (one.handle, two.handle) and step.call in ("record", "wait")
+        (step.call, step.stream)
+        for step in driver.steps
+        if step.stream in (one.handle, two.handle) and step.call in ("record", "wait")
     ]
 
 
 @pytest.mark.parametrize("what", ["to_host", "dup", "memcpy", "view", "borrow", "share"])
-def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(gpu: tuple[Module, FakeDriver], what: str) -> None:
+def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(
+    gpu: tuple[Module, FakeDriver], what: str
+) -> None:
     module, driver = gpu
     t, z, y = tensor(), tensor(), tensor()
     shared = t.share() if what == "share" else None
@@ -62,28 +68,42 @@ def test_a_later_writer_waits_for_a_reader_that_is_still_being_enqueued(gpu: tup
             driver.steps.clear()
             elsewhere(lambda: api.memcpy(owned, np.zeros(SIZE, np.float32)).enqueue_on(two))
 
-        make[what]().map(lambda found: found if what == "share" else None).map(write).enqueue_on(one)
+        make[what]().map(lambda found: found if what == "share" else None).map(write).enqueue_on(
+            one
+        )
         found = order(driver, one, two)
         assert found[:2] == [("record", one.handle), ("wait", two.handle)]
 
 
-def test_a_later_reader_waits_for_a_writer_and_so_does_who_comes_after_it(gpu: tuple[Module, FakeDriver]) -> None:
+def test_a_later_reader_waits_for_a_writer_and_so_does_who_comes_after_it(
+    gpu: tuple[Module, FakeDriver],
+) -> None:
     _, driver = gpu
     t, u = tensor(), tensor()
-    with Stream(0, driver=driver) as one, Stream(0, driver=driver) as two, Stream(0, driver=driver) as three:
+    with (
+        Stream(0, driver=driver) as one,
+        Stream(0, driver=driver) as two,
+        Stream(0, driver=driver) as three,
+    ):
         driver.steps.clear()
         op = api.memcpy(t, u).map(lambda _: elsewhere(lambda: api.to_host(t).enqueue_on(two)))
         op.enqueue_on(one)
         found = order(driver, one, two)
         assert found[found.index(("record", one.handle)) + 1] == ("wait", two.handle)
         driver.steps.clear()
-        api.memcpy(t, np.zeros(SIZE, np.float32)).enqueue_on(three)  # behind the reader, which nobody has forgotten
+        api.memcpy(t, np.zeros(SIZE, np.float32)).enqueue_on(
+            three
+        )  # behind the reader, which nobody has forgotten
         assert ("wait", three.handle) in [(step.call, step.stream) for step in driver.steps]
 
 
 def test_what_a_chain_uses_twice_is_its_own_order(held: Held) -> None:
     t, u = tensor(), tensor()
-    op = api.memcpy(t, np.full(SIZE, 5, np.float32)).then(lambda _: api.memcpy(u, t)).then(lambda _: api.to_host(u))
+    op = (
+        api.memcpy(t, np.full(SIZE, 5, np.float32))
+        .then(lambda _: api.memcpy(u, t))
+        .then(lambda _: api.to_host(u))
+    )
     assert op.sync().tolist() == [5.0] * SIZE
     t.borrow_mut().release()
 

@@ -1,4 +1,6 @@
-"""Ops that functions of `then` make one inside of the other: as deep as one likes, with results, errors and moves as of flat chains."""
+"""Ops that functions of `then` make one inside of the other: as deep as one likes, with results,
+errors and moves as of flat chains.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def test_steps_behind_it_run_with_its_result(held: Held) -> None:
     """Not in the last place: each level adds one on the way back."""
 
     def count(number: int) -> DeviceOp[int]:
-        return value(number).then(lambda left: count(left - 1) if left else value(0)).map(lambda found: found + 1)
+        return (
+            value(number)
+            .then(lambda left: count(left - 1) if left else value(0))
+            .map(lambda found: found + 1)
+        )
 
     assert count(DEEP).sync() == DEEP + 1
 
@@ -43,9 +49,13 @@ def test_an_error_far_down_names_its_step(held: Held) -> None:
 
         return value(number).then(go)
 
-    with pytest.raises(TilecError, match=r"^the work\n  op: then, created at .*test_deep_chains.py:\d+$"):
+    with pytest.raises(
+        TilecError, match=r"^the work\n  op: then, created at .*test_deep_chains.py:\d+$"
+    ):
         fail(DEEP).sync()
-    with pytest.raises(TilecError, match=r"^the work\n  op: then, created at .*test_deep_chains.py:\d+$"):
+    with pytest.raises(
+        TilecError, match=r"^the work\n  op: then, created at .*test_deep_chains.py:\d+$"
+    ):
         fail(2).sync()
 
 

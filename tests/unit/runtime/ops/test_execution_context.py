@@ -75,18 +75,29 @@ def test_an_execution_that_fails_gives_back_what_it_allocated(held: Held) -> Non
 
 @pytest.mark.parametrize("size", [-1, 1.5, "16"])
 def test_what_is_no_size_is_refused(held: Held, size: Any) -> None:
-    with pytest.raises(UsageError, match=rf"^malloc_async: nbytes is {size!r}, and must be a whole number of bytes(.|\n)*op: with_context"):
+    with pytest.raises(
+        UsageError,
+        match=rf"^malloc_async: nbytes is {size!r}, and must be a whole number of bytes(.|\n)*op: with_context",
+    ):
         with_context(lambda ctx: ctx.malloc_async(size)).sync()
 
 
 def test_contents_go_to_arrays_alone(held: Held) -> None:
     for target in (b"abc", [1, 2], np.ones((4, 4))[:, 1]):
-        with pytest.raises(TensorError, match=r"^memcpy_dtoh_async cannot write into a .* read only, or not C-contiguous"):
-            with_context(lambda ctx, target=target: ctx.memcpy_dtoh_async(target, ctx.malloc_async(16))).sync()
+        with pytest.raises(
+            TensorError,
+            match=r"^memcpy_dtoh_async cannot write into a .* read only, or not C-contiguous",
+        ):
+            with_context(
+                lambda ctx, target=target: ctx.memcpy_dtoh_async(target, ctx.malloc_async(16))
+            ).sync()
 
 
 def test_out_of_memory_is_an_error_and_everything_still_works(held: Held) -> None:
-    with pytest.raises(OutOfMemoryError, match=rf"has no memory of {2**62} bytes(.|\n)*op: with_context, created at .*{HERE}") as caught:
+    with pytest.raises(
+        OutOfMemoryError,
+        match=rf"has no memory of {2**62} bytes(.|\n)*op: with_context, created at .*{HERE}",
+    ) as caught:
         with_context(lambda ctx: ctx.malloc_async(2**62)).sync()
     assert caught.value.requested == 2**62
     assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
@@ -152,22 +163,42 @@ def test_host_memory_lives_until_the_copy_is_done(held: Held) -> None:
 def test_only_arrays_that_can_be_written_in_place_take_copies(held: Held) -> None:
     array = np.zeros((4, 4), np.float32)
     for host in (array[:, ::2], np.broadcast_to(array, (2, 4, 4))):
-        with pytest.raises(TensorError, match=r"read only, or not C-contiguous\n  fix: pass a NumPy array of its own"):
+        with pytest.raises(
+            TensorError,
+            match=r"read only, or not C-contiguous\n  fix: pass a NumPy array of its own",
+        ):
             with_context(lambda ctx, host=host: ctx.memcpy_dtoh_async(host, 1)).sync()
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, -8), "memcpy_dtod_async: nbytes is -8, and must be a whole number of bytes"),
-        (lambda ctx, a: ctx.memcpy_dtod_async(a, a, 1.5), "memcpy_dtod_async: nbytes is 1.5, and must be a whole number of bytes"),
-        (lambda ctx, _: ctx.free_async(None), "free_async: the address is None, and must be a whole number"),
-        (lambda ctx, _: ctx.memcpy_htod_async("0x10", np.zeros(1)), "memcpy_htod_async: the address is '0x10'"),
+        (
+            lambda ctx, a: ctx.memcpy_dtod_async(a, a, -8),
+            "memcpy_dtod_async: nbytes is -8, and must be a whole number of bytes",
+        ),
+        (
+            lambda ctx, a: ctx.memcpy_dtod_async(a, a, 1.5),
+            "memcpy_dtod_async: nbytes is 1.5, and must be a whole number of bytes",
+        ),
+        (
+            lambda ctx, _: ctx.free_async(None),
+            "free_async: the address is None, and must be a whole number",
+        ),
+        (
+            lambda ctx, _: ctx.memcpy_htod_async("0x10", np.zeros(1)),
+            "memcpy_htod_async: the address is '0x10'",
+        ),
         (lambda ctx, _: ctx.run(3), "ctx.run takes an op, and this is a int"),
-        (lambda ctx, _: ctx.reads(3), r"reads and writes take memory of tensors, and this is a int\n  fix: .*t\.storage"),
+        (
+            lambda ctx, _: ctx.reads(3),
+            r"reads and writes take memory of tensors, and this is a int\n  fix: .*t\.storage",
+        ),
     ],
 )
-def test_calls_of_wrong_arguments_are_refused_and_lose_nothing(held: Held, call: Any, words: str) -> None:
+def test_calls_of_wrong_arguments_are_refused_and_lose_nothing(
+    held: Held, call: Any, words: str
+) -> None:
     def run(ctx: ExecutionContext) -> None:
         call(ctx, ctx.malloc_async(8))
 
@@ -189,9 +220,15 @@ def test_a_context_is_of_no_use_once_its_execution_is_over(held: Held) -> None:
     for ctx in contexts:
         calls = {
             "run": lambda ctx=ctx: ctx.run(op),
-            "memcpy_htod_async": lambda ctx=ctx: ctx.memcpy_htod_async(storage.address, np.zeros(1)),
-            "memcpy_dtoh_async": lambda ctx=ctx: ctx.memcpy_dtoh_async(np.zeros(1), storage.address),
-            "memcpy_dtod_async": lambda ctx=ctx: ctx.memcpy_dtod_async(storage.address, storage.address, 8),
+            "memcpy_htod_async": lambda ctx=ctx: ctx.memcpy_htod_async(
+                storage.address, np.zeros(1)
+            ),
+            "memcpy_dtoh_async": lambda ctx=ctx: ctx.memcpy_dtoh_async(
+                np.zeros(1), storage.address
+            ),
+            "memcpy_dtod_async": lambda ctx=ctx: ctx.memcpy_dtod_async(
+                storage.address, storage.address, 8
+            ),
         }
         if not ctx.capturing:
             calls["malloc_async"] = lambda ctx=ctx: ctx.malloc_async(8)
@@ -200,13 +237,18 @@ def test_a_context_is_of_no_use_once_its_execution_is_over(held: Held) -> None:
             calls["reads"] = lambda ctx=ctx: ctx.reads(storage)
             calls["writes"] = lambda ctx=ctx: ctx.writes(storage)
         for name, call in calls.items():
-            with pytest.raises(SchedulingError, match=rf"^ctx\.{name} was called on .* an execution that is over\n  cause: .*\n  fix: "):
+            with pytest.raises(
+                SchedulingError,
+                match=rf"^ctx\.{name} was called on .* an execution that is over\n  cause: .*\n  fix: ",
+            ):
                 call()
     assert op.sync() == 1  # nobody has used it up
 
 
 def test_uses_on_different_streams_are_ordered(held: Held) -> None:
-    """Read after write, write after read: the second execution waits for the first, on whatever stream it is."""
+    """Read after write, write after read: the second execution waits for the first, on whatever
+    stream it is.
+    """
     storage = Storage.allocate(held.driver, CPU, 64, 0)
     order: list[str] = []
 
@@ -220,7 +262,11 @@ def test_uses_on_different_streams_are_ordered(held: Held) -> None:
         return with_context(body)
 
     with held.held():
-        futures = [use("first", write=True).future(), use("second", write=False).future(), use("third", write=True).future()]
+        futures = [
+            use("first", write=True).future(),
+            use("second", write=False).future(),
+            use("third", write=True).future(),
+        ]
         assert not any(future.done() for future in futures)
     for future in futures:
         future.result()
@@ -247,7 +293,9 @@ def test_one_execution_records_one_mark_and_one_that_is_waited_for_none(held: He
     with Stream(0, driver=driver) as stream:
         with_context(lambda ctx: [ctx.writes(s) for s in storages]).sync_on(stream)
         driver.calls.clear()
-        with_context(lambda ctx: [ctx.writes(s) for s in storages for _ in range(2)]).enqueue_on(stream)
+        with_context(lambda ctx: [ctx.writes(s) for s in storages for _ in range(2)]).enqueue_on(
+            stream
+        )
         assert driver.calls.count("record_event") == 1
         with_context(lambda ctx: [ctx.writes(s) for s in storages]).sync_on(stream)
         assert driver.calls.count("record_event") == 1

@@ -1,4 +1,6 @@
-"""The page on device operations says who picks the stream and who waits; here each way to run an op is held against its row."""
+"""The page on device operations says who picks the stream and who waits; here each way to run an op
+is held against its row.
+"""
 
 from __future__ import annotations
 
@@ -56,13 +58,16 @@ def public_ways() -> set[str]:
     found = {
         name
         for name, value in vars(DeviceOp).items()
-        if callable(value) and re.match(r"\S*\s*(\S+ )*([Ee]nqueue|Run it|As `future`)", value.__doc__ or "")
+        if callable(value)
+        and re.match(r"\S*\s*(\S+ )*([Ee]nqueue|Run it|As `future`)", value.__doc__ or "")
     }
     return {"await" if name == "__await__" else name for name in found if name != "_execute"}
 
 
 def test_the_table_has_every_way_and_no_other() -> None:
-    named = {"await" if row.startswith("await") else re.findall(r"op\.(\w+)", row)[0] for row in rows()}
+    named = {
+        "await" if row.startswith("await") else re.findall(r"op\.(\w+)", row)[0] for row in rows()
+    }
     assert named == public_ways()
     assert set(rows()) == set(WAYS)
 

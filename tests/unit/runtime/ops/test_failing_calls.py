@@ -1,4 +1,6 @@
-"""Each call of the driver fails in turn, with an error or Ctrl-C: afterwards no lock is held, streams work, and no memory is missing."""
+"""Each call of the driver fails in turn, with an error or Ctrl-C: afterwards no lock is held,
+streams work, and no memory is missing.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,22 @@ import pytest
 from tests.runtime_samples import ADD, fake_driver, loaded
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, ExecutionContext, Module, Stream, Tensor, use_device, with_context, zip_ops
+from tilec_runtime import (
+    Device,
+    ExecutionContext,
+    Module,
+    Stream,
+    Tensor,
+    use_device,
+    with_context,
+    zip_ops,
+)
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import DeviceError, DriverError
 
 REFUSED = "CUDA_ERROR_OPERATING_SYSTEM"
-# Calls that the program below makes, and whether memory is missing after a failure of it: nothing else gives it back.
+# Calls that the program below makes, and whether memory is missing after a failure of it: nothing
+# else gives it back.
 CALLS = {
     "load_module": False,
     "function": False,
@@ -48,14 +60,27 @@ class On:
 
 
 def program(module: Module, device: Device) -> float:
-    """Owned tensors through two streams, a shared op, memory of an op's own, a future, and streams that close."""
+    """Owned tensors through two streams, a shared op, memory of an op's own, a future, and streams
+    that close.
+    """
     with use_device(device), Stream(device) as one, Stream(device) as two:
-        z, x, y = (Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=one.handle) for _ in range(3))
+        z, x, y = (
+            Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=one.handle)
+            for _ in range(3)
+        )
         z, x, y, _ = module.lazy.add(z, x, y).sync_on(one)
         z, x, y, _ = module.lazy.add(z, x, y).schedule(On(two)).result()
         shared = module.lazy.add(z, x, y).shared()
         zip_ops(shared, shared).sync_on(two)
-        module.add(*(Tensor.uninitialized((64,), "f32", driver=device.driver, ordinal=0, stream=two.handle) for _ in range(3)), stream=one)
+        module.add(
+            *(
+                Tensor.uninitialized(
+                    (64,), "f32", driver=device.driver, ordinal=0, stream=two.handle
+                )
+                for _ in range(3)
+            ),
+            stream=one,
+        )
 
         def memory(ctx: ExecutionContext) -> float:
             address = ctx.malloc_async(64)
@@ -71,7 +96,9 @@ def program(module: Module, device: Device) -> float:
 
 
 def in_a_thread(call: Callable[[], Any]) -> Any:
-    """What a call gives in another thread, which would wait for ever for a lock that this one holds."""
+    """What a call gives in another thread, which would wait for ever for a lock that this one
+    holds.
+    """
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
     thread.start()
@@ -93,7 +120,9 @@ def settle(driver: FakeDriver) -> int:
 def test_a_call_that_fails_leaves_nothing_behind(call: str, after: int) -> None:
     module, driver = loaded(ADD)
     device = Device(0, driver=driver)
-    failed = fail_after(driver, call, after, lambda: DriverError(f"{call} failed: {REFUSED}", result=REFUSED))
+    failed = fail_after(
+        driver, call, after, lambda: DriverError(f"{call} failed: {REFUSED}", result=REFUSED)
+    )
     try:
         program(module, device)
     except DeviceError as error:
@@ -102,7 +131,9 @@ def test_a_call_that_fails_leaves_nothing_behind(call: str, after: int) -> None:
     check(module, device, driver, missing=CALLS[call])
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call not in ("free", "destroy_stream", "launch")])
+@pytest.mark.parametrize(
+    "call", [call for call in CALLS if call not in ("free", "destroy_stream", "launch")]
+)
 @pytest.mark.parametrize("after", [0, 1])
 def test_ctrl_c_in_a_call_leaves_nothing_behind(call: str, after: int) -> None:
     module, driver = loaded(ADD)
@@ -121,7 +152,9 @@ def test_the_program_makes_every_call() -> None:
     assert set(CALLS) <= made
 
 
-def fail_after(driver: FakeDriver, call: str, after: int, error: Callable[[], BaseException]) -> list[bool]:
+def fail_after(
+    driver: FakeDriver, call: str, after: int, error: Callable[[], BaseException]
+) -> list[bool]:
     """Let one call of a name fail, after so many that do not; clearing what is given ends it."""
     left, failing = [after], [True]
 
@@ -160,7 +193,9 @@ def fail_after(driver: FakeDriver, call: str, after: int, error: Callable[[], Ba
 
 
 def check(module: Module, device: Device, driver: FakeDriver, *, missing: bool) -> None:
-    """The program runs again: in this thread, whose guard is free, and in another one, for which locks are."""
+    """The program runs again: in this thread, whose guard is free, and in another one, for which
+    locks are.
+    """
     kept = settle(driver)
     assert kept == 0 or missing, f"{kept} allocations are never given back"
     assert in_a_thread(lambda: program(module, device)) == 1.0

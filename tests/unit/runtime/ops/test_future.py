@@ -1,4 +1,6 @@
-"""DeviceFuture: done, result and callbacks; await under asyncio, trio and anyio; cancellation keeps arguments until the device is done."""
+"""DeviceFuture: done, result and callbacks; await under asyncio, trio and anyio; cancellation keeps
+arguments until the device is done.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, DeviceOp, ExecutionContext, SingleStream, use_device, value, with_context, zip_ops
+from tilec_runtime import (
+    Device,
+    DeviceOp,
+    ExecutionContext,
+    SingleStream,
+    use_device,
+    value,
+    with_context,
+    zip_ops,
+)
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.errors import DriverError, NestedExecutionError, UsedOpError
 from tilec_runtime.ops.future import DeviceFuture
@@ -43,7 +54,8 @@ class Thing:
     """Something whose end can be seen."""
 
 
-# --- without a loop --------------------------------------------------------------------------------------------------------------
+# --- without a loop
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_future_is_enqueued_at_once_and_done_later(held: Held) -> None:
@@ -58,7 +70,9 @@ def test_a_future_is_enqueued_at_once_and_done_later(held: Held) -> None:
     assert future.exception() is None
 
 
-def test_an_interrupt_that_comes_with_the_outcome_is_not_taken_for_it(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_that_comes_with_the_outcome_is_not_taken_for_it(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     future = grow(held, ones(4)).future()
     assert future.result().tolist() == [2.0] * 4
 
@@ -75,7 +89,10 @@ def test_an_interrupt_that_comes_with_the_outcome_is_not_taken_for_it(held: Held
 def test_a_wait_can_be_bounded(held: Held) -> None:
     with held.held():
         future = grow(held, ones(4)).future()
-        with pytest.raises(TimeoutError, match=rf"the device is not done with with_context, created at .*{HERE}:\d+ after 0.01 s"):
+        with pytest.raises(
+            TimeoutError,
+            match=rf"the device is not done with with_context, created at .*{HERE}:\d+ after 0.01 s",
+        ):
             future.result(timeout=0.01)
         with pytest.raises(TimeoutError):
             future.exception(timeout=0.01)
@@ -93,7 +110,9 @@ def test_callbacks_are_called_once_each(held: Held) -> None:
     assert called[1] == (future, threading.current_thread().name)
 
 
-def test_a_callback_that_raises_is_logged_and_harms_no_other(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_is_logged_and_harms_no_other(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     called: list[int] = []
 
     def fail(_: object) -> None:
@@ -164,7 +183,10 @@ def test_what_is_wrong_at_the_call_is_raised_there(held: Held) -> None:
 def test_a_lost_device_fails_what_waits() -> None:
     driver = FakeDriver()
     driver.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
-    with use_device(Device(0, driver=driver)), pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
+    with (
+        use_device(Device(0, driver=driver)),
+        pytest.raises(DriverError, match="CUDA_ERROR_ILLEGAL_ADDRESS"),
+    ):
         value(1).sync()
     driver = FakeDriver()
 
@@ -198,7 +220,8 @@ def test_independent_futures_overlap(held: Held) -> None:
     other.result()
 
 
-# --- asyncio ---------------------------------------------------------------------------------------------------------------------
+# --- asyncio
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def test_await_gives_the_result_and_lets_others_run(held: Held) -> None:
@@ -227,7 +250,9 @@ def test_hundreds_of_futures_at_once(held: Held) -> None:
 
     assert [int(found[0]) for found in asyncio.run(main())] == list(range(1, 401))
     # One that has just ended may still be listed.
-    assert becomes(lambda: [thread.name for thread in threading.enumerate()].count("tilec-completion") <= 8)
+    assert becomes(
+        lambda: [thread.name for thread in threading.enumerate()].count("tilec-completion") <= 8
+    )
 
 
 def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
@@ -237,7 +262,9 @@ def test_errors_reach_the_task_with_the_place_of_the_op(held: Held) -> None:
     def fail(_: object) -> None:
         raise DriverError("refused")
 
-    with pytest.raises(DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"):
+    with pytest.raises(
+        DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"
+    ):
         asyncio.run(main())
 
 
@@ -318,7 +345,9 @@ def test_a_future_whose_await_was_cancelled_gives_the_result_all_the_same(held: 
     assert asyncio.run(main()).tolist() == [2.0] * 4
 
 
-def test_a_loop_that_is_closed_meanwhile_harms_nobody(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_that_is_closed_meanwhile_harms_nobody(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     loop = asyncio.new_event_loop()
     with held.held():
         future = grow(held, ones(4)).future()
@@ -343,7 +372,8 @@ def test_two_tasks_may_await_one_future(held: Held) -> None:
     assert one is other
 
 
-# --- trio and anyio ----------------------------------------------------------------------------------------------------------------
+# --- trio and anyio
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -402,11 +432,14 @@ def test_errors_reach_a_task_of_trio(held: Held) -> None:
         trio.run(main)
 
 
-# --- completion threads ----------------------------------------------------------------------------------------------------------
+# --- completion threads
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_completion_threads_sleep_and_sync_spins() -> None:
-    """A thread that spins takes a processor for as long as the device works; one that sleeps wakes up later."""
+    """A thread that spins takes a processor for as long as the device works; one that sleeps wakes
+    up later.
+    """
     made: list[bool] = []
 
     class Noting(FakeDriver):

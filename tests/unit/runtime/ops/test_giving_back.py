@@ -1,4 +1,6 @@
-"""An op that fails loses nothing: what moved into it, and into the ops that it is made of, is back with whom it came from."""
+"""An op that fails loses nothing: what moved into it, and into the ops that it is made of, is back
+with whom it came from.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from tests.runtime_samples import slot
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import FakeDriver, FakeKernel
-from tilec_runtime import AsyncKernelLaunch, Device, DeviceOp, load_module_from_ptx, use_device, value, zip_ops
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    DeviceOp,
+    load_module_from_ptx,
+    use_device,
+    value,
+    zip_ops,
+)
 from tilec_runtime.errors import LaunchError, LaunchLimitError, RequirementError, UseAfterMoveError
 from tilec_runtime.tensors.partition import Partition
 from tilec_runtime.tensors.tensor import Tensor
@@ -45,7 +55,9 @@ RUNS: tuple[Callable[[DeviceOp[Any]], Any], ...] = (
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_launch_that_is_refused_gives_its_arguments_back(held: Held, run: Callable[[DeviceOp[Any]], Any]) -> None:
+def test_a_launch_that_is_refused_gives_its_arguments_back(
+    held: Held, run: Callable[[DeviceOp[Any]], Any]
+) -> None:
     z, x, y = tensor(held), tensor(held, number=3), tensor(held, 9)
     with pytest.raises(RequirementError, match=r"y\.shape"):
         run(held.module.lazy.add(z, x, y))
@@ -82,7 +94,12 @@ def test_a_dropped_op_gives_back_what_moved_in(held: Held) -> None:
         z.share()
     del op
     assert owned(z, x, y)
-    for make in (lambda op: zip_ops(op, value(1)), lambda op: op.then(value), lambda op: op.shared(), lambda op: op.unzip(4)):
+    for make in (
+        lambda op: zip_ops(op, value(1)),
+        lambda op: op.then(value),
+        lambda op: op.shared(),
+        lambda op: op.unzip(4),
+    ):
         made = make(held.module.lazy.add(z, x, y))
         with pytest.raises(UseAfterMoveError):
             z.share()
@@ -107,13 +124,17 @@ def test_borrows_end_with_the_failure(held: Held) -> None:
 def test_zip_gives_back_what_ran_and_what_did_not(held: Held) -> None:
     add = held.module.lazy.add
     for bad in range(3):
-        good = [[tensor(held), tensor(held, number=place), tensor(held, number=1)] for place in range(3)]
+        good = [
+            [tensor(held), tensor(held, number=place), tensor(held, number=1)] for place in range(3)
+        ]
         good[bad][2] = tensor(held, 9)
         runs = held.runs
         try:
             zip_ops(*[add(*arguments) for arguments in good]).sync()
         except RequirementError:
-            assert owned(*[one for arguments in good for one in arguments])  # with the error's traceback alive
+            assert owned(
+                *[one for arguments in good for one in arguments]
+            )  # with the error's traceback alive
         else:
             raise AssertionError
         held.device.sync()
@@ -149,7 +170,9 @@ def test_arguments_that_are_ops(held: Held) -> None:
 def test_launches_without_a_bundle() -> None:
     driver = FakeDriver(kernels={"scale": FakeKernel(abi=(slot("ptr", "x.ptr"), slot("i32", "n")))})
     device = Device(0, driver=driver)
-    function = load_module_from_ptx(".version 8.0\n.target sm_80\n", device).function("scale", ("ptr", "i32"))
+    function = load_module_from_ptx(".version 8.0\n.target sm_80\n", device).function(
+        "scale", ("ptr", "i32")
+    )
     with use_device(device):
         x = Tensor.uninitialized((8,), "f32", driver=driver, ordinal=0, stream=0)
         launch = AsyncKernelLaunch(function).push_arg(x)
@@ -168,7 +191,10 @@ def test_the_collector_waits_for_no_lock(held: Held) -> None:
     import threading
 
     z, x, y = tensor(held), tensor(held), tensor(held)
-    ops: list[Any] = [held.module.lazy.add(z, x, y), held.module.lazy.add(tensor(held).partition(256), tensor(held), tensor(held))]
+    ops: list[Any] = [
+        held.module.lazy.add(z, x, y),
+        held.module.lazy.add(tensor(held).partition(256), tensor(held), tensor(held)),
+    ]
     done = threading.Event()
 
     def drop() -> None:

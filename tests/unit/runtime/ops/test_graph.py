@@ -1,4 +1,6 @@
-"""Graphs of ops on the cpu device: what is captured and when it runs, what a graph owns, its output, its end, and what is refused."""
+"""Graphs of ops on the cpu device: what is captured and when it runs, what a graph owns, its
+output, its end, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,25 @@ import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tests.waiting import becomes, joined
-from tilec_runtime import CudaGraph, Event, ExecutionContext, Stream, Tensor, use_device, value, with_context, zip_ops
-from tilec_runtime.errors import BorrowError, GraphCaptureError, GraphError, NestedExecutionError, UsageError, UsedOpError
+from tilec_runtime import (
+    CudaGraph,
+    Event,
+    ExecutionContext,
+    Stream,
+    Tensor,
+    use_device,
+    value,
+    with_context,
+    zip_ops,
+)
+from tilec_runtime.errors import (
+    BorrowError,
+    GraphCaptureError,
+    GraphError,
+    NestedExecutionError,
+    UsageError,
+    UsedOpError,
+)
 
 
 @pytest.fixture
@@ -85,19 +104,32 @@ def test_new_inputs_come_by_update(cpu: Cpu) -> None:
 
 
 def test_replays_are_ordered_with_other_uses_on_other_streams(cpu: Cpu) -> None:
-    """Each replay adds one; in between, kernels on other streams add one too: nothing gets lost, although nobody waits."""
+    """Each replay adds one; in between, kernels on other streams add one too: nothing gets lost,
+    although nobody waits.
+    """
     one, total, spare = cpu.tensor(1), cpu.tensor(0), cpu.tensor(0)
-    graph = cpu.add(spare, total.borrow(), one.borrow()).then(lambda found: copy(total, found)).graph_on(cpu.stream)
+    graph = (
+        cpu.add(spare, total.borrow(), one.borrow())
+        .then(lambda found: copy(total, found))
+        .graph_on(cpu.stream)
+    )
     streams = [cpu.device.new_stream() for _ in range(3)]
     for number in range(30):
         graph.replay(streams[number % 3])
-        cpu.module.add(total_of(cpu, streams[(number + 1) % 3], total), total, one, stream=streams[(number + 1) % 3])
+        cpu.module.add(
+            total_of(cpu, streams[(number + 1) % 3], total),
+            total,
+            one,
+            stream=streams[(number + 1) % 3],
+        )
     assert contents(total) == {30}
 
 
 def total_of(cpu: Cpu, stream: Stream, total: Tensor) -> Tensor:
     """A tensor of its own to write, so that the launch only reads the total."""
-    return Tensor.uninitialized((COUNT,), "f32", driver=cpu.driver, ordinal=-1, stream=stream.handle)
+    return Tensor.uninitialized(
+        (COUNT,), "f32", driver=cpu.driver, ordinal=-1, stream=stream.handle
+    )
 
 
 # What it owns
@@ -181,7 +213,9 @@ def test_the_output_has_one_owner(cpu: Cpu) -> None:
     output = graph.take_output()
     with pytest.raises(GraphError) as caught:
         graph.take_output()
-    assert caught.value.what.startswith(f"the output of <CudaGraph of 1 nodes, captured at {__file__}:")
+    assert caught.value.what.startswith(
+        f"the output of <CudaGraph of 1 nodes, captured at {__file__}:"
+    )
     assert f"was taken before, at {__file__}:" in caught.value.what
     graph.replay()
     assert contents(output) == {2}
@@ -193,7 +227,9 @@ def test_borrows_keep_replays_away_that_write(cpu: Cpu) -> None:
     output = graph.take_output()
     with output.borrow(), pytest.raises(BorrowError) as caught:
         graph.replay()
-    assert caught.value.what.startswith("the tensor cannot be written by the replay of <CudaGraph of 1 nodes, captured at")
+    assert caught.value.what.startswith(
+        "the tensor cannot be written by the replay of <CudaGraph of 1 nodes, captured at"
+    )
     assert f"the borrow ({__file__}:" in caught.value.what
     with x.borrow():
         graph.replay()
@@ -222,11 +258,15 @@ def test_borrows_that_a_graph_gives_back_claim_nothing(cpu: Cpu) -> None:
 
 def test_an_allocation_is_refused_where_it_is_and_named(cpu: Cpu) -> None:
     def uninitialized(ctx: ExecutionContext) -> Tensor:
-        return Tensor.uninitialized((4,), "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream)
+        return Tensor.uninitialized(
+            (4,), "f32", driver=ctx.driver, ordinal=ctx.device, stream=ctx.stream
+        )
 
     z, x, y = cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)
     for allocate in (lambda ctx: ctx.malloc_async(16), uninitialized):
-        op = cpu.add(z, x.borrow(), y.borrow()).then(lambda _, allocate=allocate: with_context(allocate))  # type: ignore[misc]
+        op = cpu.add(z, x.borrow(), y.borrow()).then(
+            lambda _, allocate=allocate: with_context(allocate)
+        )  # type: ignore[misc]
         with pytest.raises(GraphCaptureError) as caught:
             op.graph_on(cpu.stream)
         assert "16 bytes cannot be allocated" in caught.value.what
@@ -273,7 +313,9 @@ def test_calls_that_break_a_capture_are_told(cpu: Cpu) -> None:
 
 def test_events_are_refused_in_a_capture(cpu: Cpu) -> None:
     with Event("cpu", driver=cpu.driver) as event:
-        with pytest.raises(GraphCaptureError, match="an event cannot be recorded while an op is captured"):
+        with pytest.raises(
+            GraphCaptureError, match="an event cannot be recorded while an op is captured"
+        ):
             with_context(event.record).graph_on(cpu.stream)
         event.record(cpu.stream)
 
@@ -302,9 +344,13 @@ def test_nested_captures_are_refused(cpu: Cpu) -> None:
                 value(0).map(call).graph()
             with pytest.raises(NestedExecutionError):
                 value(0).map(call).sync()
-        with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
+        with pytest.raises(
+            GraphCaptureError, match="cannot be replayed on a stream that is captured"
+        ):
             graph.launch().graph()
-        with pytest.raises(GraphCaptureError, match="cannot be replayed on a stream that is captured"):
+        with pytest.raises(
+            GraphCaptureError, match="cannot be replayed on a stream that is captured"
+        ):
             with_context(graph.replay).graph()
         with_context(graph.replay).sync()
         graph.launch().sync()
@@ -326,14 +372,19 @@ def test_a_used_op_stays_used_and_a_good_one_is_used_up(cpu: Cpu) -> None:
 def test_a_shared_op_runs_once_in_a_capture_and_has_no_result_outside(cpu: Cpu) -> None:
     shared = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).shared()
     outs = [cpu.tensor(0), cpu.tensor(0)]
-    graph = zip_ops(*(cpu.add(out, shared, np.ones(COUNT, np.float32)) for out in outs)).graph_on(cpu.stream)
+    graph = zip_ops(*(cpu.add(out, shared, np.ones(COUNT, np.float32)) for out in outs)).graph_on(
+        cpu.stream
+    )
     assert graph.nodes == 3
     graph.replay()
     assert [contents(out) for out in graph.take_output()] == [{3}, {3}]
     for use in (lambda: shared.sync_on(cpu.stream), lambda: shared.graph_on(cpu.stream)):
         with pytest.raises(GraphCaptureError) as caught:
             use()
-        assert caught.value.what == "the result of a shared op is needed outside of the graph that it was captured in"
+        assert (
+            caught.value.what
+            == "the result of a shared op is needed outside of the graph that it was captured in"
+        )
 
 
 def test_replays_wait_for_a_shared_op_that_ran_before(cpu: Cpu) -> None:
@@ -375,7 +426,9 @@ def test_a_closed_graph_does_nothing_more(cpu: Cpu) -> None:
 def test_what_is_no_op_is_refused(cpu: Cpu) -> None:
     other: Any = np.ones(3)
     with value(1).graph_on(cpu.stream) as graph:
-        with pytest.raises(UsageError, match=r"^update takes an op, and this is a ndarray\n  fix: .*api.memcpy"):
+        with pytest.raises(
+            UsageError, match=r"^update takes an op, and this is a ndarray\n  fix: .*api.memcpy"
+        ):
             graph.update(other)
         with pytest.raises(UsageError, match=r"^recapture takes an op, and this is a ndarray$"):
             graph.recapture(other)
@@ -387,7 +440,9 @@ def test_another_op_takes_the_place_of_what_was_captured(cpu: Cpu) -> None:
     graph = cpu.add(outs[0], one, one).graph_on(cpu.stream)
     first = graph.take_output()
     graph.replay()
-    assert graph.recapture(cpu.add(outs[1], one, one, alpha=4.0)), "the same kinds of work in the same order"
+    assert graph.recapture(cpu.add(outs[1], one, one, alpha=4.0)), (
+        "the same kinds of work in the same order"
+    )
     second = graph.take_output()
     graph.replay()
     assert (contents(first), contents(second)) == ({2}, {5})
@@ -403,7 +458,11 @@ def test_another_op_takes_the_place_of_what_was_captured(cpu: Cpu) -> None:
 
 def test_replays_of_several_threads_take_turns(cpu: Cpu) -> None:
     one, total, spare = cpu.tensor(1), cpu.tensor(0), cpu.tensor(0)
-    graph = cpu.add(spare, total.borrow(), one).then(lambda found: copy(total, found)).graph_on(cpu.stream)
+    graph = (
+        cpu.add(spare, total.borrow(), one)
+        .then(lambda found: copy(total, found))
+        .graph_on(cpu.stream)
+    )
 
     def replay() -> None:
         stream = cpu.device.new_stream()

@@ -1,4 +1,6 @@
-"""What a GPU's driver is asked for a graph: no waits in the capture, events between replays and other uses, and captures of others."""
+"""What a GPU's driver is asked for a graph: no waits in the capture, events between replays and
+other uses, and captures of others.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,18 @@ from tests.runtime_samples import Array
 from tests.unit.runtime.ops.graph_samples import COUNT, Gpu, copy
 from tests.waiting import PATIENCE
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime import AsyncKernelLaunch, CudaGraph, Device, KernelFunction, LaunchConfig, MemPool, Stream, Tensor, value, with_context
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    CudaGraph,
+    Device,
+    KernelFunction,
+    LaunchConfig,
+    MemPool,
+    Stream,
+    Tensor,
+    value,
+    with_context,
+)
 from tilec_runtime.device.completion import COMPLETIONS
 from tilec_runtime.device.frees import FREES
 from tilec_runtime.errors import AliasError, BorrowError, DriverError, GraphCaptureError, GraphError
@@ -27,7 +40,9 @@ def gpu() -> Gpu:
 def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     z, x, y = gpu.tensor(), gpu.tensor(), gpu.tensor()  # last used on stream 5
     gpu.steps()
-    graph: CudaGraph[Any] = gpu.module.lazy.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
+    graph: CudaGraph[Any] = (
+        gpu.module.lazy.add(z, x.share(), y.share()).first().graph_on(gpu.stream)
+    )
     assert gpu.steps() == [], "not even an event"
     s, t = gpu.stream.handle, gpu.other.handle
     graph.replay()
@@ -40,7 +55,9 @@ def test_a_capture_waits_for_nothing_and_replays_do(gpu: Gpu) -> None:
     assert set(found[:-1]) == {("record", s), ("wait", t)}, "the marks of stream 5 are there"
     output = graph.take_output()
     gpu.module.add(y2 := gpu.tensor(), output, output, stream=s)
-    assert ("record", t) in gpu.steps(), "the launch reads what the replay on the other stream writes"
+    assert ("record", t) in gpu.steps(), (
+        "the launch reads what the replay on the other stream writes"
+    )
     del y2
 
 
@@ -51,7 +68,11 @@ def test_arguments_of_launches_are_those_of_the_capture(gpu: Gpu) -> None:
     for _ in range(2):
         graph.replay()
         launch = gpu.driver.launches[-1]
-        assert (launch.arguments[:3], launch.arguments[4], launch.stream) == (pointers, 2.5, gpu.stream.handle)
+        assert (launch.arguments[:3], launch.arguments[4], launch.stream) == (
+            pointers,
+            2.5,
+            gpu.stream.handle,
+        )
 
 
 def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
@@ -67,7 +88,9 @@ def test_a_graph_frees_in_the_order_of_its_last_replay(gpu: Gpu) -> None:
     assert COMPLETIONS.drain(PATIENCE)
     assert [step for step in gpu.steps() if step[0] == "free"] == [("free", gpu.stream.handle)] * 3
     assert gpu.driver.calls.count("destroy_executable") == 1
-    assert not {"synchronize", "synchronize_device"} & set(gpu.driver.calls)  # a completion thread waits for the event
+    assert not {"synchronize", "synchronize_device"} & set(
+        gpu.driver.calls
+    )  # a completion thread waits for the event
 
 
 def test_foreign_arrays_live_until_the_last_replay_is_done(gpu: Gpu) -> None:
@@ -107,7 +130,9 @@ def test_other_devices_are_refused() -> None:
     stream = Stream(0, driver=driver)
     graph = value(1).graph_on(stream)
     for call in (graph.replay, lambda where: graph.launch().sync_on(where)):
-        with pytest.raises(GraphError, match="was captured on device 0, and the stream is on device 1") as caught:
+        with pytest.raises(
+            GraphError, match="was captured on device 0, and the stream is on device 1"
+        ) as caught:
             call(Stream(1, driver=driver))
         assert caught.value.fix == "pass a stream of that device"
     graph.replay(stream)
@@ -122,7 +147,9 @@ def test_a_driver_that_fails_leaves_the_next_capture_clean(gpu: Gpu, call: str) 
         gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)
     gpu.driver.fail.clear()
     gpu.driver.calls.clear()
-    graph = gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(gpu.stream)  # what had moved in is back
+    graph = gpu.module.lazy.add(z, x.borrow(), y.borrow()).graph_on(
+        gpu.stream
+    )  # what had moved in is back
     assert graph.nodes == 1
     graph.replay()
 
@@ -131,11 +158,15 @@ def test_launches_without_a_bundle_are_captured(gpu: Gpu) -> None:
     device = Device(0, driver=gpu.driver)
     function = KernelFunction.borrow_raw("scale", device)
     x = gpu.tensor()
-    launch = AsyncKernelLaunch(function).push_arg(x).set_launch_config(LaunchConfig.for_num_elems(COUNT))
+    launch = (
+        AsyncKernelLaunch(function).push_arg(x).set_launch_config(LaunchConfig.for_num_elems(COUNT))
+    )
     graph = launch.graph_on(gpu.stream)
     gpu.driver.launches.clear()
     graph.replay()
-    assert [(found.symbol, found.shape.grid, found.stream) for found in gpu.driver.launches] == [("scale", (1, 1, 1), gpu.stream.handle)]
+    assert [(found.symbol, found.shape.grid, found.stream) for found in gpu.driver.launches] == [
+        ("scale", (1, 1, 1), gpu.stream.handle)
+    ]
     (output,) = graph.take_output()
     assert output.storage is x.storage
 
@@ -155,7 +186,9 @@ def test_launches_are_captured_each_time_and_only_then(gpu: Gpu) -> None:
     gpu.module.add(*tensors, stream=gpu.stream)
     assert gpu.steps() == [("launch", gpu.stream.handle)]
     graph.replay(gpu.other)
-    assert [step for step in gpu.steps() if step[0] == "launch"] == [("launch", gpu.other.handle)] * 3
+    assert [step for step in gpu.steps() if step[0] == "launch"] == [
+        ("launch", gpu.other.handle)
+    ] * 3
     kept = weakref.ref(tensors[0].storage)
     tensors.clear()
     gc.collect()
@@ -192,7 +225,9 @@ def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
     for _ in range(2):
         gpu.module.add(z, x, y, stream=9)
     assert gpu.driver.calls.count("synchronize_event") == 6
-    assert {step for step in gpu.steps() if step[0] != "record"} == set(), "the captured stream waits for nothing"
+    assert {step for step in gpu.steps() if step[0] != "record"} == set(), (
+        "the captured stream waits for nothing"
+    )
     graph = gpu.driver.end_capture(0, 9)
     assert gpu.driver.graph_nodes(graph) == 2
     gpu.driver.calls.clear()
@@ -203,11 +238,15 @@ def test_a_launch_in_a_capture_of_others_waits_on_the_host(gpu: Gpu) -> None:
 def test_memory_and_ops_are_refused_in_a_capture_of_others(gpu: Gpu) -> None:
     stream = Stream.borrow_raw(9, 0, driver=gpu.driver)
     gpu.driver.begin_capture(0, 9)
-    with pytest.raises(GraphCaptureError, match="256 bytes cannot be allocated on a stream that is captured"):
+    with pytest.raises(
+        GraphCaptureError, match="256 bytes cannot be allocated on a stream that is captured"
+    ):
         Tensor.uninitialized(COUNT, "f32", driver=gpu.driver, ordinal=0, stream=9)
     op = value(1)
     for run in (op.sync_on, op.enqueue_on):
-        with pytest.raises(GraphCaptureError, match="cannot be executed on a stream that another library captures"):
+        with pytest.raises(
+            GraphCaptureError, match="cannot be executed on a stream that another library captures"
+        ):
             run(stream)
     assert gpu.driver.graph_nodes(gpu.driver.end_capture(0, 9)) == 0
     assert op.sync_on(stream) == 1
@@ -252,4 +291,6 @@ def test_captures_leave_no_stream(gpu: Gpu) -> None:
         value(1).graph_on(gpu.stream)
         with pytest.raises(ValueError, match="no such luck"):
             with_context(fail).graph_on(gpu.stream)
-    assert gpu.driver.calls.count("destroy_stream") == gpu.driver.calls.count("create_stream") - 1, "but for the device's other one"
+    assert (
+        gpu.driver.calls.count("destroy_stream") == gpu.driver.calls.count("create_stream") - 1
+    ), "but for the device's other one"

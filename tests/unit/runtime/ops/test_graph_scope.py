@@ -1,4 +1,6 @@
-"""Ops that are captured one after another: results that later records use, borrows that end, and scopes that fail."""
+"""Ops that are captured one after another: results that later records use, borrows that end, and
+scopes that fail.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import pytest
 
 from tests.unit.runtime.ops.graph_samples import COUNT, Cpu, contents, copy
 from tilec_runtime import CudaGraph, use_device, value, with_context
-from tilec_runtime.errors import BorrowError, GraphCaptureError, GraphError, SchedulingError, UseAfterMoveError
+from tilec_runtime.errors import (
+    BorrowError,
+    GraphCaptureError,
+    GraphError,
+    SchedulingError,
+    UseAfterMoveError,
+)
 from tilec_runtime.tensors.recording import RECORDINGS
 
 
@@ -42,7 +50,10 @@ def test_streams_that_take_no_work_are_refused_before_anything_is_captured(cpu: 
     closed = cpu.device.new_stream()
     closed.close()
     with use_device(cpu.device):
-        for stream, words in ((closed, "^the stream is closed"), (12345, "^stream 0x3039 is no stream of the cpu device")):
+        for stream, words in (
+            (closed, "^the stream is closed"),
+            (12345, "^stream 0x3039 is no stream of the cpu device"),
+        ):
             x = cpu.tensor(2)
             op = copy(x, cpu.tensor(0))
             with pytest.raises(SchedulingError, match=words):
@@ -69,7 +80,9 @@ def test_borrows_end_with_their_record(cpu: Cpu) -> None:
 
 
 def test_other_work_goes_on_within_the_block(cpu: Cpu) -> None:
-    """Only the ops that are recorded are captured: others run, allocate and are waited for, on the same stream too."""
+    """Only the ops that are recorded are captured: others run, allocate and are waited for, on the
+    same stream too.
+    """
     with use_device(cpu.device), CudaGraph.scope(cpu.stream) as s:
         x = cpu.add(cpu.tensor(0), cpu.tensor(1), cpu.tensor(1)).sync()
         y = cpu.add(cpu.tensor(0), cpu.tensor(2), cpu.tensor(1)).sync_on(cpu.stream)
@@ -86,11 +99,15 @@ def test_a_record_that_fails_ends_the_scope(cpu: Cpu) -> None:
     out = s.record(cpu.add(z, x.borrow(), zeros()))
     with pytest.raises(GraphCaptureError, match="64 bytes cannot be allocated"):
         s.record(with_context(lambda ctx: ctx.malloc_async(64)))
-    with pytest.raises(GraphCaptureError, match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot"):
+    with pytest.raises(
+        GraphCaptureError, match=r"^the capture was given up: GraphCaptureError: 64 bytes cannot"
+    ):
         s.record(value(1))
     with pytest.raises(GraphCaptureError) as caught:
         scope.__exit__(None, None, None)
-    assert caught.value.what.startswith("the capture was given up: GraphCaptureError: 64 bytes cannot be allocated")
+    assert caught.value.what.startswith(
+        "the capture was given up: GraphCaptureError: 64 bytes cannot be allocated"
+    )
     with pytest.raises(GraphError, match="there is no graph"):
         _ = scope.graph
     cpu.add(out, x, zeros()).sync_on(cpu.stream)  # results of earlier records are the caller's

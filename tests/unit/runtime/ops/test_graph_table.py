@@ -1,4 +1,6 @@
-"""The page on graphs says who picks the stream and who waits; here each way is held against its row."""
+"""The page on graphs says who picks the stream and who waits; here each way is held against its
+row.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,25 @@ CAPTURES = ("op.graph()", "op.graph_on(stream)", "graph.recapture(op)")
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    section = PAGE.read_text(encoding="utf-8").split("\n## Capture, then replay\n")[1].split("\n## ")[0]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.split("\n") if line.startswith("| `")]
+    section = (
+        PAGE.read_text(encoding="utf-8").split("\n## Capture, then replay\n")[1].split("\n## ")[0]
+    )
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.split("\n")
+        if line.startswith("| `")
+    ]
     return {row[0].strip("`"): (row[1], row[2], row[3]) for row in cells}
 
 
 def test_the_table_has_every_way_and_no_other() -> None:
     assert set(rows()) == set(WAYS)
     named = set(re.findall(r"graph\.(\w+)", " ".join(rows())))
-    public = {name for name, value in vars(CudaGraph).items() if callable(value) and not name.startswith("_")}
+    public = {
+        name
+        for name, value in vars(CudaGraph).items()
+        if callable(value) and not name.startswith("_")
+    }
     assert named == public - {"close", "scope"}
 
 
@@ -46,13 +58,19 @@ def test_the_table_has_every_way_and_no_other() -> None:
 def test_a_way_does_what_its_row_says(way: str) -> None:
     cpu = Cpu()
     policy, given, own = SingleStream(cpu.device), cpu.device.new_stream(), cpu.device.new_stream()
-    names = {policy.next_stream().handle: "the current policy", given.handle: "the caller", own.handle: "the graph's stream"}
+    names = {
+        policy.next_stream().handle: "the current policy",
+        given.handle: "the caller",
+        own.handle: "the graph's stream",
+    }
     one = cpu.tensor(1)
     graph = cpu.add(cpu.tensor(0), one.borrow(), one.borrow()).graph_on(own)
     used: list[int] = []
 
     def op() -> DeviceOp[Any]:
-        return with_context(lambda ctx: used.append(ctx.stream)).then(lambda _: cpu.add(cpu.tensor(0), one.borrow(), one.borrow()))
+        return with_context(lambda ctx: used.append(ctx.stream)).then(
+            lambda _: cpu.add(cpu.tensor(0), one.borrow(), one.borrow())
+        )
 
     launch = cpu.driver.launch_graph
 
@@ -84,7 +102,9 @@ def test_a_way_does_what_its_row_says(way: str) -> None:
     elif picked == "none":
         assert used == []
     else:
-        assert [names[stream] for stream in used] == ["the caller" if picked == "whoever runs it" else picked]
+        assert [names[stream] for stream in used] == [
+            "the caller" if picked == "whoever runs it" else picked
+        ]
     kinds = {"a `CudaGraph`": CudaGraph, "whether": bool}
     kind = next((kind for words, kind in kinds.items() if gives.startswith(words)), None)
     if kind is not None:

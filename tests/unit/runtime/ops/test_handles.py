@@ -1,4 +1,6 @@
-"""Handles of other libraries on the cpu device: devices, streams, modules and functions that are borrowed, and streams both ways."""
+"""Handles of other libraries on the cpu device: devices, streams, modules and functions that are
+borrowed, and streams both ways.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import pytest
 
 from tests.cpu_samples import PythonKernels, ones
 from tests.unit.runtime.ops.device_samples import Held
-from tilec_runtime import AsyncKernelLaunch, Device, KernelFunction, KernelModule, LaunchConfig, Stream, api, use_device, value
+from tilec_runtime import (
+    AsyncKernelLaunch,
+    Device,
+    KernelFunction,
+    KernelModule,
+    LaunchConfig,
+    Stream,
+    api,
+    use_device,
+    value,
+)
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.errors import SchedulingError
 
@@ -74,16 +86,28 @@ def test_borrowed_modules_and_functions_launch() -> None:
     device = Device("cpu", driver=driver)
     loaded = driver.load_module(-1, b"an image")
     with use_device(device):
-        by_module = KernelModule.borrow_raw(loaded).function("add", ("ptr", "ptr", "ptr", "i32", "f32"))
-        by_function = KernelFunction.borrow_raw(driver.function(loaded, "add"), symbol="add", params=("ptr", "ptr", "ptr", "i32", "f32"))
+        by_module = KernelModule.borrow_raw(loaded).function(
+            "add", ("ptr", "ptr", "ptr", "i32", "f32")
+        )
+        by_function = KernelFunction.borrow_raw(
+            driver.function(loaded, "add"), symbol="add", params=("ptr", "ptr", "ptr", "i32", "f32")
+        )
         for function in (by_module, by_function):
             z, x = (api.from_host(ones(8)).sync() for _ in range(2))
-            launch = AsyncKernelLaunch(function).push_arg(z).push_arg(x).push_arg(ones(8)).push_arg(8).push_arg(1.0)
+            launch = (
+                AsyncKernelLaunch(function)
+                .push_arg(z)
+                .push_arg(x)
+                .push_arg(ones(8))
+                .push_arg(8)
+                .push_arg(1.0)
+            )
             made: Any = launch.set_launch_config(LaunchConfig()).sync()
             assert made[0].to_host().tolist() == [2.0] * 8
 
 
-# --- parts and partitions of tensors, as arguments -----------------------------------------------------------------------------------
+# --- parts and partitions of tensors, as arguments
+# -----------------------------------------------------------------------------------
 
 
 def rising(count: int) -> np.ndarray[Any, Any]:
@@ -93,7 +117,11 @@ def rising(count: int) -> np.ndarray[Any, Any]:
 def test_parts_of_tensors_are_read_where_they_lie(held: Held) -> None:
     t, z = api.from_host(rising(4 * SIZE)).sync(), api.from_host(ones(SIZE)).sync()
     one = api.from_host(ones(SIZE)).sync().share()
-    with t[SIZE : 2 * SIZE] as part, t.view(4, SIZE)[2] as row, t.slice((100, 100 + SIZE))[:SIZE] as chained:
+    with (
+        t[SIZE : 2 * SIZE] as part,
+        t.view(4, SIZE)[2] as row,
+        t.slice((100, 100 + SIZE))[:SIZE] as chained,
+    ):
         for view, first in ((part, SIZE), (row, 2 * SIZE), (chained, 100)):
             with z.borrow_mut() as out:
                 held.module.lazy.add(out, view, one).sync()
@@ -108,7 +136,13 @@ def test_parts_of_tensors_are_read_where_they_lie(held: Held) -> None:
 
 def test_partitions_of_every_origin_are_written(held: Held) -> None:
     one = api.from_host(ones(SIZE)).sync().share()
-    owned = held.module.lazy.add(api.from_host(ones(SIZE)).partition(256), one, one).first().unpartition().to_host().sync()
+    owned = (
+        held.module.lazy.add(api.from_host(ones(SIZE)).partition(256), one, one)
+        .first()
+        .unpartition()
+        .to_host()
+        .sync()
+    )
     t = api.from_host(ones(SIZE)).sync()
     with t.partition_mut(256) as tiles:
         held.module.lazy.add(tiles, one, one).sync()

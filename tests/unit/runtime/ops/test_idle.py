@@ -1,4 +1,6 @@
-"""What a process has dropped goes once the device is done with it, also where nothing more is done with tilec."""
+"""What a process has dropped goes once the device is done with it, also where nothing more is done
+with tilec.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,11 @@ def test_the_arguments_of_a_future_that_was_dropped_go(held: Held, *, elsewhere:
     x = array()
     alive = weakref.ref(x)
     futures = [
-        held.module.lazy.add(Tensor.from_foreign(array(), driver=held.driver), Tensor.from_foreign(x, driver=held.driver), x).future()
+        held.module.lazy.add(
+            Tensor.from_foreign(array(), driver=held.driver),
+            Tensor.from_foreign(x, driver=held.driver),
+            x,
+        ).future()
     ]
     del x
     if elsewhere:
@@ -95,7 +101,8 @@ def test_the_value_of_an_op_goes(held: Held) -> None:
     assert goes(alive)
 
 
-# --- frees ---------------------------------------------------------------------------------------------------------------------------
+# --- frees
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_memory_that_was_dropped_in_a_capture_goes_after_it(held: Held) -> None:

@@ -1,4 +1,6 @@
-"""Ctrl-C while something waits: the work goes on with all that it needs, the next call works, and nothing is kept for ever."""
+"""Ctrl-C while something waits: the work goes on with all that it needs, the next call works, and
+nothing is kept for ever.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ def test_memory_is_freed_behind_the_work_and_not_before(held: Held, interrupted:
     assert held.runs == 1
 
 
-def test_what_moved_in_is_back_and_in_order_behind_the_work(held: Held, interrupted: Interrupt) -> None:
+def test_what_moved_in_is_back_and_in_order_behind_the_work(
+    held: Held, interrupted: Interrupt
+) -> None:
     z, x, y = tensor(held, 0), tensor(held, 3), tensor(held, 4)
     with held.held():
         op = held.module.lazy.add(z, x, y)
@@ -124,18 +128,24 @@ def test_a_failure_of_work_that_nobody_waits_for_is_logged_and_told_to_nobody_el
     held: Held, interrupted: Interrupt, caplog: pytest.LogCaptureFixture
 ) -> None:
     def grow(stream: object) -> Any:
-        return with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync_on(stream)  # type: ignore[arg-type]
+        return with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync_on(
+            stream
+        )  # type: ignore[arg-type]
 
     stream = held.device.new_stream()
     held.fail = True
     with held.held():
         interrupted(lambda: grow(stream))
-    assert becomes(lambda: "work of an op failed whose wait was interrupted: the kernel failed" in caplog.text)
+    assert becomes(
+        lambda: "work of an op failed whose wait was interrupted: the kernel failed" in caplog.text
+    )
     held.fail = False
     assert grow(stream).tolist() == [2.0] * 4
 
 
-def test_a_future_whose_wait_was_interrupted_gives_its_result_later(held: Held, interrupted: Interrupt) -> None:
+def test_a_future_whose_wait_was_interrupted_gives_its_result_later(
+    held: Held, interrupted: Interrupt
+) -> None:
     with held.held():
         future = with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
         interrupted(future.result)
@@ -160,7 +170,11 @@ def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -
 
     def work() -> None:
         with use_device(held.device):
-            results.append(with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync().tolist())
+            results.append(
+                with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4)))
+                .sync()
+                .tolist()
+            )
 
     with held.held():
         interrupted(with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).sync)
@@ -171,7 +185,8 @@ def test_another_thread_is_not_interrupted(held: Held, interrupted: Interrupt) -
     assert COMPLETIONS.drain(PATIENCE)
 
 
-# --- errors that nobody asks for -------------------------------------------------------------------------------------------------
+# --- errors that nobody asks for
+# -------------------------------------------------------------------------------------------------
 
 
 def failing(held: Held) -> DeviceOp[Any]:
@@ -183,7 +198,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_future_that_failed_and_that_nobody_asked_says_so_once(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_future_that_failed_and_that_nobody_asked_says_so_once(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     future = failing(held).future()
     assert becomes(future.done)
     assert told(caplog) == [], "it may still be asked"
@@ -195,7 +212,9 @@ def test_a_future_that_failed_and_that_nobody_asked_says_so_once(held: Held, cap
     assert caplog.records[0].exc_info is not None, "with the traceback"
 
 
-def test_a_future_that_nobody_ever_held_says_so_too(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_future_that_nobody_ever_held_says_so_too(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     with held.held():
         failing(held).future()
     assert becomes(lambda: len(told(caplog)) == 1)
@@ -241,7 +260,9 @@ def test_who_cancelled_does_not_want_to_know(held: Held, caplog: pytest.LogCaptu
     assert told(caplog) == []
 
 
-def test_a_result_that_nobody_asked_for_is_no_news(held: Held, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_that_nobody_asked_for_is_no_news(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     with_context(lambda ctx: held.add(ctx, np.zeros(4, np.float32), ones(4))).future()
     assert COMPLETIONS.drain(PATIENCE)
     gc.collect()
@@ -259,5 +280,12 @@ with use_device("cpu"):
     print("end")
 """
     root = Path(__file__).resolve().parents[4]
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=root, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        timeout=60,
+        check=False,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("end\n", "", 0)

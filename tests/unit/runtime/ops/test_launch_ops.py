@@ -1,4 +1,6 @@
-"""Kernels without a bundle: their modules and functions, launch configurations, and the op that launches them."""
+"""Kernels without a bundle: their modules and functions, launch configurations, and the op that
+launches them.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class Gpu:
     """A fake GPU with a kernel `scale` of (ptr, ptr, i32, f32)."""
 
     def __init__(self, **facts: Any) -> None:
-        self.driver = FakeDriver(kernels={"scale": FakeKernel(abi=ABI, **facts), "k": FakeKernel(abi=ABI[:1])})
+        self.driver = FakeDriver(
+            kernels={"scale": FakeKernel(abi=ABI, **facts), "k": FakeKernel(abi=ABI[:1])}
+        )
         self.device = Device(0, driver=self.driver)
         self.module = load_module_from_ptx(PTX, self.device)
 
@@ -68,7 +72,13 @@ class Gpu:
         return AsyncKernelLaunch(self.module.function("scale", params))
 
     def full(self, config: LaunchConfig | None = None) -> AsyncKernelLaunch:
-        launch = self.launch().push_device_ptr(0x1000).push_device_ptr(0x2000).push_arg(1000).push_arg(2.0)
+        launch = (
+            self.launch()
+            .push_device_ptr(0x1000)
+            .push_device_ptr(0x2000)
+            .push_arg(1000)
+            .push_arg(2.0)
+        )
         return launch.set_launch_config(config or LaunchConfig.for_num_elems(1000))
 
 
@@ -79,12 +89,18 @@ def gpu() -> Any:
         yield found
 
 
-# --- configurations ----------------------------------------------------------------------------------------------------------------
+# --- configurations
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_config_for_elements() -> None:
     config = LaunchConfig.for_num_elems(1000)
-    assert (config.grid, config.block, config.shared, config.cooperative) == ((4, 1, 1), (256, 1, 1), 0, False)
+    assert (config.grid, config.block, config.shared, config.cooperative) == (
+        (4, 1, 1),
+        (256, 1, 1),
+        0,
+        False,
+    )
     assert LaunchConfig.for_num_elems(1024, 128, shared=64).shape.grid == (8, 1, 1)
     assert LaunchConfig.for_2d(100, 40).shape.grid == (7, 3, 1)
     assert LaunchConfig.for_2d(100, 40, (32, 8)).block == (32, 8, 1)
@@ -93,7 +109,12 @@ def test_a_config_for_elements() -> None:
 
 def test_short_extents_are_filled_with_ones() -> None:
     shape = LaunchConfig(grid=(4, 2), block=128, cluster=(2,), cooperative=True).shape
-    assert (shape.grid, shape.block, shape.cluster, shape.cooperative) == ((4, 2, 1), (128, 1, 1), (2, 1, 1), True)
+    assert (shape.grid, shape.block, shape.cluster, shape.cooperative) == (
+        (4, 2, 1),
+        (128, 1, 1),
+        (2, 1, 1),
+        True,
+    )
     assert LaunchConfig().shape.cluster == ()
 
 
@@ -101,8 +122,14 @@ def test_short_extents_are_filled_with_ones() -> None:
     ("make", "message"),
     [
         (lambda: LaunchConfig.for_num_elems(-1), "the element count has -1"),
-        (lambda: LaunchConfig.for_num_elems(10, 0), r"the block is \(0,\): it has one thread at least"),
-        (lambda: LaunchConfig(grid=(1, 2, 3, 4)), r"the grid \(1, 2, 3, 4\) has 4 extents, and three are possible"),
+        (
+            lambda: LaunchConfig.for_num_elems(10, 0),
+            r"the block is \(0,\): it has one thread at least",
+        ),
+        (
+            lambda: LaunchConfig(grid=(1, 2, 3, 4)),
+            r"the grid \(1, 2, 3, 4\) has 4 extents, and three are possible",
+        ),
         (lambda: LaunchConfig(block=(1.5,)), "the block has 1.5, and must have whole numbers"),
         (lambda: LaunchConfig(shared=-1), "the shared has -1"),
         (lambda: LaunchConfig.covering((3, 3), (8,)), "2 extents cannot be covered by blocks of 1"),
@@ -113,7 +140,8 @@ def test_configs_that_cannot_be(make: Any, message: str) -> None:
         make()
 
 
-# --- modules and functions ---------------------------------------------------------------------------------------------------------
+# --- modules and functions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_modules_are_loaded_where_they_are_asked_for(gpu: Gpu, tmp_path: Path) -> None:
@@ -122,8 +150,14 @@ def test_modules_are_loaded_where_they_are_asked_for(gpu: Gpu, tmp_path: Path) -
     module = load_module_from_file(path)
     assert gpu.driver.loads[-1] == (0, build_cubin())
     assert repr(module) == "<KernelModule on <Device cuda:0 (Fake H200)>: k>"
-    assert load_module_from_bytes(bytes.fromhex("50ed55ba") + bytes(64), gpu.device).device == gpu.device
-    assert repr(module.function("k")) == "<KernelFunction k(bytes (8, 4, 20000)) on <Device cuda:0 (Fake H200)>>"
+    assert (
+        load_module_from_bytes(bytes.fromhex("50ed55ba") + bytes(64), gpu.device).device
+        == gpu.device
+    )
+    assert (
+        repr(module.function("k"))
+        == "<KernelFunction k(bytes (8, 4, 20000)) on <Device cuda:0 (Fake H200)>>"
+    )
 
 
 def test_damaged_modules_do_not_reach_the_driver(gpu: Gpu) -> None:
@@ -153,24 +187,49 @@ def test_what_ptx_says_of_its_parameters_and_block_is_checked(gpu: Gpu) -> None:
     assert repr(module) == "<KernelModule on <Device cuda:0 (Fake H200)>: scale, k>"
     with pytest.raises(BundleError, match="the module has no kernel 'other'; it has: scale, k"):
         module.function("other")
-    with pytest.raises(UsageError, match=r"k: the parameters \(ptr\) have 8 bytes, those of the kernel 8, 8"):
+    with pytest.raises(
+        UsageError, match=r"k: the parameters \(ptr\) have 8 bytes, those of the kernel 8, 8"
+    ):
         module.function("k", ("ptr",))
-    launch = AsyncKernelLaunch(module.function("k")).push_device_ptr(4096).set_launch_config(LaunchConfig(block=128))
+    launch = (
+        AsyncKernelLaunch(module.function("k"))
+        .push_device_ptr(4096)
+        .set_launch_config(LaunchConfig(block=128))
+    )
     with pytest.raises(ArgumentError, match="k: takes 2 arguments, got 1") as caught:
         launch.sync()
     assert "Triton" in caught.value.fix
     scale = module.function("scale", PARAMS)
     tensor = api.zeros(64).sync()
-    odd = AsyncKernelLaunch(scale).push_arg(tensor[1:]).push_arg(tensor.view(64)).push_arg(1).push_arg(2.0)
-    with pytest.raises(LayoutError, match=r"scale: argument 0 is at address 0x[0-9a-f]+, and the PTX takes multiples of 16"):
+    odd = (
+        AsyncKernelLaunch(scale)
+        .push_arg(tensor[1:])
+        .push_arg(tensor.view(64))
+        .push_arg(1)
+        .push_arg(2.0)
+    )
+    with pytest.raises(
+        LayoutError,
+        match=r"scale: argument 0 is at address 0x[0-9a-f]+, and the PTX takes multiples of 16",
+    ):
         odd.set_launch_config(LaunchConfig(block=128)).sync()
     for function, block, message in (
-        (scale, 256, r"the block is \(256, 1, 1\), and the kernel was compiled for exactly \(128, 1, 1\)"),
-        (module.function("k"), 256, "the block has 256 threads, and the kernel was compiled for 128 at most"),
+        (
+            scale,
+            256,
+            r"the block is \(256, 1, 1\), and the kernel was compiled for exactly \(128, 1, 1\)",
+        ),
+        (
+            module.function("k"),
+            256,
+            "the block has 256 threads, and the kernel was compiled for 128 at most",
+        ),
     ):
         launch = AsyncKernelLaunch(function).set_launch_config(LaunchConfig(block=block))
         for size in function.sizes or ():
-            launch.push_device_ptr(4096) if size == 8 else launch.push_arg(0, "i32" if len(launch._pushed) == 2 else "f32")
+            launch.push_device_ptr(4096) if size == 8 else launch.push_arg(
+                0, "i32" if len(launch._pushed) == 2 else "f32"
+            )
         with pytest.raises(LaunchLimitError, match=message):
             launch.sync()
 
@@ -179,7 +238,10 @@ def test_what_a_cubin_says_of_its_parameters_is_checked(gpu: Gpu) -> None:
     module = load_module_from_bytes(build_cubin())
     with pytest.raises(BundleError, match="the module has no kernel 'other'; it has: k"):
         module.function("other")
-    with pytest.raises(UsageError, match=r"k: the parameters \(ptr, i32\) have 8, 4 bytes, those of the kernel 8, 4, 20000"):
+    with pytest.raises(
+        UsageError,
+        match=r"k: the parameters \(ptr, i32\) have 8, 4 bytes, those of the kernel 8, 4, 20000",
+    ):
         module.function("k", ("ptr", "i32"))
     with pytest.raises(UsageError, match="k: 'int' is no dtype of a parameter"):
         module.function("k", ("int",))
@@ -193,23 +255,32 @@ def test_handles_of_others_are_borrowed(gpu: Gpu) -> None:
     assert module.function("scale", PARAMS).handle == "scale"
     function = KernelFunction.borrow_raw("scale", symbol="scale", params=PARAMS)
     loads = len(gpu.driver.loads)
-    launch = AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(4.0)
+    launch = (
+        AsyncKernelLaunch(function).push_device_ptr(1).push_device_ptr(2).push_arg(3).push_arg(4.0)
+    )
     launch.set_launch_config(LaunchConfig.for_num_elems(3)).sync()
     assert gpu.driver.launches[-1].arguments == (1, 2, 3, 4.0)
     assert len(gpu.driver.loads) == loads
 
 
-# --- the launch --------------------------------------------------------------------------------------------------------------------
+# --- the launch
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_launch_passes_what_was_pushed_and_gives_it_back(gpu: Gpu) -> None:
     assert gpu.full().sync() == (0x1000, 0x2000, 1000, 2.0)
     (launch,) = gpu.driver.launches
-    assert (launch.symbol, launch.arguments, launch.shape.grid) == ("scale", (0x1000, 0x2000, 1000, 2.0), (4, 1, 1))
+    assert (launch.symbol, launch.arguments, launch.shape.grid) == (
+        "scale",
+        (0x1000, 0x2000, 1000, 2.0),
+        (4, 1, 1),
+    )
 
 
 def test_everything_of_a_config_reaches_the_driver(gpu: Gpu) -> None:
-    config = LaunchConfig(grid=(4, 2), block=(64, 2), shared=100_000, cluster=(2, 2), cooperative=True)
+    config = LaunchConfig(
+        grid=(4, 2), block=(64, 2), shared=100_000, cluster=(2, 2), cooperative=True
+    )
     gpu.full(config).sync()
     assert gpu.driver.launches[-1].shape == config.shape
     assert gpu.driver.allowed_shared == {"scale": 100_000}
@@ -221,7 +292,13 @@ def test_of_no_elements_nothing_is_launched(gpu: Gpu) -> None:
 
 
 def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gpu) -> None:
-    launch = gpu.launch(None).push_device_ptr(1).push_device_ptr(2).push_arg(np.int32(5)).push_arg(2, "f32")
+    launch = (
+        gpu.launch(None)
+        .push_device_ptr(1)
+        .push_device_ptr(2)
+        .push_arg(np.int32(5))
+        .push_arg(2, "f32")
+    )
     launch.set_launch_config(LaunchConfig()).sync()
     assert gpu.driver.launches[-1].arguments == (1, 2, 5, 2.0)
 
@@ -234,15 +311,31 @@ def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gp
             ArgumentError,
             r'argument 0 is 5, whose dtype is not known\n  fix: say it: push_arg\(5, "i32"\)',
         ),
-        (lambda g: g.launch(None).push_arg(5, "int"), DTypeError, "scale: argument 0: 'int' is no dtype"),
-        (lambda g: g.launch().push_arg(5), DTypeError, "argument 0 takes an address or a tensor, got 5"),
+        (
+            lambda g: g.launch(None).push_arg(5, "int"),
+            DTypeError,
+            "scale: argument 0: 'int' is no dtype",
+        ),
+        (
+            lambda g: g.launch().push_arg(5),
+            DTypeError,
+            "argument 0 takes an address or a tensor, got 5",
+        ),
         (
             lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(2**31),
             ArgumentError,
             "argument 2 is 2147483648, which i32 cannot",
         ),
-        (lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(np.float32(1)), ArgumentError, "argument 2 takes an integer"),
-        (lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(1, "i64"), DTypeError, "argument 2 takes i32, got i64"),
+        (
+            lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(np.float32(1)),
+            ArgumentError,
+            "argument 2 takes an integer",
+        ),
+        (
+            lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_arg(1, "i64"),
+            DTypeError,
+            "argument 2 takes i32, got i64",
+        ),
         (
             lambda g: g.launch().push_device_ptr(1).push_device_ptr(2).push_device_ptr(3),
             DTypeError,
@@ -253,21 +346,51 @@ def test_numbers_know_their_dtype_from_the_signature_numpy_or_the_caller(gpu: Gp
             DTypeError,
             r"argument 2 takes a number \(i32\), got a Array",
         ),
-        (lambda g: g.launch().push_arg("text"), ArgumentError, "scale: argument 0 takes a number or a tensor: got a str"),
-        (lambda g: g.launch().push_arg(value(1)), ArgumentError, "argument 0 is an op, and a launch takes what is there"),
+        (
+            lambda g: g.launch().push_arg("text"),
+            ArgumentError,
+            "scale: argument 0 takes a number or a tensor: got a str",
+        ),
+        (
+            lambda g: g.launch().push_arg(value(1)),
+            ArgumentError,
+            "argument 0 is an op, and a launch takes what is there",
+        ),
         (
             lambda g: g.launch().push_arg(np.zeros(4)),
             PlacementError,
             r"scale: argument 0 is on the CPU, and the function on <Device cuda:0 .*\n  fix: copy it to the device first",
         ),
-        (lambda g: g.launch().push_arg(Tensor.from_foreign(np.zeros(4))[1:]), PlacementError, "argument 0 is on the CPU"),
-        (lambda g: g.launch().push_arg(g.elsewhere()), PlacementError, "argument 0 is on device 1, and the function on <Device cuda:0"),
-        (lambda g: g.launch().push_device_ptr(-1), ArgumentError, "argument 0 is -1, which u64 cannot hold"),
-        (lambda g: g.full().push_arg(1), ArgumentError, "scale: takes 4 arguments, and has them all"),
-        (lambda g: g.launch().set_launch_config((1, 1, 1)), UsageError, "set_launch_config takes a LaunchConfig, got a tuple"),
+        (
+            lambda g: g.launch().push_arg(Tensor.from_foreign(np.zeros(4))[1:]),
+            PlacementError,
+            "argument 0 is on the CPU",
+        ),
+        (
+            lambda g: g.launch().push_arg(g.elsewhere()),
+            PlacementError,
+            "argument 0 is on device 1, and the function on <Device cuda:0",
+        ),
+        (
+            lambda g: g.launch().push_device_ptr(-1),
+            ArgumentError,
+            "argument 0 is -1, which u64 cannot hold",
+        ),
+        (
+            lambda g: g.full().push_arg(1),
+            ArgumentError,
+            "scale: takes 4 arguments, and has them all",
+        ),
+        (
+            lambda g: g.launch().set_launch_config((1, 1, 1)),
+            UsageError,
+            "set_launch_config takes a LaunchConfig, got a tuple",
+        ),
     ],
 )
-def test_what_does_not_fit_is_refused_where_it_is_pushed(gpu: Gpu, push: Any, error: type[Exception], message: str) -> None:
+def test_what_does_not_fit_is_refused_where_it_is_pushed(
+    gpu: Gpu, push: Any, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         push(gpu)
     assert gpu.driver.launches == []
@@ -276,7 +399,9 @@ def test_what_does_not_fit_is_refused_where_it_is_pushed(gpu: Gpu, push: Any, er
 def test_a_launch_needs_all_arguments_and_a_config(gpu: Gpu) -> None:
     with pytest.raises(ArgumentError, match="scale: takes 4 arguments, got 1"):
         gpu.launch().push_device_ptr(1).set_launch_config(LaunchConfig()).sync()
-    with pytest.raises(LaunchError, match=r"scale: there is no launch configuration\n  fix: call set_launch_config"):
+    with pytest.raises(
+        LaunchError, match=r"scale: there is no launch configuration\n  fix: call set_launch_config"
+    ):
         gpu.launch().push_device_ptr(1).sync()
 
 
@@ -291,10 +416,16 @@ def test_a_launch_is_used_once(gpu: Gpu) -> None:
 def test_limits_are_checked_before_the_driver_is_asked() -> None:
     gpu = Gpu(active_blocks=1, active_clusters=0)
     refused = (
-        (LaunchConfig(grid=2**31), r"scale: grid.x is 2147483648, and device 0 \(Fake H200\) allows 2147483647"),
+        (
+            LaunchConfig(grid=2**31),
+            r"scale: grid.x is 2147483648, and device 0 \(Fake H200\) allows 2147483647",
+        ),
         (LaunchConfig(block=2048), "scale: block.x is 2048"),
         (LaunchConfig(shared=300_000), "scale: a block needs 300000 bytes of shared memory"),
-        (LaunchConfig(grid=133, cooperative=True), "the cooperative grid has 133 blocks, and 132 can be resident"),
+        (
+            LaunchConfig(grid=133, cooperative=True),
+            "the cooperative grid has 133 blocks, and 132 can be resident",
+        ),
         (LaunchConfig(grid=3, cluster=2), "grid.x is 3, and must be divisible by cluster.x 2"),
         (LaunchConfig(grid=4, cluster=2), "no cluster of 2 blocks with 1 threads fits"),
     )
@@ -312,7 +443,9 @@ def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
     assert most == 3 * 132
     with use_device(gpu.device):
         gpu.full(LaunchConfig(grid=most, block=256, cooperative=True)).sync()
-        with pytest.raises(LaunchLimitError, match="the cooperative grid has 397 blocks, and 396 can be resident"):
+        with pytest.raises(
+            LaunchLimitError, match="the cooperative grid has 397 blocks, and 396 can be resident"
+        ):
             gpu.full(LaunchConfig(grid=most + 1, block=256, cooperative=True)).sync()
     assert function.resident_blocks(256, shared=100_000) == most
     for threads, shared, message in (
@@ -323,23 +456,39 @@ def test_a_cooperative_grid_is_sized_by_what_the_device_holds() -> None:
     ):
         with pytest.raises(LaunchLimitError, match=message):
             function.resident_blocks(threads, shared)
-    alone = Device(0, driver=FakeDriver(devices=(dataclasses.replace(H200, cooperative=False),), kernels={"scale": FakeKernel(abi=ABI)}))
-    with pytest.raises(LaunchLimitError, match=r"scale: device 0 \(Fake H200\) has no cooperative launches"):
+    alone = Device(
+        0,
+        driver=FakeDriver(
+            devices=(dataclasses.replace(H200, cooperative=False),),
+            kernels={"scale": FakeKernel(abi=ABI)},
+        ),
+    )
+    with pytest.raises(
+        LaunchLimitError, match=r"scale: device 0 \(Fake H200\) has no cooperative launches"
+    ):
         load_module_from_ptx(PTX, alone).function("scale", PARAMS).resident_blocks(32)
 
 
 def test_what_a_cubin_was_compiled_for_is_checked(gpu: Gpu) -> None:
     function = load_module_from_bytes(build_cubin()).function("k")
     function.sizes = (8,)
-    launch = AsyncKernelLaunch(function).push_device_ptr(1).set_launch_config(LaunchConfig(grid=2, block=512))
-    with pytest.raises(LaunchLimitError, match="the block has 512 threads, and the kernel was compiled for 256 at most"):
+    launch = (
+        AsyncKernelLaunch(function)
+        .push_device_ptr(1)
+        .set_launch_config(LaunchConfig(grid=2, block=512))
+    )
+    with pytest.raises(
+        LaunchLimitError,
+        match="the block has 512 threads, and the kernel was compiled for 256 at most",
+    ):
         launch.sync()
 
 
 def test_a_launch_that_the_driver_refuses_says_so(gpu: Gpu) -> None:
     gpu.driver.fail["launch"] = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
     with pytest.raises(
-        DriverError, match=r"scale: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\n(.*\n)*  op: launch of scale, created at"
+        DriverError,
+        match=r"scale: the launch failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\n(.*\n)*  op: launch of scale, created at",
     ):
         gpu.full().sync()
 
@@ -348,14 +497,24 @@ def test_arguments_lie_where_their_sizes_let_them(gpu: Gpu) -> None:
     abi = (slot("i8", "a"), slot("f64", "b"), slot("i16", "c"), slot("i32", "d"), slot("ptr", "e"))
     gpu.driver.kernels["mixed"] = FakeKernel(abi=abi)
     function = gpu.module.function("mixed", ("i8", "f64", "i16", "i32", "ptr"))
-    launch = AsyncKernelLaunch(function).push_arg(-7).push_arg(0.1).push_arg(-300).push_arg(70000).push_device_ptr(0x1000)
+    launch = (
+        AsyncKernelLaunch(function)
+        .push_arg(-7)
+        .push_arg(0.1)
+        .push_arg(-300)
+        .push_arg(70000)
+        .push_device_ptr(0x1000)
+    )
     launch.set_launch_config(LaunchConfig(grid=1)).sync()
     assert gpu.driver.launches[-1].arguments == (-7, 0.1, -300, 70000, 0x1000)
 
 
 def test_a_function_runs_on_its_own_device_only(gpu: Gpu) -> None:
     op = gpu.full()
-    with use_device("cpu"), pytest.raises(LaunchError, match="scale: the function is on <Device cuda:0"):
+    with (
+        use_device("cpu"),
+        pytest.raises(LaunchError, match="scale: the function is on <Device cuda:0"),
+    ):
         op.sync()
 
 
@@ -365,7 +524,14 @@ def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
     x = Array(16, ptr=0x5000)
     alive = weakref.ref(x)
     stream = gpu.device.new_stream()
-    launch = gpu.launch().push_arg(x).push_device_ptr(2).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
+    launch = (
+        gpu.launch()
+        .push_arg(x)
+        .push_device_ptr(2)
+        .push_arg(16)
+        .push_arg(1.0)
+        .set_launch_config(LaunchConfig.for_num_elems(16))
+    )
     launch.enqueue_on(stream)
     del x, launch
     assert gpu.driver.launches[-1].arguments[0] == 0x5000
@@ -374,7 +540,8 @@ def test_arrays_of_others_live_until_the_device_is_done(gpu: Gpu) -> None:
     assert becomes(lambda: alive() is None)
 
 
-# --- tensors -----------------------------------------------------------------------------------------------------------------------
+# --- tensors
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def tensor(gpu: Gpu, count: int = 16) -> Tensor:
@@ -384,8 +551,18 @@ def tensor(gpu: Gpu, count: int = 16) -> Tensor:
 def test_owned_tensors_move_in_and_come_out(gpu: Gpu) -> None:
     z, x = tensor(gpu), tensor(gpu)
     address = z.ptr
-    launch = gpu.launch().push_arg(z).push_arg(x.share()).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
-    with pytest.raises(UseAfterMoveError, match=r"it was moved into the launch of scale \(.*test_launch_ops.py:\d+\)"):
+    launch = (
+        gpu.launch()
+        .push_arg(z)
+        .push_arg(x.share())
+        .push_arg(16)
+        .push_arg(1.0)
+        .set_launch_config(LaunchConfig.for_num_elems(16))
+    )
+    with pytest.raises(
+        UseAfterMoveError,
+        match=r"it was moved into the launch of scale \(.*test_launch_ops.py:\d+\)",
+    ):
         gpu.launch().push_arg(z)
     out, _, _, _ = launch.sync()
     assert (type(out), out.ptr) == (Tensor, address)
@@ -395,7 +572,14 @@ def test_owned_tensors_move_in_and_come_out(gpu: Gpu) -> None:
 def test_borrowed_tensors_are_claimed_until_the_launch_has_run(gpu: Gpu) -> None:
     z, x = tensor(gpu), tensor(gpu)
     with z.borrow_mut() as out, x.borrow() as view:
-        launch = gpu.launch().push_arg(out).push_arg(view).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig.for_num_elems(16))
+        launch = (
+            gpu.launch()
+            .push_arg(out)
+            .push_arg(view)
+            .push_arg(16)
+            .push_arg(1.0)
+            .set_launch_config(LaunchConfig.for_num_elems(16))
+        )
         with pytest.raises(BorrowError, match=r"the launch of scale \(.*\) still writes it"):
             gpu.launch().push_arg(out)
         assert launch.sync()[0] is out
@@ -414,21 +598,33 @@ def test_a_dropped_launch_gives_its_claims_back(gpu: Gpu) -> None:
 def test_a_launch_cannot_outlive_the_borrow_of_its_argument(gpu: Gpu) -> None:
     z = tensor(gpu)
     with z.borrow_mut() as out:
-        launch = gpu.launch().push_arg(out).push_device_ptr(1).push_arg(16).push_arg(1.0).set_launch_config(LaunchConfig())
+        launch = (
+            gpu.launch()
+            .push_arg(out)
+            .push_device_ptr(1)
+            .push_arg(16)
+            .push_arg(1.0)
+            .set_launch_config(LaunchConfig())
+        )
     with pytest.raises(BorrowError, match="has ended"):
         launch.sync()
     assert gpu.driver.launches == []
 
 
-# --- the cpu device ----------------------------------------------------------------------------------------------------------------
+# --- the cpu device
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_on_the_cpu_device() -> None:
     driver = PythonKernels(CpuOptions(run=add_by_place))
     device = Device("cpu", driver=driver)
-    function = load_module_from_bytes(TILE_IR, device).function("add", ("ptr", "ptr", "ptr", "i32", "f32"))
+    function = load_module_from_bytes(TILE_IR, device).function(
+        "add", ("ptr", "ptr", "ptr", "i32", "f32")
+    )
     z, x, y = np.zeros(8, np.float32), ones(8), ones(8)
-    launch = AsyncKernelLaunch(function).push_arg(z).push_arg(x).push_arg(y).push_arg(8).push_arg(3.0)
+    launch = (
+        AsyncKernelLaunch(function).push_arg(z).push_arg(x).push_arg(y).push_arg(8).push_arg(3.0)
+    )
     with use_device(device):
         assert launch.set_launch_config(LaunchConfig()).map(lambda out: out[0]).sync() is z
     assert z.tolist() == [4.0] * 8

@@ -1,4 +1,6 @@
-"""Launchers of a bundle as ops: arguments of any kind move in, are claimed, or come out of ops, and all of them come back."""
+"""Launchers of a bundle as ops: arguments of any kind move in, are claimed, or come out of ops, and
+all of them come back.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_nothing_is_enqueued_before_the_op_runs(gpu: tuple[Module, FakeDriver]) 
 
 
 def test_the_launch_computes(held: Held) -> None:
-    z, x, _, _ = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)).sync()
+    z, x, _, _ = held.module.lazy.add(
+        filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)
+    ).sync()
     assert np.asarray(z).tolist() == [7.0] * 8
     assert np.asarray(x).tolist() == [3.0] * 8
 
@@ -70,7 +74,12 @@ def test_chains_stay_in_order(held: Held) -> None:
         return held.module.lazy.add(x, z, y)
 
     with held.held():
-        future = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4)).then(again).then(again).future()
+        future = (
+            held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 3), filled(held, 8, 4))
+            .then(again)
+            .then(again)
+            .future()
+        )
     assert np.asarray(future.result()[0]).tolist() == [15.0] * 8
 
 
@@ -78,8 +87,14 @@ def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x, y = (on(driver, 512) for _ in range(3))
     op = module.lazy.add(z, x, y)
-    for use in (lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)), lambda: x.share(), lambda: module.add(z, x, y)):
-        with pytest.raises(UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"):
+    for use in (
+        lambda: module.lazy.add(z, on(driver, 512), on(driver, 512)),
+        lambda: x.share(),
+        lambda: module.add(z, x, y),
+    ):
+        with pytest.raises(
+            UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:\d+\)"
+        ):
             use()
     op.sync()
 
@@ -87,7 +102,9 @@ def test_owned_tensors_move_in(gpu: tuple[Module, FakeDriver]) -> None:
 def test_a_tensor_cannot_move_into_two_places(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     z, x = on(driver, 512), on(driver, 512)
-    with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot take the tensor twice"):
+    with pytest.raises(
+        UseAfterMoveError, match=r"the launch of add \(.*\) cannot take the tensor twice"
+    ):
         module.lazy.add(z, x, x)
     module.lazy.add(z, x, on(driver, 512)).sync()  # what was refused moved nothing
 
@@ -114,7 +131,9 @@ def test_shared_and_borrowed_tensors_stay_where_they_are(gpu: tuple[Module, Fake
     z, x, y = on(driver, 512), on(driver, 1024), on(driver, 512).share()
     with z.borrow_mut() as out, x[:512] as view:
         op = module.lazy.add(out, view, y)
-        with pytest.raises(BorrowError, match=rf"the launch of add \(.*{HERE}:\d+\) still writes it"):
+        with pytest.raises(
+            BorrowError, match=rf"the launch of add \(.*{HERE}:\d+\) still writes it"
+        ):
             module.lazy.add(out, view, y)
         module.lazy.add(on(driver, 512), view, y).sync()  # readers do not mind each other
         assert op.sync()[:3] == (out, view, y)
@@ -145,18 +164,24 @@ def test_ops_and_arrays_mix(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     x = value(on(driver, 512)).shared()
     array = Array(512, ptr=0x9000)
-    z, given, same, alpha = module.lazy.add(value(on(driver, 512)), x, array, alpha=value(3.0)).sync()
+    z, given, same, alpha = module.lazy.add(
+        value(on(driver, 512)), x, array, alpha=value(3.0)
+    ).sync()
     assert driver.launches[-1].arguments == (z.ptr, given.ptr, 0x9000, 512, 3.0)
     assert (same, alpha) == (array, 3.0)
 
 
 def test_launches_on_different_streams_are_ordered(held: Held) -> None:
-    """Write, then read on another stream, then write again on a third: each waits for the one before."""
+    """Write, then read on another stream, then write again on a third: each waits for the one
+    before.
+    """
     z, x, y = filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1).share()
     streams = [held.device.new_stream() for _ in range(3)]
     with z.borrow_mut() as out, x.borrow_mut() as other, held.held():
         held.module.lazy.add(out, other, y).enqueue_on(streams[0])  # z = 2
-        held.module.lazy.add(other, out, y).enqueue_on(streams[1])  # x = 3: reads what was written, writes what was read
+        held.module.lazy.add(other, out, y).enqueue_on(
+            streams[1]
+        )  # x = 3: reads what was written, writes what was read
         held.module.lazy.add(out, other, y).enqueue_on(streams[2])  # z = 4
         assert held.runs == 0
     for stream in streams:
@@ -169,7 +194,10 @@ def test_ops_on_one_stream_record_and_wait_for_nothing(gpu: tuple[Module, FakeDr
     module, driver = gpu
     device = Device(0, driver=driver)
     one, two = device.new_stream(), device.new_stream()
-    tensors = tuple(Tensor.uninitialized((512,), "f32", driver=driver, ordinal=0, stream=one.handle) for _ in range(3))
+    tensors = tuple(
+        Tensor.uninitialized((512,), "f32", driver=driver, ordinal=0, stream=one.handle)
+        for _ in range(3)
+    )
     driver.steps.clear()
     for _ in range(3):
         module.lazy.add(*tensors).sync_on(one)
@@ -180,18 +208,23 @@ def test_ops_on_one_stream_record_and_wait_for_nothing(gpu: tuple[Module, FakeDr
 
 def test_independent_launches_overlap(held: Held) -> None:
     with held.held():
-        slow = held.module.lazy.add(filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1)).future()
+        slow = held.module.lazy.add(
+            filled(held, 8, 0), filled(held, 8, 1), filled(held, 8, 1)
+        ).future()
         assert zip_ops(value(1), value(2)).sync() == (1, 2)
         assert not slow.done()
     slow.result()
 
 
-# --- the grid ----------------------------------------------------------------------------------------------------------------------
+# --- the grid
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_partitions_come_back_as_partitions(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    part, _, _, _ = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).sync()
+    part, _, _, _ = module.lazy.add(
+        on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)
+    ).sync()
     assert type(part) is Partition
     assert driver.launches[-1].shape.grid == (*part.grid, 1, 1) == (4, 1, 1)
     assert type(part.unpartition()) is Tensor
@@ -208,9 +241,7 @@ def test_partitions_in_place(gpu: tuple[Module, FakeDriver]) -> None:
 def test_tiles_of_another_size_are_refused(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     op = module.lazy.add(on(driver, 1000).partition(128), on(driver, 1000), on(driver, 1000))
-    message = (
-        r"add: the kernel's own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)\n  cause: .*other tiles"
-    )
+    message = r"add: the kernel's own expressions give the launch grid \(4, 1, 1\), and the partition z gives \(8, 1, 1\)\n  cause: .*other tiles"
     with pytest.raises(LaunchLimitError, match=message):
         op.sync()
     assert driver.launches == []
@@ -220,11 +251,25 @@ def test_a_grid_of_the_callers(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(7).sync()
     module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(2, 3).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(on(driver, 1000).partition(256).grid).sync()
-    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid([2, 3, 4]).sync()
-    assert [launch.shape.grid for launch in driver.launches] == [(7, 1, 1), (2, 3, 1), (4, 1, 1), (2, 3, 4)]
-    op = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(7)
-    with pytest.raises(LaunchLimitError, match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)"):
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).grid(
+        on(driver, 1000).partition(256).grid
+    ).sync()
+    module.lazy.add(on(driver, 1000), on(driver, 1000), on(driver, 1000)).const_grid(
+        [2, 3, 4]
+    ).sync()
+    assert [launch.shape.grid for launch in driver.launches] == [
+        (7, 1, 1),
+        (2, 3, 1),
+        (4, 1, 1),
+        (2, 3, 4),
+    ]
+    op = module.lazy.add(on(driver, 1000).partition(256), on(driver, 1000), on(driver, 1000)).grid(
+        7
+    )
+    with pytest.raises(
+        LaunchLimitError,
+        match=r"add: grid\(\) gives the launch grid \(7, 1, 1\), and the partition z gives \(4, 1, 1\)",
+    ):
         op.sync()
     for extents in ((), (1, 2, 3, 4), (-1,), (1.0,), ((),), ((1, 2, 3, 4),), ((1,), (2,)), ("44",)):
         with pytest.raises(LaunchLimitError, match="is not one to three whole numbers"):
@@ -263,7 +308,10 @@ def test_a_mapped_partition_needs_blocks_that_go_on(gpu: tuple[Module, FakeDrive
 def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> None:
     facts = (Param(name="z", kind=TENSOR, dtype="f32", rank=1, out=True),)
     stays = kernel(
-        "stays", facts, (VariantInfo(id="stays", abi=(slot("ptr", "z.ptr"),), images=(image("stays"),)),), launch=LaunchInfo(grid=("2",))
+        "stays",
+        facts,
+        (VariantInfo(id="stays", abi=(slot("ptr", "z.ptr"),), images=(image("stays"),)),),
+        launch=LaunchInfo(grid=("2",)),
     )
     module, driver = loaded(stays)
     with use_device(Device(0, driver=driver)):
@@ -274,8 +322,15 @@ def test_a_kernel_whose_own_grid_is_no_larger_may_have_a_mapped_partition() -> N
 def written(name: str, params: str) -> KernelInfo:
     """A kernel that writes several vectors, one element in each thread."""
     facts = tuple(Param(name=p, kind=TENSOR, dtype="f32", rank=1, out=True) for p in params)
-    variant = VariantInfo(id=name, abi=tuple(slot("ptr", f"{p}.ptr") for p in params), images=(image(name),))
-    return kernel(name, facts, (variant,), launch=LaunchInfo(grid=(f"cdiv({params[0]}.shape[0], 256)",), block=("256",)))
+    variant = VariantInfo(
+        id=name, abi=tuple(slot("ptr", f"{p}.ptr") for p in params), images=(image(name),)
+    )
+    return kernel(
+        name,
+        facts,
+        (variant,),
+        launch=LaunchInfo(grid=(f"cdiv({params[0]}.shape[0], 256)",), block=("256",)),
+    )
 
 
 PAIR = written("pair", "zw")
@@ -340,7 +395,9 @@ def test_partitions_that_do_not_agree(first: Any, second: Any, message: str) -> 
     ],
 )
 def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
-    """Launched at once and as ops, again and again: each has a plan of its own, though addresses, shapes and strides are the same."""
+    """Launched at once and as ops, again and again: each has a plan of its own, though addresses,
+    shapes and strides are the same.
+    """
     module, driver = loaded(PAIR)
     with use_device(Device(0, driver=driver)):
         z, w = on(driver, 1000), on(driver, 1000)
@@ -358,20 +415,30 @@ def test_partitions_that_agree(first: Any, second: Any, grid: int) -> None:
 def test_partitions_of_more_dimensions() -> None:
     facts = (Param(name="z", kind=TENSOR, dtype="f32", rank=-1, out=True),)
     every = kernel(
-        "every", facts, (VariantInfo(id="every", abi=(slot("ptr", "z.ptr"),), images=(image("every"),)),), launch=LaunchInfo(grid=("6",))
+        "every",
+        facts,
+        (VariantInfo(id="every", abi=(slot("ptr", "z.ptr"),), images=(image("every"),)),),
+        launch=LaunchInfo(grid=("6",)),
     )
     module, driver = loaded(every)
     with use_device(Device(0, driver=driver)):
         z = on(driver, 2, 3, 1, 1).partition(1, 1, 1, 1)
-        with pytest.raises(LaunchLimitError, match=r"every: the partition z has 4 dimensions, and a grid has three\n  fix: map\(\) it"):
+        with pytest.raises(
+            LaunchLimitError,
+            match=r"every: the partition z has 4 dimensions, and a grid has three\n  fix: map\(\) it",
+        ):
             module.lazy.every(z).sync()
         module.lazy.every(z.map(6)).sync()
-        with pytest.raises(LaunchLimitError, match=r"give the launch grid \(6, 1, 1\), and the partition z gives \(2, 3, 1\)"):
+        with pytest.raises(
+            LaunchLimitError,
+            match=r"give the launch grid \(6, 1, 1\), and the partition z gives \(2, 3, 1\)",
+        ):
             module.lazy.every(on(driver, 2, 3).partition(1, 1)).sync()
     assert [launch.shape.grid for launch in driver.launches] == [(6, 1, 1)]
 
 
-# --- the rest ----------------------------------------------------------------------------------------------------------------------
+# --- the rest
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
@@ -385,7 +452,12 @@ def test_variants_are_chosen_by_axis(gpu: tuple[Module, FakeDriver]) -> None:
     module.lazy.gemm(*operands()).variant(BM=64).sync()
     module.lazy.gemm(*operands()).sync()
     module.lazy.gemm(*operands(), BM=64).variant(BM=None).sync()
-    assert [launch.symbol for launch in driver.launches] == ["gemm_f16_64", "gemm_f16_64", "gemm_f16_128", "gemm_f16_128"]
+    assert [launch.symbol for launch in driver.launches] == [
+        "gemm_f16_64",
+        "gemm_f16_64",
+        "gemm_f16_128",
+        "gemm_f16_128",
+    ]
     with pytest.raises(VariantError, match="there is no axis 'BQ'"):
         module.lazy.gemm(*operands()).variant(BQ=None)
     with pytest.raises(VariantError, match="BM = 32 was not built; built are 64, 128"):
@@ -405,7 +477,11 @@ def test_an_op_runs_where_its_bundle_is_loaded(gpu: tuple[Module, FakeDriver]) -
 def test_names_and_reprs(gpu: tuple[Module, FakeDriver]) -> None:
     module, _ = gpu
     assert dir(module.lazy) == ["add", "gemm"]
-    assert repr(module.lazy["add"]) == repr(LazyLauncher(module.add)) == "<LazyLauncher add on device 0 (Fake H200)>"
+    assert (
+        repr(module.lazy["add"])
+        == repr(LazyLauncher(module.add))
+        == "<LazyLauncher add on device 0 (Fake H200)>"
+    )
     with pytest.raises(AttributeError, match="sample has no kernel 'ad'; did you mean 'add'"):
         module.lazy.ad  # noqa: B018
 

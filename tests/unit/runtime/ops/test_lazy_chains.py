@@ -1,4 +1,6 @@
-"""Chains of launches whose tensors move from one to the next: what the driver gets, who owns what, and which lines messages name."""
+"""Chains of launches whose tensors move from one to the next: what the driver gets, who owns what,
+and which lines messages name.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def gpu() -> Iterator[tuple[Module, FakeDriver]]:
 
 
 def on(driver: FakeDriver, *extents: int) -> list[Tensor]:
-    return [Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0) for extent in extents]
+    return [
+        Tensor.uninitialized((extent,), "f32", driver=driver, ordinal=0, stream=0)
+        for extent in extents
+    ]
 
 
 def test_every_launch_of_a_chain_gets_its_own_arguments(gpu: tuple[Module, FakeDriver]) -> None:
@@ -117,7 +122,11 @@ def test_ops_that_are_dropped_give_back_what_moved_in(gpu: tuple[Module, FakeDri
         for _ in range(2):
             op: Any = module.lazy.add(z, x, y).then(lambda found: module.lazy.add(*found))
             del op
-            assert (z.ptr, x.ptr, y.ptr) == (z.storage.address, x.storage.address, y.storage.address)
+            assert (z.ptr, x.ptr, y.ptr) == (
+                z.storage.address,
+                x.storage.address,
+                y.storage.address,
+            )
     finally:
         gc.enable()
     assert driver.launches == []
@@ -135,7 +144,9 @@ def test_another_grid_takes_the_longer_way(gpu: tuple[Module, FakeDriver]) -> No
     assert found[0].ptr == driver.launches[0].arguments[0]
 
 
-def test_memory_goes_with_the_last_owner_and_not_with_the_collector(gpu: tuple[Module, FakeDriver]) -> None:
+def test_memory_goes_with_the_last_owner_and_not_with_the_collector(
+    gpu: tuple[Module, FakeDriver],
+) -> None:
     module, driver = gpu
     op: Any = module.lazy.add(*on(driver, 512, 512, 512))
     for _ in range(4):

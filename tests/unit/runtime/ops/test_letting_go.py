@@ -1,4 +1,6 @@
-"""Claims, memory and errors end when they should: also while somebody looks at an error, keeps it, or the device is not done."""
+"""Claims, memory and errors end when they should: also while somebody looks at an error, keeps it,
+or the device is not done.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,13 @@ def tensor(held: Held, number: float = 1.0) -> Tensor:
     return Tensor.from_foreign(np.full(4, number, np.float32), driver=held.driver)
 
 
-# --- claims ------------------------------------------------------------------------------------------------------------------------
+# --- claims
+# ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_error(held: Held) -> None:
+def test_a_launch_that_is_refused_claims_nothing_while_somebody_looks_at_the_error(
+    held: Held,
+) -> None:
     z, x, gone = tensor(held), tensor(held).share(), tensor(held)
     gone.share()
     with z.borrow_mut() as m:
@@ -61,7 +66,9 @@ def test_what_has_ended_is_named(held: Held) -> None:
     words = r"the launch of add \(.*\) cannot use the tensor: the slice \(.*test_letting_go.py:\d+\) has ended"
     with pytest.raises(BorrowError, match=words):
         op.sync()
-    with pytest.raises(BorrowError, match=r"the view \(.*\) cannot use the tensor: the slice \(.*\) has ended"):
+    with pytest.raises(
+        BorrowError, match=r"the view \(.*\) cannot use the tensor: the slice \(.*\) has ended"
+    ):
         inner.view(2, 2)
 
 
@@ -78,10 +85,13 @@ def test_a_view_that_a_launch_reads_ends_with_its_last_name(held: Held) -> None:
     assert np.asarray(z).tolist() == [2.0] * 4
 
 
-# --- futures -----------------------------------------------------------------------------------------------------------------------
+# --- futures
+# -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_that_was_taken_is_not_kept_by_the_completion_thread(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_was_taken_is_not_kept_by_the_completion_thread(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may look much later."""
     told: list[Any] = []
     monkeypatch.setattr(COMPLETIONS, "watch", lambda mark, stream, tell: told.append(tell))
@@ -149,7 +159,8 @@ def test_a_part_that_was_used_keeps_nothing_of_the_others(held: Held) -> None:
     assert shared.owners == 1
 
 
-# --- after a failure ---------------------------------------------------------------------------------------------------------------
+# --- after a failure
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
@@ -163,7 +174,10 @@ def test_who_writes_goes_on_behind_work_that_failed(held: Held) -> None:
         for _ in range(4):  # the next stream in turn each time
             held.module.lazy.add(z, read, read).sync()
     assert np.asarray(t).tolist() == [2.0] * 4
-    with x.borrow_mut() as z, Stream(held.device, driver=held.driver) as other:  # what only was read
+    with (
+        x.borrow_mut() as z,
+        Stream(held.device, driver=held.driver) as other,
+    ):  # what only was read
         held.module.add(z, ones(4), ones(4), stream=other)
         other.sync()
     assert np.asarray(x).tolist() == [2.0] * 4
@@ -180,7 +194,10 @@ def test_the_host_reads_what_a_launch_that_failed_only_read(held: Held) -> None:
 
 def test_what_was_written_before_work_that_failed_is_there(held: Held) -> None:
     """On the stream of the failure, by launches that had no mark of their own."""
-    with Stream(held.device, driver=held.driver) as one, Stream(held.device, driver=held.driver) as other:
+    with (
+        Stream(held.device, driver=held.driver) as one,
+        Stream(held.device, driver=held.driver) as other,
+    ):
         x, z = tensor(held), tensor(held)
         held.module.add(x, ones(4), ones(4), stream=one)
         one.sync()

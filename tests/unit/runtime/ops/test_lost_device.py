@@ -1,4 +1,6 @@
-"""A device that is lost while ops run on it: every wait ends, every later call says so, and nothing of it is told at the end."""
+"""A device that is lost while ops run on it: every wait ends, every later call says so, and nothing
+of it is told at the end.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,17 @@ from tests.runtime_samples import bundle_of
 from tests.unit.runtime.ops.graph_samples import Gpu
 from tests.waiting import PATIENCE
 from tilec.testing.fragile_cpu import FragileCpuDriver
-from tilec_runtime import Device, DeviceOp, Module, Stream, Tensor, load, use_device, value, with_context
+from tilec_runtime import (
+    Device,
+    DeviceOp,
+    Module,
+    Stream,
+    Tensor,
+    load,
+    use_device,
+    value,
+    with_context,
+)
 from tilec_runtime.cpu.launch import CpuOptions, CpuRun
 from tilec_runtime.cpu.queue import Queue
 from tilec_runtime.device.completion import COMPLETIONS
@@ -54,7 +66,11 @@ class Lab:
         add(run)
 
     def op(self, number: float) -> DeviceOp[Any]:
-        return with_context(lambda ctx: self.module.add(np.zeros(4, np.float32), np.full(4, number, np.float32), ones(4), stream=ctx))
+        return with_context(
+            lambda ctx: self.module.add(
+                np.zeros(4, np.float32), np.full(4, number, np.float32), ones(4), stream=ctx
+            )
+        )
 
 
 @pytest.fixture
@@ -66,8 +82,12 @@ def lab() -> Iterator[Lab]:
 
 
 def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
-    """Four streams, twelve futures: one kernel fails, and whatever was not done by then is lost with it."""
-    before = [Tensor.uninitialized((4,), "f32", driver=lab.driver, ordinal=-1, stream=0) for _ in range(4)]
+    """Four streams, twelve futures: one kernel fails, and whatever was not done by then is lost
+    with it.
+    """
+    before = [
+        Tensor.uninitialized((4,), "f32", driver=lab.driver, ordinal=-1, stream=0) for _ in range(4)
+    ]
     futures = [lab.op(-1.0 if number == 5 else 1.0).future() for number in range(12)]
     lab.gate.set()
     errors = [future.exception(PATIENCE) for future in futures]
@@ -95,7 +115,10 @@ def test_every_wait_ends_with_the_loss(lab: Lab, caplog: pytest.LogCaptureFixtur
 
 def test_a_task_that_awaits_is_told(lab: Lab) -> None:
     async def main() -> list[Any]:
-        tasks = [asyncio.ensure_future(_await(lab.op(-1.0 if number == 0 else 1.0))) for number in range(8)]
+        tasks = [
+            asyncio.ensure_future(_await(lab.op(-1.0 if number == 0 else 1.0)))
+            for number in range(8)
+        ]
         await asyncio.sleep(0)
         lab.gate.set()
         return list(await asyncio.gather(*tasks, return_exceptions=True))
@@ -105,7 +128,9 @@ def test_a_task_that_awaits_is_told(lab: Lab) -> None:
     assert all(found is None or isinstance(found, ContextLostError) for found in results)
 
 
-def test_the_fault_is_the_cause_of_the_first_error(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fault_is_the_cause_of_the_first_error(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = lab.device.new_stream()
     queue = lab.driver._queues[stream.handle]
 
@@ -116,7 +141,8 @@ def test_the_fault_is_the_cause_of_the_first_error(lab: Lab, monkeypatch: pytest
     monkeypatch.setattr(queue, "wait_for", wait_for)
     later(lab.module, stream, np.zeros(4, np.float32), np.full(4, -1, np.float32), ones(4))
     with pytest.raises(
-        ContextLostError, match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device"
+        ContextLostError,
+        match=r"^add-any: the launch failed: CUDA_ERROR_LAUNCH_FAILED: the context of the cpu device",
     ) as caught:
         stream.sync()
     assert isinstance(caught.value.__cause__, FaultError)
@@ -153,8 +179,18 @@ def test_graphs_of_a_lost_device(caplog: pytest.LogCaptureFixture) -> None:
     gpu.driver.fail["synchronize_device"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with pytest.raises(ContextLostError):
         device.sync()
-    for use in (graph.replay, graph.launch().sync, lambda: value(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver))):
-        with pytest.raises(ContextLostError, match="the context of device 0 is lost since synchronize_device gave"), use_device(device):
+    for use in (
+        graph.replay,
+        graph.launch().sync,
+        lambda: value(1).graph_on(Stream.borrow_raw(7, driver=gpu.driver)),
+    ):
+        with (
+            pytest.raises(
+                ContextLostError,
+                match="the context of device 0 is lost since synchronize_device gave",
+            ),
+            use_device(device),
+        ):
             use()
     with caplog.at_level(logging.DEBUG):
         graph.close()

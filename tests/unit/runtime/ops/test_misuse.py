@@ -26,7 +26,8 @@ def test_what_is_no_function_is_refused_when_the_op_is_built(held: Held, verb: s
     with pytest.raises(UsageError, match=rf"^{verb} takes a function, and this is a int\n  fix: "):
         getattr(op, verb)(NO_FUNCTION)
     with pytest.raises(
-        UsageError, match=rf"^{verb} takes a function, and later is a coroutine function\n  cause: .* nobody would await\n  fix: "
+        UsageError,
+        match=rf"^{verb} takes a function, and later is a coroutine function\n  cause: .* nobody would await\n  fix: ",
     ):
         getattr(op, verb)(later)
     assert op.sync() == 1  # it was not used up
@@ -35,14 +36,20 @@ def test_what_is_no_function_is_refused_when_the_op_is_built(held: Held, verb: s
 def test_a_lazy_launcher_is_of_a_launcher(held: Held) -> None:
     with pytest.raises(UsageError, match=r"^LazyLauncher takes a launcher, got a int\n  fix: "):
         LazyLauncher(NO_FUNCTION)
-    assert LazyLauncher(held.module.kernels["add"])(ones(4), ones(4), ones(4)).first().sync().tolist() == [2.0] * 4
+    assert (
+        LazyLauncher(held.module.kernels["add"])(ones(4), ones(4), ones(4)).first().sync().tolist()
+        == [2.0] * 4
+    )
 
 
 def test_blocks_that_are_not_there_have_no_tiles(held: Held) -> None:
     part = Tensor.from_foreign(ones(8), driver=held.driver).partition(2).map(3)
     assert list(part.tiles_of(2)) == [(2,)]
     for block in (3, 99, -1):
-        with pytest.raises(TensorError, match=re.escape(f"block {block} of a partition that is dealt out to 3 blocks")):
+        with pytest.raises(
+            TensorError,
+            match=re.escape(f"block {block} of a partition that is dealt out to 3 blocks"),
+        ):
             part.tiles_of(block)
 
 

@@ -1,4 +1,6 @@
-"""Uses that nobody plans: copies, one op in two threads, deep chains, loops that end early, processes that end or fork in the middle."""
+"""Uses that nobody plans: copies, one op in two threads, deep chains, loops that end early,
+processes that end or fork in the middle.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,17 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tests.waiting import PATIENCE
-from tilec_runtime import DeviceOp, Event, MemPool, SingleStream, Stream, Tensor, use_device, value, zip_ops
+from tilec_runtime import (
+    DeviceOp,
+    Event,
+    MemPool,
+    SingleStream,
+    Stream,
+    Tensor,
+    use_device,
+    value,
+    zip_ops,
+)
 from tilec_runtime.errors import UsedOpError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -35,8 +47,19 @@ def launch(held: Held) -> DeviceOp[Any]:
 
 @pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_what_is_one_is_not_copied(held: Held, double: Callable[[Any], Any]) -> None:
-    things = [value(1), launch(held), value(1).shared(), value(1).future(), SingleStream(held.device), held.module]
-    with Stream(held.device) as stream, Event(held.device, driver=held.driver) as event, MemPool(held.device, driver=held.driver) as pool:
+    things = [
+        value(1),
+        launch(held),
+        value(1).shared(),
+        value(1).future(),
+        SingleStream(held.device),
+        held.module,
+    ]
+    with (
+        Stream(held.device) as stream,
+        Event(held.device, driver=held.driver) as event,
+        MemPool(held.device, driver=held.driver) as pool,
+    ):
         for thing in (*things, stream, event, pool):
             what = f"a {type(thing).__name__} can be neither pickled nor copied: pass it on, or make another one"
             with pytest.raises(TypeError, match=f"^{what}$"):
@@ -48,7 +71,9 @@ def test_of_two_threads_one_runs_an_op(held: Held) -> None:
         op, start = launch(held), threading.Barrier(2, timeout=PATIENCE)
         came: list[Any] = []
 
-        def use(op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came) -> None:
+        def use(
+            op: DeviceOp[Any] = op, start: threading.Barrier = start, came: list[Any] = came
+        ) -> None:
             start.wait(PATIENCE)
             with use_device(held.device):
                 try:
@@ -117,7 +142,9 @@ def test_two_loops_in_two_threads(held: Held) -> None:
     assert [len(results) for results in found] == [20, 20]
 
 
-def test_a_loop_that_closes_while_it_is_told(held: Held, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_closes_while_it_is_told(
+    held: Held, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the look whether it is closed and the call."""
     loop = asyncio.new_event_loop()
     with caplog.at_level(logging.ERROR, "tilec_runtime"), held.held():
@@ -133,27 +160,42 @@ def test_a_loop_that_closes_while_it_is_told(held: Held, caplog: pytest.LogCaptu
 
 
 def test_the_end_of_a_process_with_everything_in_the_air() -> None:
-    done = subprocess.run([sys.executable, "-W", "error", "-c", END], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", END],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=ROOT,
+    )
     assert (done.returncode, done.stdout) == (0, "")
-    # Work that goes on until the very end is given up, which the cpu device says; nothing else is said.
-    told = re.compile(r"(RuntimeWarning: the process ended while stream 0x\w+ of the cpu device had work .*: given up\n  fix: .*\n)*")
+    # Work that goes on until the very end is given up, which the cpu device says; nothing else is
+    # said.
+    told = re.compile(
+        r"(RuntimeWarning: the process ended while stream 0x\w+ of the cpu device had work .*: given up\n  fix: .*\n)*"
+    )
     assert told.fullmatch(done.stderr), done.stderr
 
 
 def test_a_child_of_a_fork_goes_on_and_ends() -> None:
     """On the cpu device; CUDA does not survive a fork, and says so."""
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=240, cwd=ROOT
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "2.0\n" * 5
 
 
 def test_a_child_of_a_fork_is_not_held_up_by_locks_of_threads_that_it_has_not() -> None:
-    done = subprocess.run([sys.executable, "-c", LOCKED], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKED], capture_output=True, text=True, timeout=240, cwd=ROOT
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "2.0\n", "")
 
 
 def test_a_child_of_a_fork_waits_on_conditions_whose_locks_are_theirs() -> None:
-    done = subprocess.run([sys.executable, "-c", WAITED], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", WAITED], capture_output=True, text=True, timeout=240, cwd=ROOT
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "still not done\n2.0\n", "")
 
 
@@ -225,9 +267,10 @@ status = os.waitpid(child, 0)[1]
 end.set()
 assert status == 0
 """
-# Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on launching, and a loop in another one.
-# What is registered first is called last: the program's own threads go on until tilec has ended, and stop before the interpreter is taken
-# apart: what happens to daemon threads then is a matter of the Python release, and not of tilec.
+# Live tensors, views, shares and pools, futures nobody asked, callbacks, a thread that goes on
+# launching, and a loop in another one. What is registered first is called last: the program's own
+# threads go on until tilec has ended, and stop before the interpreter is taken apart: what happens
+# to daemon threads then is a matter of the Python release, and not of tilec.
 END = """
 import asyncio, atexit, threading, time
 over = threading.Event()

@@ -1,4 +1,6 @@
-"""DeviceOp: lazy, single use, run on the stream that is picked, with errors that say where it was made."""
+"""DeviceOp: lazy, single use, run on the stream that is picked, with errors that say where it was
+made.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
 from tilec_runtime import Stream
 from tilec_runtime.device.completion import COMPLETIONS
-from tilec_runtime.errors import DriverError, NestedExecutionError, SchedulingError, TilecError, UsageError, UsedOpError
+from tilec_runtime.errors import (
+    DriverError,
+    NestedExecutionError,
+    SchedulingError,
+    TilecError,
+    UsageError,
+    UsedOpError,
+)
 from tilec_runtime.ops.combinators import as_op, empty, value, with_context, zip_ops
 from tilec_runtime.ops.context import ExecutionContext
 from tilec_runtime.ops.op import DeviceOp
@@ -35,7 +44,8 @@ class Grow(DeviceOp[np.ndarray[Any, Any]]):
         return self.held.add(ctx, np.zeros_like(self.x), self.x)
 
 
-# --- values and combinators ------------------------------------------------------------------------------------------------------
+# --- values and combinators
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_combinators_give_what_they_say(held: Held) -> None:
@@ -90,7 +100,9 @@ def test_then_stays_on_one_stream(held: Held) -> None:
     def note(ctx: ExecutionContext) -> None:
         streams.append(ctx.stream)
 
-    with_context(note).then(lambda _: with_context(note)).then(lambda _: zip_ops(with_context(note), with_context(note))).sync()
+    with_context(note).then(lambda _: with_context(note)).then(
+        lambda _: zip_ops(with_context(note), with_context(note))
+    ).sync()
     assert len(streams) == 4
     assert len(set(streams)) == 1
 
@@ -112,14 +124,21 @@ def test_a_chain_of_thousands_is_not_deep(held: Held) -> None:
 
 
 def test_then_has_to_give_an_op(held: Held) -> None:
-    with pytest.raises(UsageError, match=r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, value\(x\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"the function of `then` gave a int, and not a DeviceOp\n  fix: return an op, value\(x\)",
+    ):
         value(1).then(lambda x: x).sync()
 
 
 def test_first_needs_a_tuple(held: Held) -> None:
-    with pytest.raises(UsageError, match="`first` needs a tuple with elements, and the op gave a int"):
+    with pytest.raises(
+        UsageError, match="`first` needs a tuple with elements, and the op gave a int"
+    ):
         value(1).first().sync()
-    with pytest.raises(UsageError, match="`last` needs a tuple with elements, and the op gave a tuple"):
+    with pytest.raises(
+        UsageError, match="`last` needs a tuple with elements, and the op gave a tuple"
+    ):
         value(()).last().sync()
 
 
@@ -128,14 +147,16 @@ def test_zip_takes_ops_only() -> None:
         zip_ops(value(1), 2)
 
 
-# --- single use ------------------------------------------------------------------------------------------------------------------
+# --- single use
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_op_runs_once(held: Held) -> None:
     op = value(1)
     op.sync()
     with pytest.raises(
-        UsedOpError, match=rf"<DeviceOp value, created at .*{HERE}:\d+> was used before: executed at .*{HERE}:\d+"
+        UsedOpError,
+        match=rf"<DeviceOp value, created at .*{HERE}:\d+> was used before: executed at .*{HERE}:\d+",
     ) as caught:
         op.sync()
     assert "share it: op.shared()" in str(caught.value)
@@ -209,7 +230,8 @@ def test_reprs_say_what_and_where() -> None:
     assert repr(with_context(lambda ctx: 1)).startswith("<DeviceOp with_context, ")
 
 
-# --- nested execution and the guard ---------------------------------------------------------------------------------------------
+# --- nested execution and the guard
+# ---------------------------------------------------------------------------------------------
 
 
 def test_nested_execution_is_refused_and_names_both(held: Held) -> None:
@@ -220,7 +242,8 @@ def test_nested_execution_is_refused_and_names_both(held: Held) -> None:
         return value(2)
 
     with pytest.raises(
-        NestedExecutionError, match=r"<DeviceOp value, .* cannot be executed while this thread executes <DeviceOp value.then,"
+        NestedExecutionError,
+        match=r"<DeviceOp value, .* cannot be executed while this thread executes <DeviceOp value.then,",
     ) as e:
         value(0).then(nested).sync()
     assert isinstance(e.value, SchedulingError)
@@ -258,7 +281,16 @@ def test_another_thread_may_run_ops_meanwhile(held: Held) -> None:
     assert found == [5]
 
 
-@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt(), SystemExit(3), DriverError("refused"), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("mine"),
+        KeyboardInterrupt(),
+        SystemExit(3),
+        DriverError("refused"),
+        GeneratorExit(),
+    ],
+)
 def test_the_guard_is_released_on_every_exception(held: Held, error: BaseException) -> None:
     """A function that raises, whatever it raises, leaves the thread able to run the next op."""
 
@@ -266,7 +298,11 @@ def test_the_guard_is_released_on_every_exception(held: Held, error: BaseExcepti
         raise error
 
     stream = held.device.new_stream()
-    for run in (lambda op: op.sync(), lambda op: op.sync_on(stream), lambda op: op.enqueue_on(stream)):
+    for run in (
+        lambda op: op.sync(),
+        lambda op: op.sync_on(stream),
+        lambda op: op.enqueue_on(stream),
+    ):
         with pytest.raises(type(error)):
             run(value(0).map(fail))
         assert value(1).sync() == 1
@@ -278,14 +314,18 @@ def test_what_the_message_recommends_works(held: Held) -> None:
     assert value(4).then_unchecked(lambda x: value(value(x).sync())).sync() == 4
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------------------
+# --- errors
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_error_of_the_device_says_where_its_op_was_made(held: Held) -> None:
     held.fail = True
     with pytest.raises(OSError, match="the kernel failed") as caught:
         Grow(held, ones(4)).sync()
-    assert any("Grow, created at" in note and HERE in note for note in getattr(caught.value, "__notes__", ["Grow, created at " + HERE]))
+    assert any(
+        "Grow, created at" in note and HERE in note
+        for note in getattr(caught.value, "__notes__", ["Grow, created at " + HERE])
+    )
     held.fail = False
     assert Grow(held, ones(4)).sync().tolist() == [2.0] * 4
 
@@ -294,7 +334,9 @@ def test_an_error_while_enqueuing_names_the_innermost_op(held: Held) -> None:
     def refuse(ctx: ExecutionContext) -> None:
         raise DriverError("the launch failed")
 
-    with pytest.raises(TilecError, match=rf"the launch failed\n  op: with_context, created at .*{HERE}:\d+$"):
+    with pytest.raises(
+        TilecError, match=rf"the launch failed\n  op: with_context, created at .*{HERE}:\d+$"
+    ):
         zip_ops(value(1), with_context(refuse)).map(str).sync()
 
 
@@ -307,7 +349,9 @@ def test_an_error_in_a_step_names_the_step(held: Held) -> None:
 
 
 def test_a_stream_is_not_failed_by_somebody_elses_error(held: Held) -> None:
-    """Two threads share a stream: the one whose kernel failed is told, also where the other one waits first."""
+    """Two threads share a stream: the one whose kernel failed is told, also where the other one
+    waits first.
+    """
     held.fail = True
     with held.held():
         stream = held.device.new_stream()
@@ -329,7 +373,9 @@ class _On:
 
 
 def test_work_of_an_op_that_failed_fails_no_other(held: Held) -> None:
-    """The op raised after it had enqueued a kernel, which fails too: nobody else on that stream is told."""
+    """The op raised after it had enqueued a kernel, which fails too: nobody else on that stream is
+    told.
+    """
     stream = held.device.new_stream()
 
     def fail(ctx: ExecutionContext) -> None:

@@ -67,11 +67,20 @@ def test_launches_write_parts(cpu: Cpu) -> None:
             with pytest.raises(BorrowError, match=r"the launch of add .* still writes it"):
                 first.to_host()
             op.sync_on(stream)
-            with pytest.raises(BorrowError, match=r"the launch of add .*: the slice .* still writes it"):
+            with pytest.raises(
+                BorrowError, match=r"the launch of add .*: the slice .* still writes it"
+            ):
                 cpu.module.add(m, x, x, stream=stream)
-            with pytest.raises(BorrowError, match=r"the launch of add .*: the slice .* still writes it"):
+            with pytest.raises(
+                BorrowError, match=r"the launch of add .*: the slice .* still writes it"
+            ):
                 cpu.add(m, x, x)
-            with first.borrow() as still, pytest.raises(BorrowError, match=r"the launch of add .*: the borrow .* still reads it"):
+            with (
+                first.borrow() as still,
+                pytest.raises(
+                    BorrowError, match=r"the launch of add .*: the borrow .* still reads it"
+                ),
+            ):
                 cpu.module.add(first, still, read, stream=stream)
     stream.sync()
     assert t.to_host().tolist() == [2] * HALF + [3] * HALF
@@ -99,7 +108,9 @@ def test_partitions_of_parts(cpu: Cpu) -> None:
     with use_device(cpu.device), t.borrow_mut() as m:
         with m[:HALF].partition(HALF) as tiles:
             cpu.add(tiles, x[:HALF], x[:HALF]).sync()
-            with pytest.raises(BorrowError, match=r"cannot be read by .*: the slice .* still writes it"):
+            with pytest.raises(
+                BorrowError, match=r"cannot be read by .*: the slice .* still writes it"
+            ):
                 m.to_host()
         part = value(m[HALF:].partition(HALF)).unpartition().sync()
         assert type(part) is TensorMut

@@ -106,7 +106,9 @@ def test_a_policy_of_ones_own(held: Held) -> None:
 
 def test_what_is_no_policy_is_refused(held: Held) -> None:
     for refused in (lambda: stream().schedule(4), lambda: use_policy("SingleStream").__enter__()):
-        with pytest.raises(SchedulingError, match=r"is no scheduling policy: it has no next_stream\(\)"):
+        with pytest.raises(
+            SchedulingError, match=r"is no scheduling policy: it has no next_stream\(\)"
+        ):
             refused()
 
 
@@ -155,7 +157,9 @@ def test_the_default_is_device_0(monkeypatch: pytest.MonkeyPatch) -> None:
     assert current_device() is current_device()
 
 
-def test_the_default_of_the_process_is_that_of_every_thread(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_of_the_process_is_that_of_every_thread(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget_defaults(monkeypatch)
     set_default_device(held.device)
     seen: list[Device] = []

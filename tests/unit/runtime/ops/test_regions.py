@@ -1,4 +1,6 @@
-"""Kernels that own regions of their outputs: launched on their own grid, with outputs cut into the kernel's own tiles."""
+"""Kernels that own regions of their outputs: launched on their own grid, with outputs cut into the
+kernel's own tiles.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ OWNED = kernel(
     "owned",
     (Param(name="z", kind=TENSOR, dtype="f32", rank=2, out=True),),
     tuple(
-        VariantInfo(id=f"owned-BM{size}", axes=(("BM", size),), abi=(slot("ptr", "z.ptr"),), images=(image(f"owned_{size}"),))
+        VariantInfo(
+            id=f"owned-BM{size}",
+            axes=(("BM", size),),
+            abi=(slot("ptr", "z.ptr"),),
+            images=(image(f"owned_{size}"),),
+        )
         for size in (32, 64)
     ),
     axes=(("BM", (32, 64)),),
@@ -56,17 +63,30 @@ def test_partitions_of_the_kernels_tiles_are_taken(gpu: tuple[Module, FakeDriver
     module.lazy.owned(made(driver, 100, 40)).sync()
     module.lazy.shares(made(driver, 100, 40).partition(32, 16).map(5)).sync()
     module.lazy.shares(made(driver, 100, 40)).grid(7).sync()
-    assert [launch.shape.grid for launch in driver.launches] == [(4, 3, 1), (2, 3, 1), (2, 3, 1), (4, 3, 1), (5, 1, 1), (7, 1, 1)]
+    assert [launch.shape.grid for launch in driver.launches] == [
+        (4, 3, 1),
+        (2, 3, 1),
+        (2, 3, 1),
+        (4, 3, 1),
+        (5, 1, 1),
+        (7, 1, 1),
+    ]
 
 
-def test_other_tiles_are_refused_also_where_the_grid_is_the_same(gpu: tuple[Module, FakeDriver]) -> None:
+def test_other_tiles_are_refused_also_where_the_grid_is_the_same(
+    gpu: tuple[Module, FakeDriver],
+) -> None:
     module, driver = gpu
     owned = module.lazy.owned
-    owned(made(driver, 30, 16).partition(32, 16)).variant(BM=32).sync()  # what follows has the grid of a launch that is known
+    owned(made(driver, 30, 16).partition(32, 16)).variant(
+        BM=32
+    ).sync()  # what follows has the grid of a launch that is known
     with pytest.raises(LayoutError) as caught:
         owned(made(driver, 30, 16).partition(64, 16)).variant(BM=32).sync()
     assert str(caught.value).startswith("owned: ")
-    assert "is cut into tiles of (64, 16), and the kernel's blocks write tiles of (32, 16)" in str(caught.value)
+    assert "is cut into tiles of (64, 16), and the kernel's blocks write tiles of (32, 16)" in str(
+        caught.value
+    )
     assert "fix: partition(32, 16), or choose the variant of that tile" in str(caught.value)
     assert len(driver.launches) == 1
 
@@ -74,11 +94,21 @@ def test_other_tiles_are_refused_also_where_the_grid_is_the_same(gpu: tuple[Modu
 @pytest.mark.parametrize(
     ("name", "change", "what"),
     [
-        ("owned", lambda z: z.partition(32, 16).map(2), "z is dealt out to blocks, and each block of the kernel writes one tile of it"),
-        ("shares", lambda z: z.partition(32, 16), "z is not dealt out to blocks, and the kernel's blocks share its tiles"),
+        (
+            "owned",
+            lambda z: z.partition(32, 16).map(2),
+            "z is dealt out to blocks, and each block of the kernel writes one tile of it",
+        ),
+        (
+            "shares",
+            lambda z: z.partition(32, 16),
+            "z is not dealt out to blocks, and the kernel's blocks share its tiles",
+        ),
     ],
 )
-def test_shares_and_single_regions_are_told_apart(gpu: tuple[Module, FakeDriver], name: str, change: Any, what: str) -> None:
+def test_shares_and_single_regions_are_told_apart(
+    gpu: tuple[Module, FakeDriver], name: str, change: Any, what: str
+) -> None:
     module, driver = gpu
     with pytest.raises(LaunchLimitError, match=f"{name}: {what}"):
         module.lazy[name](change(made(driver, 100, 40))).sync()
@@ -86,16 +116,22 @@ def test_shares_and_single_regions_are_told_apart(gpu: tuple[Module, FakeDriver]
 
 
 @pytest.mark.parametrize("grid", [(4, 3, 2), (8, 3), (2, 3), (1,)])
-def test_no_other_grid_gives_a_region_to_two_blocks(gpu: tuple[Module, FakeDriver], grid: tuple[int, ...]) -> None:
+def test_no_other_grid_gives_a_region_to_two_blocks(
+    gpu: tuple[Module, FakeDriver], grid: tuple[int, ...]
+) -> None:
     module, driver = gpu
     with pytest.raises(
-        LaunchLimitError, match=r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one of them"
+        LaunchLimitError,
+        match=r"owned: the grid \(.*\) is not that of the tiles of z, \(4, 3, 1\): each block owns one of them",
     ):
         module.lazy.owned(made(driver, 100, 40)).grid(*grid).sync()
 
 
 def test_blocks_that_share_are_numbered_along_one_dimension(gpu: tuple[Module, FakeDriver]) -> None:
     module, driver = gpu
-    with pytest.raises(LaunchLimitError, match=r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share"):
+    with pytest.raises(
+        LaunchLimitError,
+        match=r"shares: the grid \(4, 2, 1\) has more than one dimension, and blocks that share",
+    ):
         module.lazy.shares(made(driver, 100, 40)).grid(4, 2).sync()
     assert driver.launches == []

@@ -1,4 +1,6 @@
-"""A tensor that an op was given is the caller's again once that has run, failed, or was dropped; a borrow has ended then."""
+"""A tensor that an op was given is the caller's again once that has run, failed, or was dropped; a
+borrow has ended then.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def test_an_op_that_has_not_run_has_its_tensors(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
     op = held.module.lazy.add(z, x, y)
     for use in (z.share, x.to_host, y.borrow, lambda: z.ptr, lambda: held.module.lazy.add(z, x, y)):
-        with pytest.raises(UseAfterMoveError, match="cannot use the tensor: it was moved into the launch of add"):
+        with pytest.raises(
+            UseAfterMoveError, match="cannot use the tensor: it was moved into the launch of add"
+        ):
             use()
     with pytest.raises(UseAfterMoveError, match="moved into the launch of add"):
         held.module.add(tensor(held), x, y)
@@ -89,7 +93,12 @@ def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
     z, x, y = tensor(held), tensor(held), tensor(held)
     m, r, _, _ = held.module.lazy.add(z.borrow_mut(), x.borrow(), y).sync()
     with z.borrow_mut():
-        for use in (m.to_host, lambda: m[0:2], lambda: held.module.add(m, y, y), lambda: held.module.lazy.add(m, r, y)):
+        for use in (
+            m.to_host,
+            lambda: m[0:2],
+            lambda: held.module.add(m, y, y),
+            lambda: held.module.lazy.add(m, r, y),
+        ):
             with pytest.raises(BorrowError, match=r"the mutable borrow \(.*\) still writes it"):
                 use()
     assert m.to_host().tolist() == [2.0] * 8
@@ -101,7 +110,9 @@ def test_a_result_asks_for_the_lease_again_when_it_is_used(held: Held) -> None:
     held.module.lazy.add(m, r, y).sync()
     z.to_host()
     x.share()
-    with pytest.raises(UseAfterMoveError, match=r"to_host .*cannot use the tensor: it was moved into share"):
+    with pytest.raises(
+        UseAfterMoveError, match=r"to_host .*cannot use the tensor: it was moved into share"
+    ):
         r.to_host()
 
 
@@ -136,7 +147,10 @@ def test_a_result_in_a_with_block(held: Held) -> None:
 def test_a_view_that_two_ops_read_ends_with_the_second(held: Held) -> None:
     z, w, x, y = (tensor(held) for _ in range(4))
     view = x[0:8]
-    first, second = held.module.lazy.add(z, view, y.borrow()), held.module.lazy.add(w, view, y.borrow())
+    first, second = (
+        held.module.lazy.add(z, view, y.borrow()),
+        held.module.lazy.add(w, view, y.borrow()),
+    )
     first.sync()
     with pytest.raises(BorrowError, match=r"the slice \(.*\) still reads it"):
         x.borrow_mut()

@@ -1,4 +1,6 @@
-"""Ops that run once for many: shared ops and unzipped tuples, from any thread, on any stream, with their errors."""
+"""Ops that run once for many: shared ops and unzipped tuples, from any thread, on any stream, with
+their errors.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,26 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import CPU, Held
 from tests.waiting import PATIENCE, becomes, joined
-from tilec_runtime import DeviceOp, ExecutionContext, SingleStream, api, shared, use_device, use_policy, value, with_context, zip_ops
-from tilec_runtime.errors import CallError, DriverError, OwnershipError, SchedulingError, UsageError, UsedOpError
+from tilec_runtime import (
+    DeviceOp,
+    ExecutionContext,
+    SingleStream,
+    api,
+    shared,
+    use_device,
+    use_policy,
+    value,
+    with_context,
+    zip_ops,
+)
+from tilec_runtime.errors import (
+    CallError,
+    DriverError,
+    OwnershipError,
+    SchedulingError,
+    UsageError,
+    UsedOpError,
+)
 from tilec_runtime.tensors.storage import Storage
 
 HERE = "test_sharing.py"
@@ -59,7 +79,12 @@ def test_a_shared_op_runs_once(held: Held) -> None:
     runs: list[int] = []
     op = with_context(lambda ctx: runs.append(1) or "result").shared()
     assert runs == []
-    assert [op.sync(), op.sync(), op.clone().sync(), zip_ops(op, op).sync()] == ["result", "result", "result", ("result", "result")]
+    assert [op.sync(), op.sync(), op.clone().sync(), zip_ops(op, op).sync()] == [
+        "result",
+        "result",
+        "result",
+        ("result", "result"),
+    ]
     assert runs == [1]
     assert op.name == "with_context.shared"
 
@@ -118,8 +143,15 @@ def test_an_error_is_repeated_to_every_user(held: Held) -> None:
         raise DriverError("refused")
 
     op = with_context(fail).shared()
-    for use in (op.sync, op.clone().sync, lambda: op.future().result(), lambda: zip_ops(value(1), op).sync()):
-        with pytest.raises(DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"):
+    for use in (
+        op.sync,
+        op.clone().sync,
+        lambda: op.future().result(),
+        lambda: zip_ops(value(1), op).sync(),
+    ):
+        with pytest.raises(
+            DriverError, match=rf"refused\n  op: with_context, created at .*{HERE}:\d+$"
+        ):
             use()
     assert runs == [1]
     assert value(1).sync() == 1
@@ -180,7 +212,10 @@ def test_shared_ops_that_need_each_other_are_refused_in_threads_too(held: Held) 
         thread.start()
     joined(*threads)
     assert len(errors) == 2
-    assert all("two shared ops need each other, and two threads execute them" in str(error) for error in errors)
+    assert all(
+        "two shared ops need each other, and two threads execute them" in str(error)
+        for error in errors
+    )
 
 
 def test_a_value_that_is_there(held: Held) -> None:
@@ -209,7 +244,8 @@ def test_a_share_is_unwrapped_where_it_is_the_only_one(held: Held) -> None:
     assert value(7).unwrap_arc().sync() == 7
 
 
-# --- unzip -----------------------------------------------------------------------------------------------------------------------
+# --- unzip
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_unzip_gives_an_op_for_each_element(held: Held) -> None:
@@ -272,7 +308,9 @@ def test_an_error_is_repeated_to_every_part(held: Held) -> None:
 def test_unzip_needs_a_tuple_of_that_many(held: Held) -> None:
     with pytest.raises(UsageError, match=r"unzip\(2\) of a tuple of 3\n  fix: say unzip\(3\)"):
         value((1, 2, 3)).unzip(2)[0].sync()
-    with pytest.raises(UsageError, match="unzip needs an op that gives a tuple, and this one gave a list"):
+    with pytest.raises(
+        UsageError, match="unzip needs an op that gives a tuple, and this one gave a list"
+    ):
         value([1, 2]).unzip(2)[0].sync()
     with pytest.raises(UsageError, match="a tuple has one element at least"):
         value((1,)).unzip(0)
@@ -285,7 +323,10 @@ def test_unzip_needs_no_count_where_it_is_known(held: Held) -> None:
     launch = held.module.lazy.add(*(api.ones(4).sync() for _ in range(3)))
     assert len(launch.unzip()) == len(held.module.kernels["add"].info.params)
     op = value(1).map(lambda one: (one, 2))
-    with pytest.raises(CallError, match=r"unzip\(\): how many elements the tuple of <DeviceOp value.map.* is not known") as caught:
+    with pytest.raises(
+        CallError,
+        match=r"unzip\(\): how many elements the tuple of <DeviceOp value.map.* is not known",
+    ) as caught:
         op.unzip()
     assert caught.value.fix == "say how many: unzip(2)"
     assert [part.sync() for part in op.unzip(2)] == [1, 2]

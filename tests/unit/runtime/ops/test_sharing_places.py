@@ -11,7 +11,13 @@ import pytest
 from tests.cpu_samples import ones
 from tests.unit.runtime.ops.device_samples import Held
 from tilec_runtime import DeviceOp, Tensor, api, shared, use_device, value, zip_ops
-from tilec_runtime.errors import GraphCaptureError, LaunchError, NestedExecutionError, PlacementError, TilecError
+from tilec_runtime.errors import (
+    GraphCaptureError,
+    LaunchError,
+    NestedExecutionError,
+    PlacementError,
+    TilecError,
+)
 
 
 def tensor(held: Held) -> Tensor:
@@ -31,7 +37,9 @@ NEVER_CAPTURED: dict[str, Callable[[Held], DeviceOp[Any]]] = {
 }
 ELSEWHERE: dict[str, Callable[[Held], DeviceOp[Any]]] = {
     "dup": NEVER_CAPTURED["dup"],
-    "launch": lambda held: held.module.lazy.add(tensor(held), ones(4), np.zeros(4, np.float32)).first(),
+    "launch": lambda held: held.module.lazy.add(
+        tensor(held), ones(4), np.zeros(4, np.float32)
+    ).first(),
     "memcpy": lambda held: api.memcpy(target := tensor(held), tensor(held)).map(lambda _: target),
 }
 

@@ -32,7 +32,12 @@ with use_device(held.device):
 def told(**env: str) -> str:
     clean = {name: value for name, value in os.environ.items() if name != "TILEC_DEBUG"}
     done = subprocess.run(
-        [sys.executable, "-c", CODE], env={**clean, "PYTHONPATH": str(ROOT), **env}, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", CODE],
+        env={**clean, "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stderr == ""
     return done.stdout
@@ -47,9 +52,19 @@ def test_without_debug_mode_messages_say_how_to_get_the_lines() -> None:
     assert "<string>" not in text
 
 
-@pytest.mark.parametrize("env", [{"TILEC_DEBUG": "1"}, {"TILEC_DEBUG": "launches"}, {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"}])
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"TILEC_DEBUG": "1"},
+        {"TILEC_DEBUG": "launches"},
+        {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"},
+    ],
+)
 def test_debug_mode_names_the_lines(env: dict[str, str]) -> None:
     text = told(**env)
     assert "it was moved into the launch of add (<string>:10)" in text
-    assert "<DeviceOp launch of add, created at <string>:10> was used before: executed at <string>:11" in text
+    assert (
+        "<DeviceOp launch of add, created at <string>:10> was used before: executed at <string>:11"
+        in text
+    )
     assert "TILEC_DEBUG" not in text

@@ -1,4 +1,6 @@
-"""Methods of tensors on ops that give them: lazily, on one stream, with errors that say which step and where."""
+"""Methods of tensors on ops that give them: lazily, on one stream, with errors that say which step
+and where.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,21 @@ def test_partitions_and_back(held: Held) -> None:
     prefix = counting().partition_prefix(5).sync()
     assert (prefix.prefix, prefix.grid) == (True, (3,))
     assert counting().share().try_partition(4).sync().grid == (3,)
-    assert counting().shared().try_partition(4).map(lambda _: 1).name == "from_host.shared.try_partition.map"
+    assert (
+        counting().shared().try_partition(4).map(lambda _: 1).name
+        == "from_host.shared.try_partition.map"
+    )
 
 
 def test_a_kernel_chain_ends_at_the_host(held: Held) -> None:
     """As the chain of the host API's reference: launch, first, unpartition, to_host."""
     add = held.module.lazy.add
-    op = add(counting(1000).partition(256), counting(1000), counting(1000), 2.0).first().unpartition().to_host()
+    op = (
+        add(counting(1000).partition(256), counting(1000), counting(1000), 2.0)
+        .first()
+        .unpartition()
+        .to_host()
+    )
     with held.held():
         future = op.future()
         assert not future.done()
@@ -97,10 +107,13 @@ def test_a_shared_transfer_is_one(held: Held) -> None:
         (lambda: untyped(value(np.zeros(3))).view(3), "view", "use `map`"),
     ],
 )
-def test_a_result_that_is_no_such_tensor(held: Held, make: Callable[[], DeviceOp[Any]], verb: str, fix: str) -> None:
+def test_a_result_that_is_no_such_tensor(
+    held: Held, make: Callable[[], DeviceOp[Any]], verb: str, fix: str
+) -> None:
     op = make()  # nothing is known of the result yet
     with pytest.raises(
-        UsageError, match=rf"^`{verb}` needs an op that gives a tensor which has it, and this one gave a \w+\n  fix: .*{fix}"
+        UsageError,
+        match=rf"^`{verb}` needs an op that gives a tensor which has it, and this one gave a \w+\n  fix: .*{fix}",
     ) as caught:
         op.sync()
     assert HERE in caught.value.op
@@ -109,7 +122,9 @@ def test_a_result_that_is_no_such_tensor(held: Held, make: Callable[[], DeviceOp
 
 def test_what_does_not_fit_is_said_when_it_runs(held: Held) -> None:
     op = counting().reshape(5, 5)
-    with pytest.raises(TensorError, match=r"^a tensor of shape \(12,\) has 12 elements, and shape \(5, 5\) has 25") as caught:
+    with pytest.raises(
+        TensorError, match=r"^a tensor of shape \(12,\) has 12 elements, and shape \(5, 5\) has 25"
+    ) as caught:
         op.sync()
     assert caught.value.op.startswith("reshape, created at")
     with pytest.raises(TensorError, match="out is an array of float64"):

@@ -1,4 +1,6 @@
-"""then_unchecked: functions of a chain that execute ops themselves, where tensors stay in order and errors stay errors."""
+"""then_unchecked: functions of a chain that execute ops themselves, where tensors stay in order and
+errors stay errors.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ def test_the_function_may_execute_ops_and_the_guard_is_back_afterwards(held: Hel
     stream = held.device.new_stream()
 
     def nest(x: int) -> DeviceOp[int]:
-        found = [value(x).sync(), value(x).sync_on(stream), value(x).future().result(), value(x).then_unchecked(nest_once).sync()]
+        found = [
+            value(x).sync(),
+            value(x).sync_on(stream),
+            value(x).future().result(),
+            value(x).then_unchecked(nest_once).sync(),
+        ]
         return value(sum(found))
 
     def nest_once(x: int) -> DeviceOp[int]:
@@ -41,14 +48,18 @@ def test_the_function_may_execute_ops_and_the_guard_is_back_afterwards(held: Hel
 
 
 def test_tensors_stay_in_order(held: Held) -> None:
-    """What the function reads and writes on another stream comes after what the op did before, and before what it does next."""
+    """What the function reads and writes on another stream comes after what the op did before, and
+    before what it does next.
+    """
     one, four = (api.full(4, number).sync().share() for number in (1, 4))
     other, seen = held.device.new_stream(), []
 
     def look(t: Tensor) -> DeviceOp[Tensor]:
         copying = t.dup().schedule(OnOne(other))
         with pytest.raises(TimeoutError):
-            copying.exception(0.1)  # the kernel is held: nothing that reads what it writes can be done
+            copying.exception(
+                0.1
+            )  # the kernel is held: nothing that reads what it writes can be done
         held.gate.set()
         seen.extend([t.to_host().tolist(), copying.result(PATIENCE).to_host().tolist()])
         held.gate.clear()
@@ -86,7 +97,9 @@ def test_it_is_an_op_as_all_others(held: Held) -> None:
     assert zip_ops(op.map(lambda x: x + 1), empty()).sync() == (3, None)
     with pytest.raises(UsedOpError):
         op.sync()
-    with pytest.raises(UsageError, match="the function of `then_unchecked` gave a int, and not a DeviceOp"):
+    with pytest.raises(
+        UsageError, match="the function of `then_unchecked` gave a int, and not a DeviceOp"
+    ):
         value(1).then_unchecked(lambda x: x).sync()  # type: ignore[arg-type, return-value]
     with pytest.raises(UsageError, match="then_unchecked takes a function, and this is a int"):
         value(1).then_unchecked(3)  # type: ignore[arg-type]

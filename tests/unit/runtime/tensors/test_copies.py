@@ -1,4 +1,6 @@
-"""Copies between tensors of any strides as boxes of bytes, held against NumPy, through the drivers that copy them."""
+"""Copies between tensors of any strides as boxes of bytes, held against NumPy, through the drivers
+that copy them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def layout(array: Array) -> ByteLayout:
 def part_of(seed: int, rank: int, itemsize: int) -> Array:
     """A view of random bytes: permuted, sliced with steps, some of its dimensions repeated."""
     rng = random.Random(seed)
-    whole = np.random.default_rng(seed).integers(0, 255, (*(rng.randint(0 if seed % 11 == 0 else 1, 5) for _ in range(rank)),), np.uint8)
+    whole = np.random.default_rng(seed).integers(
+        0, 255, (*(rng.randint(0 if seed % 11 == 0 else 1, 5) for _ in range(rank)),), np.uint8
+    )
     whole = np.repeat(whole[..., None], itemsize, -1).copy().view(f"V{itemsize}")[..., 0]
     index = tuple(slice(rng.randint(0, 1), None, rng.randint(1, 3)) for _ in range(rank))
     found = np.asarray(whole[index]).transpose(rng.sample(range(rank), rank))
@@ -45,8 +49,13 @@ def test_boxes_copy_what_numpy_copies(seed: int, rank: int, itemsize: int) -> No
     for to, of, box in boxes(layout(target), layout(source)):
         assert box.target_pitch >= box.width
         assert box.source_pitch >= box.width
-        assert box.slices == 1 or (box.source_slice % box.source_pitch, box.target_slice % box.target_pitch) == (0, 0)
-        driver.copy_box(0, target.ctypes.data + to, source.ctypes.data + of, box, 0, CopyKind.ON_DEVICE)
+        assert box.slices == 1 or (
+            box.source_slice % box.source_pitch,
+            box.target_slice % box.target_pitch,
+        ) == (0, 0)
+        driver.copy_box(
+            0, target.ctypes.data + to, source.ctypes.data + of, box, 0, CopyKind.ON_DEVICE
+        )
     assert target.tobytes() == source.tobytes()
 
 
@@ -64,24 +73,35 @@ def test_boxes_copy_what_numpy_copies(seed: int, rank: int, itemsize: int) -> No
 def test_how_many_calls_a_view_takes(view: Any, calls: int, shape: tuple[int, ...]) -> None:
     array = np.zeros((4, 6, 8, 10), np.float32)[view]
     found = boxes(layout(np.zeros(array.shape, np.float32)), layout(array))
-    assert (len(found), (found[0].box.width, found[0].box.rows, found[0].box.slices)) == (calls, shape)
+    assert (len(found), (found[0].box.width, found[0].box.rows, found[0].box.slices)) == (
+        calls,
+        shape,
+    )
 
 
 def test_a_transposed_matrix_takes_a_call_for_each_of_its_shorter_side() -> None:
-    assert len(boxes(layout(np.zeros((3, 50), np.int16)), layout(np.zeros((50, 3), np.int16).T))) == 3
+    assert (
+        len(boxes(layout(np.zeros((3, 50), np.int16)), layout(np.zeros((50, 3), np.int16).T))) == 3
+    )
 
 
 def test_what_takes_too_many_calls_is_refused() -> None:
     side = MOST_CALLS + 1
     layouts = ByteLayout((side, side), (4 * side, 4), 4), ByteLayout((side, side), (4, 4 * side), 4)
-    with pytest.raises(TensorError, match=rf"^a copy from strides .* of shape .* takes {side} calls of the driver") as caught:
+    with pytest.raises(
+        TensorError, match=rf"^a copy from strides .* of shape .* takes {side} calls of the driver"
+    ) as caught:
         boxes(*layouts)
     assert f"({MOST_CALLS} calls at most)" in caught.value.fix
 
 
 def test_rows_that_are_too_far_apart_are_calls_of_their_own() -> None:
     source, target = ByteLayout((3, 8), (2**33, 1), 1), ByteLayout((3, 8), (8, 1), 1)
-    assert [(call.target, call.source) for call in boxes(target, source)] == [(0, 0), (8, 2**33), (16, 2**34)]
+    assert [(call.target, call.source) for call in boxes(target, source)] == [
+        (0, 0),
+        (8, 2**33),
+        (16, 2**34),
+    ]
 
 
 def test_pairs_of_packed_elements_are_bytes() -> None:
@@ -90,7 +110,9 @@ def test_pairs_of_packed_elements_are_bytes() -> None:
     assert (byte_layout(facts).nbytes, byte_layout(facts).reach) == (12, 20)
 
 
-BOX = CopyBox(width=12, rows=3, slices=2, target_pitch=12, source_pitch=40, target_slice=36, source_slice=160)
+BOX = CopyBox(
+    width=12, rows=3, slices=2, target_pitch=12, source_pitch=40, target_slice=36, source_slice=160
+)
 
 
 def test_cuda_copies_a_box_in_one_call_and_a_row_as_ever() -> None:
@@ -103,7 +125,15 @@ def test_cuda_copies_a_box_in_one_call_and_a_row_as_ever() -> None:
     assert (int(wanted.dstDevice), wanted.dstPitch, wanted.dstHeight) == (0x10, 12, 3)
     assert (int(wanted.srcDevice), wanted.srcPitch, wanted.srcHeight) == (0x20, 40, 4)
     assert (wanted.WidthInBytes, wanted.Height, wanted.Depth) == (12, 3, 2)
-    one = CopyBox(width=64, rows=1, slices=1, target_pitch=64, source_pitch=64, target_slice=64, source_slice=64)
+    one = CopyBox(
+        width=64,
+        rows=1,
+        slices=1,
+        target_pitch=64,
+        source_pitch=64,
+        target_slice=64,
+        source_slice=64,
+    )
     driver.copy_box(0, 0x10, 0x20, one, 0x77, CopyKind.ON_DEVICE)
     assert api.made("cuMemcpyAsync") == [(0x10, 0x20, 64, 0x77)]
     assert api.made("cuStreamSynchronize") == []

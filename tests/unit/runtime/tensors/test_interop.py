@@ -1,4 +1,6 @@
-"""Memory that goes to other libraries and comes from them, without a copy: who keeps it, and which stream waits for which."""
+"""Memory that goes to other libraries and comes from them, without a copy: who keeps it, and which
+stream waits for which.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
     return found
 
 
-# --- out ---------------------------------------------------------------------------------------------------------------------------
+# --- out
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def test_numpy_shares_the_memory_and_keeps_it(cpu: CpuDriver, tensor: Make) -> None:
@@ -64,14 +67,22 @@ def test_numpy_shares_the_memory_and_keeps_it(cpu: CpuDriver, tensor: Make) -> N
 def test_every_dtype_of_numpy(name: str, tensor: Make) -> None:
     t = tensor(2, 3, dtype=name, data=1)
     for array in (np.asarray(t), np.from_dlpack(t)):
-        assert (str(array.dtype), array.tolist()) == (DTYPES[name].numpy, np.ones((2, 3), DTYPES[name].numpy).tolist())
+        assert (str(array.dtype), array.tolist()) == (
+            DTYPES[name].numpy,
+            np.ones((2, 3), DTYPES[name].numpy).tolist(),
+        )
 
 
-@pytest.mark.parametrize("name", [name for name, row in DTYPES.items() if not row.typestr and not row.packed])
+@pytest.mark.parametrize(
+    "name", [name for name, row in DTYPES.items() if not row.typestr and not row.packed]
+)
 def test_every_dtype_of_ml_dtypes_that_fills_bytes(name: str, tensor: Make) -> None:
     t = tensor(2, 4, dtype=name, data=1)
     for array in (np.asarray(t), np.array(t), np.asarray(t[:, ::2]), np.asarray(t, copy=False)):
-        assert (array.dtype, array.tolist()) == (numpy_dtype(name), np.ones(array.shape, numpy_dtype(name)).tolist())
+        assert (array.dtype, array.tolist()) == (
+            numpy_dtype(name),
+            np.ones(array.shape, numpy_dtype(name)).tolist(),
+        )
     assert np.shares_memory(np.asarray(t), np.asarray(t))
     assert not np.asarray(t[:, ::2]).flags.writeable
     assert np.asarray(t, np.float32).tolist() == np.ones((2, 4)).tolist()
@@ -84,8 +95,15 @@ def test_every_dtype_of_ml_dtypes_that_fills_bytes(name: str, tensor: Make) -> N
     assert np.asarray(moved).shape == (2, 4)
 
 
-@given(st.lists(st.integers(0, 5), max_size=4).map(tuple), st.sampled_from(["i16", "f64", "bool"]), st.booleans(), st.booleans())
-def test_a_capsule_says_what_the_tensor_is(shape: tuple[int, ...], dtype: str, versioned: bool, part: bool) -> None:
+@given(
+    st.lists(st.integers(0, 5), max_size=4).map(tuple),
+    st.sampled_from(["i16", "f64", "bool"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_capsule_says_what_the_tensor_is(
+    shape: tuple[int, ...], dtype: str, versioned: bool, part: bool
+) -> None:
     driver = CpuDriver()
     t = Tensor.uninitialized(shape, dtype, driver=driver, ordinal=-1, stream=0)
     source: Any = t[..., ::2] if part and shape and versioned else t
@@ -96,7 +114,11 @@ def test_a_capsule_says_what_the_tensor_is(shape: tuple[int, ...], dtype: str, v
 
     view = dlpack.view(Exporter(), stream=None)
     assert (view.shape, view.stride, view.address) == (source.shape, source.strides, source.ptr)
-    assert (view.dtype, view.device, view.readonly) == (DTYPES[dtype].dlpack, (dlpack.CPU, 0), source.readonly)
+    assert (view.dtype, view.device, view.readonly) == (
+        DTYPES[dtype].dlpack,
+        (dlpack.CPU, 0),
+        source.readonly,
+    )
 
 
 def test_a_consumers_deleter_gives_the_memory_back(tensor: Make) -> None:
@@ -121,7 +143,9 @@ def test_who_refuses_a_capsule_says_so_itself(tensor: Make, on_gpu: Make) -> Non
     for make, dtype in ((tensor, "bf16"), (on_gpu, "f32")):
         t = make(4, dtype=dtype)
         alive = weakref.ref(t.storage)
-        with pytest.raises((BufferError, RuntimeError)):  # NumPy's own words, which depend on its release
+        with pytest.raises(
+            (BufferError, RuntimeError)
+        ):  # NumPy's own words, which depend on its release
             np.from_dlpack(t)
         del t
         gc.collect()
@@ -144,7 +168,9 @@ def test_a_tensor_keeps_no_more_than_its_last_capsule(tensor: Make) -> None:
 def test_what_is_not_given_out(tensor: Make) -> None:
     t = tensor(4)
     view = t[1:]
-    with pytest.raises(BufferError, match="for reading only, and this consumer's DLPack knows none"):
+    with pytest.raises(
+        BufferError, match="for reading only, and this consumer's DLPack knows none"
+    ):
         view.__dlpack__()
     assert view.__dlpack__(max_version=(1, 0)) is not None
     for options in ({"copy": True}, {"dl_device": (2, 0)}):
@@ -160,7 +186,10 @@ def test_what_is_not_given_out(tensor: Make) -> None:
     for read in (np.from_dlpack, np.asarray):
         with pytest.raises(UseAfterMoveError, match="it was moved into the op"):
             read(t)
-    with moved.borrow_mut(), pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
+    with (
+        moved.borrow_mut(),
+        pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"),
+    ):
         np.asarray(moved)
 
 
@@ -180,7 +209,9 @@ def test_the_consumers_stream_waits(gpu: FakeDriver, on_gpu: Make) -> None:
     t.__dlpack__(stream=-1)
     assert steps(gpu) == []
     t.__dlpack__(stream=1)
-    assert steps(gpu) == [("record", 7), ("wait", 0)], "1 is what DLPack calls the legacy default stream"
+    assert steps(gpu) == [("record", 7), ("wait", 0)], (
+        "1 is what DLPack calls the legacy default stream"
+    )
     t.__dlpack__()
     assert steps(gpu) == []
     del t
@@ -192,10 +223,21 @@ def test_the_consumers_stream_waits(gpu: FakeDriver, on_gpu: Make) -> None:
 def test_the_array_interface_names_the_stream_to_wait_for(gpu: FakeDriver, on_gpu: Make) -> None:
     t = on_gpu(4, 8)
     interface = t.__cuda_array_interface__
-    assert interface == {"shape": (4, 8), "typestr": "<f4", "data": (t.ptr, False), "version": 3, "strides": None, "stream": 5}
+    assert interface == {
+        "shape": (4, 8),
+        "typestr": "<f4",
+        "data": (t.ptr, False),
+        "version": 3,
+        "strides": None,
+        "stream": 5,
+    }
     view = t[:, 1:3]
     interface = view.__cuda_array_interface__
-    assert (interface["strides"], interface["data"], interface["shape"]) == ((32, 4), (t.ptr + 4, True), (4, 2))
+    assert (interface["strides"], interface["data"], interface["shape"]) == (
+        (32, 4),
+        (t.ptr + 4, True),
+        (4, 2),
+    )
     t.storage.pass_through(6, write=False)
     steps(gpu)
     stream = view.__cuda_array_interface__["stream"]
@@ -206,14 +248,21 @@ def test_the_array_interface_names_the_stream_to_wait_for(gpu: FakeDriver, on_gp
     assert on_gpu(2, dtype="bf16").__cuda_array_interface__["typestr"] == "|V2"
 
 
-# --- in ----------------------------------------------------------------------------------------------------------------------------
+# --- in
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_array_is_a_tensor_and_lives_with_it(cpu: CpuDriver) -> None:
     array = np.zeros((3, 4))
     gone: list[str] = []
     t = Tensor.from_foreign(array[:, 1:3], driver=cpu)
-    assert (t.dtype, t.shape, t.strides, t.device, t.ptr) == ("f64", (3, 2), (4, 1), -1, array.ctypes.data + 8)
+    assert (t.dtype, t.shape, t.strides, t.device, t.ptr) == (
+        "f64",
+        (3, 2),
+        (4, 1),
+        -1,
+        array.ctypes.data + 8,
+    )
     weakref.finalize(array, gone.append, "gone")
     np.asarray(t)[0, 0] = 50
     assert array[0, 1] == 50
@@ -231,8 +280,15 @@ def test_read_only_arrays_stay_so() -> None:
     t = Tensor.from_foreign(array)
     assert t.readonly
     assert not np.asarray(t).flags.writeable
-    for refused in (t.borrow_mut, lambda: t.partition(2), lambda: t.partition_mut(2), lambda: t.partition_prefix(2)):
-        with pytest.raises(BorrowError, match=r"cannot write the tensor: it is there for reading only"):
+    for refused in (
+        t.borrow_mut,
+        lambda: t.partition(2),
+        lambda: t.partition_mut(2),
+        lambda: t.partition_prefix(2),
+    ):
+        with pytest.raises(
+            BorrowError, match=r"cannot write the tensor: it is there for reading only"
+        ):
             refused()
     assert t.share().reshape(2, 2).reinterpret("u8").readonly
     assert Tensor.from_foreign(array).share().try_unwrap().reshape(2, 2).reinterpret("u8").readonly
@@ -247,14 +303,18 @@ def test_arrays_of_jax_never_change(gpu: FakeDriver, on_gpu: Make) -> None:
 
 
 def test_jax_is_never_asked_for_no_synchronisation(gpu: FakeDriver, on_gpu: Make) -> None:
-    """It takes -1 for the handle of a stream; and its arrays of small floats have no other protocol."""
+    """It takes -1 for the handle of a stream; and its arrays of small floats have no other
+    protocol.
+    """
 
     def refuse(self: Exporter, *, stream: Any = None, max_version: Any = None) -> Any:
         if stream == -1:
             raise RuntimeError("INTERNAL: CUDA error: : CUDA_ERROR_INVALID_HANDLE")
         return Exporter.__dlpack__(self, stream=stream, max_version=max_version)
 
-    exporter = type("ArrayImpl", (Exporter,), {"__module__": "jaxlib._jax", "__dlpack__": refuse})(on_gpu(4, 8, dtype="bf16"))
+    exporter = type("ArrayImpl", (Exporter,), {"__module__": "jaxlib._jax", "__dlpack__": refuse})(
+        on_gpu(4, 8, dtype="bf16")
+    )
     t = Tensor.from_foreign(exporter, stream=7, driver=gpu)
     assert (t.dtype, t.readonly, exporter.streams) == ("bf16", True, [None, 7])
 
@@ -297,7 +357,9 @@ def test_the_array_interface_of_others(gpu: FakeDriver) -> None:
     assert "free" not in gpu.calls
 
 
-def test_who_names_no_stream_is_taken_to_work_on_the_legacy_default_stream(gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_names_no_stream_is_taken_to_work_on_the_legacy_default_stream(
+    gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numba's copies and kernels run there, and its arrays name none."""
     gpu.own(0x1000, 0)
     t = Tensor.from_foreign(CudaArray(0x1000), stream=7, driver=gpu)
@@ -305,7 +367,9 @@ def test_who_names_no_stream_is_taken_to_work_on_the_legacy_default_stream(gpu: 
     assert str(t.uses.sole) == "(0, 7)"
     del t
     steps(gpu)
-    monkeypatch.setattr(gpu, "capturing", lambda _ordinal, stream: stream == 0)  # somebody's capture would break by an event there
+    monkeypatch.setattr(
+        gpu, "capturing", lambda _ordinal, stream: stream == 0
+    )  # somebody's capture would break by an event there
     t = Tensor.from_foreign(CudaArray(0x1000), stream=7, driver=gpu)
     assert steps(gpu) == []
     assert str(t.uses.sole) == "(0, 7)"
@@ -351,12 +415,29 @@ def test_what_cannot_be_used(source: Any, message: str) -> None:
 
 
 def test_pairs_of_torch_are_bytes(gpu: FakeDriver) -> None:
-    kind = type("Tensor", (), {"__module__": "torch", "dtype": "torch.float4_e2m1fn_x2", "layout": "torch.strided", "shape": (2, 4)})
-    answers = {"is_neg": False, "is_conj": False, "is_contiguous": True, "get_device": 0, "data_ptr": 0x1000}
+    kind = type(
+        "Tensor",
+        (),
+        {
+            "__module__": "torch",
+            "dtype": "torch.float4_e2m1fn_x2",
+            "layout": "torch.strided",
+            "shape": (2, 4),
+        },
+    )
+    answers = {
+        "is_neg": False,
+        "is_conj": False,
+        "is_contiguous": True,
+        "get_device": 0,
+        "data_ptr": 0x1000,
+    }
     for name, answer in answers.items():
         setattr(kind, name, lambda _, answer=answer: answer)
     kind.is_cuda = True  # type: ignore[attr-defined]
-    with pytest.raises(TensorError, match=r"^a tensor of float4_e2m1fn_x2 cannot be used") as caught:
+    with pytest.raises(
+        TensorError, match=r"^a tensor of float4_e2m1fn_x2 cannot be used"
+    ) as caught:
         Tensor.from_foreign(kind(), driver=gpu)
     assert 'reinterpret("f4e2m1")' in caught.value.fix
 
@@ -364,7 +445,10 @@ def test_pairs_of_torch_are_bytes(gpu: FakeDriver) -> None:
 def test_a_tensor_ends_where_its_allocation_does(gpu: FakeDriver, on_gpu: Make) -> None:
     t = on_gpu(4, 8)
     Tensor.from_foreign(CudaArray(t.ptr), driver=gpu)
-    with pytest.raises(TensorError, match=r"^a tensor of shape \(4, 8\) .* needs 128 bytes, and its allocation ends after 96"):
+    with pytest.raises(
+        TensorError,
+        match=r"^a tensor of shape \(4, 8\) .* needs 128 bytes, and its allocation ends after 96",
+    ):
         Tensor.from_foreign(CudaArray(t.ptr + 32), driver=gpu)
     with pytest.raises(TensorError, match=r"^the tensor has elements and no memory"):
         Tensor.from_foreign(CudaArray(0), driver=gpu)
@@ -377,22 +461,29 @@ def test_an_exporter_that_refuses_is_quoted(gpu: FakeDriver, on_gpu: Make) -> No
                 raise BufferError("it needs its gradient")
             return super().__dlpack__(stream=stream, max_version=max_version)
 
-    with pytest.raises(TensorError, match=r"^the tensor is not given out: it needs its gradient") as caught:
+    with pytest.raises(
+        TensorError, match=r"^the tensor is not given out: it needs its gradient"
+    ) as caught:
         Tensor.from_foreign(Refusing(on_gpu(4, 8)), driver=gpu)
     assert "detach" in caught.value.fix
 
 
 def test_a_tensor_of_tilec_is_not_foreign(tensor: Make) -> None:
-    with pytest.raises(TensorError, match=r"^<Tensor f32\[4\] on cpu> is a tensor of tilec already"):
+    with pytest.raises(
+        TensorError, match=r"^<Tensor f32\[4\] on cpu> is a tensor of tilec already"
+    ):
         Tensor.from_foreign(tensor(4))
 
 
-# --- at an address -----------------------------------------------------------------------------------------------------------------
+# --- at an address
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_memory_at_an_address(gpu: FakeDriver) -> None:
     owner = CudaArray(0x1000)
-    t = Tensor.borrow_raw(0x1000, (4, 8), "f32", strides=(16, 1), owner=owner, nbytes=(3 * 16 + 8) * 4, driver=gpu)
+    t = Tensor.borrow_raw(
+        0x1000, (4, 8), "f32", strides=(16, 1), owner=owner, nbytes=(3 * 16 + 8) * 4, driver=gpu
+    )
     assert (t.ptr, t.strides, t.nbytes, t.storage.nbytes) == (0x1000, (16, 1), 128, 224)
     alive = weakref.ref(owner)
     del owner
@@ -400,8 +491,14 @@ def test_memory_at_an_address(gpu: FakeDriver) -> None:
     del t
     assert alive() is None
     for arguments, message in (
-        ({"pointer": 0x1000, "shape": (4, 8), "strides": (16, 1), "nbytes": 223}, "needs 224 bytes, and there are 223"),
-        ({"pointer": 0x1002, "shape": (4,)}, "address 0x1002 is not aligned to elements of 4 bytes"),
+        (
+            {"pointer": 0x1000, "shape": (4, 8), "strides": (16, 1), "nbytes": 223},
+            "needs 224 bytes, and there are 223",
+        ),
+        (
+            {"pointer": 0x1002, "shape": (4,)},
+            "address 0x1002 is not aligned to elements of 4 bytes",
+        ),
         ({"pointer": 0, "shape": (4,)}, "the address is null"),
         ({"pointer": 0x1000, "shape": (4,), "strides": (-1,)}, "runs backwards"),
         ({"pointer": 0x1000, "shape": (2**62,)}, "reaches beyond all addresses"),
@@ -421,5 +518,12 @@ def test_a_process_ends_while_others_hold_memory() -> None:
         "kept.append(kept)\n"
         "print('end')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")

@@ -32,7 +32,9 @@ def test_many_read_and_one_writes() -> None:
     first, second = lease.read(COPY), lease.read(ADD)
     with pytest.raises(BorrowError) as caught:
         lease.write(ADD)
-    assert caught.value.what == ("the tensor cannot be written by the launch of add (app.py:8): the copy (app.py:3) still reads it")
+    assert caught.value.what == (
+        "the tensor cannot be written by the launch of add (app.py:8): the copy (app.py:3) still reads it"
+    )
     assert caught.value.fix
     first.release()
     first.release()
@@ -40,7 +42,8 @@ def test_many_read_and_one_writes() -> None:
     with lease.write(ADD) as writer:
         assert writer.held
         with pytest.raises(
-            BorrowError, match=r"^the tensor cannot be read by the copy \(app.py:3\): the launch of add \(app.py:8\) still writes it"
+            BorrowError,
+            match=r"^the tensor cannot be read by the copy \(app.py:3\): the launch of add \(app.py:8\) still writes it",
         ):
             lease.read(COPY)
     assert writer.ended
@@ -52,7 +55,9 @@ def test_the_collector_may_end_claims_while_they_are_listed() -> None:
         me: object
 
     lease = Lease()
-    kept = [lease.read(COPY) for _ in range(25)]  # too many for a tuple that the interpreter has ready
+    kept = [
+        lease.read(COPY) for _ in range(25)
+    ]  # too many for a tuple that the interpreter has ready
     threshold = gc.get_threshold()
     try:
         for later in range(8):  # allocations until the collector runs
@@ -77,7 +82,8 @@ def test_a_move_needs_a_tensor_that_nobody_uses() -> None:
     lease.require_free(ADD)
     claim = lease.read(COPY)
     with pytest.raises(
-        BorrowError, match=r"^the tensor cannot be moved into the launch of add \(app.py:8\): the copy \(app.py:3\) still reads it"
+        BorrowError,
+        match=r"^the tensor cannot be moved into the launch of add \(app.py:8\): the copy \(app.py:3\) still reads it",
     ):
         lease.require_free(ADD)
     del claim
@@ -94,10 +100,17 @@ def test_a_borrow_has_a_lease_of_its_own_that_ends_with_it() -> None:
     assert not op.ended
     borrow.release()
     assert op.ended
-    for again in (lambda: op.require(ADD), lambda: borrow.read(ADD), lambda: borrow.require_free(ADD)):
+    for again in (
+        lambda: op.require(ADD),
+        lambda: borrow.read(ADD),
+        lambda: borrow.require_free(ADD),
+    ):
         with pytest.raises(BorrowError) as caught:
             again()
-    assert caught.value.what == "the launch of add (app.py:8) cannot use the tensor: the copy (app.py:3) has ended"
+    assert (
+        caught.value.what
+        == "the launch of add (app.py:8) cannot use the tensor: the copy (app.py:3) has ended"
+    )
     assert not outer.taken
 
 
@@ -133,7 +146,9 @@ def test_claims_from_many_threads_never_conflict() -> None:
 
 
 class Leases(RuleBasedStateMachine):
-    """A lease against a model of the borrows taken of it, two deep: who is kept, and who claims through whom."""
+    """A lease against a model of the borrows taken of it, two deep: who is kept, and who claims
+    through whom.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +159,11 @@ class Leases(RuleBasedStateMachine):
         self.inner: list[tuple[Lease, Lease]] = []
 
     def claimed(self) -> list[Lease]:
-        return [one for one in self.borrows if one not in self.asleep or any(of is one for of, _ in self.inner)]
+        return [
+            one
+            for one in self.borrows
+            if one not in self.asleep or any(of is one for of, _ in self.inner)
+        ]
 
     def allowed(self, claims: list[Lease], write: bool) -> bool:
         return not any(write or self.writes[claim] for claim in claims)
@@ -171,7 +190,11 @@ class Leases(RuleBasedStateMachine):
             return
         of = data.draw(st.sampled_from(self.borrows))
         there = of in self.claimed() or self.allowed(self.claimed(), self.writes[of])
-        made = self.take(of, write, there and self.allowed([one for borrow, one in self.inner if borrow is of], write))
+        made = self.take(
+            of,
+            write,
+            there and self.allowed([one for borrow, one in self.inner if borrow is of], write),
+        )
         if made is not None:
             self.inner.append((of, made))
 
@@ -196,7 +219,11 @@ class Leases(RuleBasedStateMachine):
             assert all(inner.ended for inner in mine)
         for lease in (one, *mine):
             del self.writes[lease]
-        one, mine, lease = self.lease, [], self.lease  # what nobody has any more is given up at once
+        one, mine, lease = (
+            self.lease,
+            [],
+            self.lease,
+        )  # what nobody has any more is given up at once
 
     @rule(data=st.data())
     def give_up_inside(self, data: Any) -> None:
@@ -208,7 +235,9 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         claimed = self.claimed()
-        assert sorted(claim.writes for claim in self.lease.claims) == sorted(self.writes[one] for one in claimed)
+        assert sorted(claim.writes for claim in self.lease.claims) == sorted(
+            self.writes[one] for one in claimed
+        )
         assert all(one.held == (one in claimed) and not one.ended for one in self.borrows)
         assert all(one.held for _, one in self.inner)
 

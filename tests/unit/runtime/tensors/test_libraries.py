@@ -1,4 +1,6 @@
-"""Real libraries on the cpu device, both ways and in every dtype: torch and JAX, where they are installed."""
+"""Real libraries on the cpu device, both ways and in every dtype: torch and JAX, where they are
+installed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from tilec_runtime.tensors.host import numpy_dtype
 
 ROOT = Path(__file__).resolve().parents[4]
 WHOLE = [name for name, row in DTYPES.items() if not row.packed]
-# What holds memory of tilec's while the process ends, by the library that it is for. Writing to what they have would be seen.
+# What holds memory of tilec's while the process ends, by the library that it is for. Writing to
+# what they have would be seen.
 HOLDERS = {
     "torch": "import torch\nheld = [torch.from_dlpack(t) for t in tensors]\nassert float(held[0].sum()) == 32",
     "jax": "import jax\nheld = [jax.dlpack.from_dlpack(t) for t in tensors]\nassert float(held[0].sum()) == 32",
@@ -28,12 +31,16 @@ HOLDERS = {
 
 
 @pytest.fixture(params=["torch", "jax"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def library(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """What makes the library's array of an exporter, and of a NumPy array."""
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     found = pytest.importorskip(request.param)
     if request.param == "torch":
-        return found.from_dlpack, lambda array: found.from_numpy(array.view(np.uint8)).view(getattr(found, str(array.dtype)))
+        return found.from_dlpack, lambda array: found.from_numpy(array.view(np.uint8)).view(
+            getattr(found, str(array.dtype))
+        )
     found.config.update("jax_enable_x64", True)  # it has no numbers of 64 bits otherwise
     return found.dlpack.from_dlpack, found.numpy.asarray
 
@@ -67,7 +74,11 @@ def test_arrays_of_every_dtype_are_taken(library: Any) -> None:
         assert t.to_host().tolist() == _numbers(name).tolist(), name
         with use_device("cpu"):
             copy = api.from_host(theirs).sync()
-        assert (copy.dtype, copy.ptr != t.ptr, copy.to_host().tolist()) == (name, True, _numbers(name).tolist())
+        assert (copy.dtype, copy.ptr != t.ptr, copy.to_host().tolist()) == (
+            name,
+            True,
+            _numbers(name).tolist(),
+        )
 
 
 def test_memory_outlives_the_tensor(library: Any) -> None:
@@ -85,7 +96,9 @@ def test_parts_go_where_strides_and_reading_are_known(library: Any) -> None:
         t = api.arange(12).reshape(3, 4).sync()
     with t.borrow_mut() as m:
         assert np.asarray(take(m)).tolist() == _rows(0, 3)
-    if not hasattr(make(_numbers("f32")), "data_ptr"):  # JAX, whose arrays have no gaps and never change
+    if not hasattr(
+        make(_numbers("f32")), "data_ptr"
+    ):  # JAX, whose arrays have no gaps and never change
         with t[1:3] as part, pytest.raises(BufferError, match=r"use borrow_mut\(\), or a copy"):
             take(part)
         frozen = Tensor.from_foreign(make(_numbers("f32")))
@@ -115,7 +128,9 @@ def test_a_process_ends_while_they_hold_tensors(name: str) -> None:
 
 
 def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
-    """As JAX does, whose arrays go with its libraries: at the end of the process, behind all of Python."""
+    """As JAX does, whose arrays go with its libraries: at the end of the process, behind all of
+    Python.
+    """
     code = (
         "import atexit, ctypes\n"
         "libc = ctypes.CDLL(None)\n"
@@ -147,4 +162,12 @@ def test_a_consumer_may_let_go_when_there_is_no_interpreter_any_more() -> None:
 
 def _run(code: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT, env=environment)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )

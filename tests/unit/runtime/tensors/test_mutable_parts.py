@@ -1,4 +1,6 @@
-"""Parts of mutable borrows: what writes while others may not, what may be there at once, and when each ends."""
+"""Parts of mutable borrows: what writes while others may not, what may be there at once, and when
+each ends.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ HERE = __file__
 def test_a_part_writes_where_it_is(tensor: Make) -> None:
     t = tensor(4, 8)
     with t.borrow_mut() as m, m[1:3, 2:6] as part:
-        assert (type(part), part.shape, part.strides, part.readonly, part.ptr) == (TensorMut, (2, 4), (8, 1), False, t._facts.ptr + 40)
+        assert (type(part), part.shape, part.strides, part.readonly, part.ptr) == (
+            TensorMut,
+            (2, 4),
+            (8, 1),
+            False,
+            t._facts.ptr + 40,
+        )
         assert repr(part) == "<TensorMut f32[2, 4], strides (8, 1) on cpu>"
         np.from_dlpack(part)[...] = -1
     expected = np.arange(32, dtype=np.float32).reshape(4, 8)
@@ -30,7 +38,9 @@ def test_a_part_writes_where_it_is(tensor: Make) -> None:
 def test_all_ways_to_a_part_write(tensor: Make) -> None:
     t = tensor(2, 4)
     with t.borrow_mut() as m:
-        for number, make in enumerate((lambda: m[0], lambda: m.slice((0, 1)), lambda: m.view(-1), lambda: m[...])):
+        for number, make in enumerate(
+            (lambda: m[0], lambda: m.slice((0, 1)), lambda: m.view(-1), lambda: m[...])
+        ):
             np.from_dlpack(make())[...] = number
             assert np.asarray(m)[0].tolist() == [number] * 4
         for row in m:
@@ -41,14 +51,24 @@ def test_all_ways_to_a_part_write(tensor: Make) -> None:
 def test_while_a_part_is_there_its_borrow_cannot_be_used(tensor: Make) -> None:
     with tensor(8).borrow_mut() as m:
         part = m[0:4]
-        for use, who in ((lambda: m.partition(2), "the partition in place"), (lambda: m.view(2, 4), "the view"), (m.borrow, "the borrow")):
+        for use, who in (
+            (lambda: m.partition(2), "the partition in place"),
+            (lambda: m.view(2, 4), "the view"),
+            (m.borrow, "the borrow"),
+        ):
             with pytest.raises(BorrowError) as caught:
                 use()
             assert f"by {who} ({HERE}:" in caught.value.what
             assert f": the slice ({HERE}:" in caught.value.what
             assert caught.value.what.endswith("still writes it")
-            assert caught.value.fix == "release or drop that part first; parts that share no memory may be there at once"
-        with pytest.raises(BorrowError, match=r"cannot be read by __array_interface__: the slice .* still writes it"):
+            assert (
+                caught.value.fix
+                == "release or drop that part first; parts that share no memory may be there at once"
+            )
+        with pytest.raises(
+            BorrowError,
+            match=r"cannot be read by __array_interface__: the slice .* still writes it",
+        ):
             np.asarray(m)
         part.release()
         part.release()
@@ -64,7 +84,10 @@ def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
         np.from_dlpack(left)[...] = 1
         np.from_dlpack(right)[...] = 2
         for index in ((slice(None), slice(3, 5)), 0, (..., 7)):
-            with pytest.raises(BorrowError, match=r"cannot be written by the slice .*: the slice .* still writes it"):
+            with pytest.raises(
+                BorrowError,
+                match=r"cannot be written by the slice .*: the slice .* still writes it",
+            ):
                 m[index]
         assert m[0:0].size == 0  # which is on no memory
         left.release()
@@ -74,8 +97,16 @@ def test_parts_that_share_no_memory_are_there_at_once(tensor: Make) -> None:
 
 def test_what_is_borrowed_as_a_whole_leaves_no_part(tensor: Make) -> None:
     with tensor(8).borrow_mut() as m:
-        for make, what in ((m.borrow, "the borrow"), (lambda: m.partition(4), "the partition in place")):
-            with make(), pytest.raises(BorrowError, match=rf"cannot be written by the slice .*: {what} .* still "):
+        for make, what in (
+            (m.borrow, "the borrow"),
+            (lambda: m.partition(4), "the partition in place"),
+        ):
+            with (
+                make(),
+                pytest.raises(
+                    BorrowError, match=rf"cannot be written by the slice .*: {what} .* still "
+                ),
+            ):
                 m[0:4]
         with m.borrow() as one, m.borrow() as other:  # to read overlapping parts
             assert np.array_equal(np.asarray(one[0:6]), np.asarray(other[0:6]))
@@ -95,7 +126,12 @@ def test_parts_have_parts(tensor: Make) -> None:
             with pytest.raises(BorrowError, match=r"the slice .* still writes it"):
                 part[6:]
         part.release()
-        for ended in (lambda: np.asarray(inner), lambda: inner[0:1], lambda: inner.partition(1), lambda: part[0:1]):
+        for ended in (
+            lambda: np.asarray(inner),
+            lambda: inner[0:1],
+            lambda: inner.partition(1),
+            lambda: part[0:1],
+        ):
             with pytest.raises(BorrowError, match=r"the slice .* has ended"):
                 ended()
         assert repr(inner).endswith(", released>")
@@ -131,7 +167,12 @@ def test_a_part_keeps_the_borrow_that_nobody_has_any_more(tensor: Make) -> None:
 
 def test_an_index_that_does_not_fit_claims_nothing(tensor: Make) -> None:
     with tensor(8).borrow_mut() as m:
-        for wrong in (lambda: m[0:9], lambda: m[0, 0], lambda: m.view(3), lambda: m[0:4].partition(2, 2)):
+        for wrong in (
+            lambda: m[0:9],
+            lambda: m[0, 0],
+            lambda: m.view(3),
+            lambda: m[0:4].partition(2, 2),
+        ):
             with pytest.raises(TensorError):
                 wrong()
         assert not m.lease.taken

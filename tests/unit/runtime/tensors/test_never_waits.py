@@ -1,4 +1,6 @@
-"""Metadata, shapes and ownership of tensors ask no device: held against drivers that refuse every wait, while work is on its way."""
+"""Metadata, shapes and ownership of tensors ask no device: held against drivers that refuse every
+wait, while work is on its way.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,29 @@ import pytest
 
 from tests.waiting import Gate
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime import Device, MappedPartition, Partition, SharedTensor, Tensor, TensorMut, TensorView
+from tilec_runtime import (
+    Device,
+    MappedPartition,
+    Partition,
+    SharedTensor,
+    Tensor,
+    TensorMut,
+    TensorView,
+)
 from tilec_runtime.cpu.driver import CpuDriver
 from tilec_runtime.device.seam import CopyKind, DeviceDriver
 from tilec_runtime.tensors.interop import Exchanged
 
 # Every call of the driver that waits for a device, or asks it how far it is.
-WAITS = ("synchronize", "synchronize_device", "synchronize_event", "event_reached", "event_failure", "copy_in", "copy_out")
+WAITS = (
+    "synchronize",
+    "synchronize_device",
+    "synchronize_event",
+    "event_reached",
+    "event_failure",
+    "copy_in",
+    "copy_out",
+)
 KINDS = (Tensor, TensorMut, TensorView, SharedTensor, Partition, MappedPartition)
 
 
@@ -36,22 +54,32 @@ def refusing(base: type) -> Any:
 
         return call
 
-    return type(f"Refusing{base.__name__}", (base,), {"armed": False, **{name: refuse(name) for name in WAITS}})
+    return type(
+        f"Refusing{base.__name__}",
+        (base,),
+        {"armed": False, **{name: refuse(name) for name in WAITS}},
+    )
 
 
 @pytest.fixture(params=["gpu", "cpu"])
 def busy(request: pytest.FixtureRequest) -> Iterator[Callable[[], Tensor]]:
     """Makes tensors with work on its way, on a device that refuses to be waited for."""
     gate, host = Gate(), np.zeros(24, np.float32)
-    driver: Any = refusing(FakeDriver)() if request.param == "gpu" else refusing(CpuDriver)(pace=gate)
+    driver: Any = (
+        refusing(FakeDriver)() if request.param == "gpu" else refusing(CpuDriver)(pace=gate)
+    )
     ordinal = 0 if request.param == "gpu" else -1
     streams = [driver.create_stream(ordinal) for _ in range(2)]
 
     def make() -> Tensor:
         t = Tensor.uninitialized((4, 6), "f32", driver=driver, ordinal=ordinal, stream=streams[0])
-        driver.copy_async(ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[0], CopyKind.TO_DEVICE)
+        driver.copy_async(
+            ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[0], CopyKind.TO_DEVICE
+        )
         t.storage.pass_through(streams[1], write=True)
-        driver.copy_async(ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[1], CopyKind.TO_DEVICE)
+        driver.copy_async(
+            ordinal, t.ptr, host.ctypes.data, t.nbytes, streams[1], CopyKind.TO_DEVICE
+        )
         return t
 
     gate.open.clear()
@@ -66,8 +94,15 @@ def busy(request: pytest.FixtureRequest) -> Iterator[Callable[[], Tensor]]:
 
 
 def properties(kind: type) -> list[str]:
-    """All that a kind says of itself; the interfaces for other libraries give memory out, and are looked at below."""
-    found = {name for base in kind.__mro__ for name, held in vars(base).items() if isinstance(held, property)}
+    """All that a kind says of itself; the interfaces for other libraries give memory out, and are
+    looked at below.
+    """
+    found = {
+        name
+        for base in kind.__mro__
+        for name, held in vars(base).items()
+        if isinstance(held, property)
+    }
     return sorted(name for name in found if "interface__" not in name)
 
 
@@ -103,13 +138,32 @@ def test_metadata(busy: Callable[[], Tensor]) -> None:
         assert "f32" in repr(t)
         assert t.__dlpack_device__()[1] == 0
         assert bool(t)
-    assert asked >= {"shape", "strides", "dtype", "device", "ndim", "size", "itemsize", "nbytes", "is_contiguous", "readonly", "ptr"}
+    assert asked >= {
+        "shape",
+        "strides",
+        "dtype",
+        "device",
+        "ndim",
+        "size",
+        "itemsize",
+        "nbytes",
+        "is_contiguous",
+        "readonly",
+        "ptr",
+    }
 
 
 def test_shapes_and_ownership(busy: Callable[[], Tensor]) -> None:
     t = busy().reshape(6, 4).reinterpret("u8").reshape(6, 16)
     with t.borrow() as view, t[1:3, ::2] as part, t.view(-1) as flat:
-        assert [found.shape for found in (view, part, flat, part[0], *part)] == [(6, 16), (2, 8), (96,), (8,), (8,), (8,)]
+        assert [found.shape for found in (view, part, flat, part[0], *part)] == [
+            (6, 16),
+            (2, 8),
+            (96,),
+            (8,),
+            (8,),
+            (8,),
+        ]
     with t.borrow_mut() as mutable, mutable.partition(2, 16) as tiles:
         assert tiles.grid == (3, 1)
     shared = t.share()
@@ -125,7 +179,13 @@ def test_ops_are_built_and_dropped(busy: Callable[[], Tensor]) -> None:
     from tilec_runtime import api, value
 
     t, u = busy(), busy()
-    for op in (t.dup(), api.to_host(t), api.memcpy(u, t), value(t).reshape(24), api.from_host(np.zeros(3))):
+    for op in (
+        t.dup(),
+        api.to_host(t),
+        api.memcpy(u, t),
+        value(t).reshape(24),
+        api.from_host(np.zeros(3)),
+    ):
         assert "created at" in repr(op)
     del op
     u.borrow_mut().release()

@@ -1,4 +1,6 @@
-"""Elements of four bits, two in a byte: shapes in elements, memory in bytes, and what would cut a byte."""
+"""Elements of four bits, two in a byte: shapes in elements, memory in bytes, and what would cut a
+byte.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +25,49 @@ EVERY = [0, 0.5, 1, 1.5, 2, 3, 4, 6]
 
 @pytest.fixture(params=["cpu", "gpu"])
 def device(request: pytest.FixtureRequest) -> Any:
-    found = Device("cpu", driver=CpuDriver(poison=True)) if request.param == "cpu" else Device(0, driver=FakeDriver())
+    found = (
+        Device("cpu", driver=CpuDriver(poison=True))
+        if request.param == "cpu"
+        else Device(0, driver=FakeDriver())
+    )
     with use_device(found):
         yield found
 
 
 def numbers(*shape: int) -> np.ndarray[Any, Any]:
     count = int(np.prod(shape))
-    return np.array([(EVERY[n % 8] * (-1 if n % 3 else 1)) for n in range(count)]).reshape(shape).astype(F4)
+    return (
+        np.array([(EVERY[n % 8] * (-1 if n % 3 else 1)) for n in range(count)])
+        .reshape(shape)
+        .astype(F4)
+    )
 
 
 def same(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> bool:
-    return bool(found.dtype == wanted.dtype and found.view("u1").tolist() == np.ascontiguousarray(wanted).view("u1").tolist())
+    return bool(
+        found.dtype == wanted.dtype
+        and found.view("u1").tolist() == np.ascontiguousarray(wanted).view("u1").tolist()
+    )
 
 
 def test_pairs_share_bytes_the_first_in_the_low_half(device: Device) -> None:
     source = numbers(3, 8)
     t = api.from_host(source).sync()
-    assert (t.dtype, t.shape, t.strides, t.size, t.itemsize, t.nbytes, t.storage.nbytes) == ("f4e2m1", (3, 8), (8, 1), 24, 1, 12, 12)
+    assert (t.dtype, t.shape, t.strides, t.size, t.itemsize, t.nbytes, t.storage.nbytes) == (
+        "f4e2m1",
+        (3, 8),
+        (8, 1),
+        24,
+        1,
+        12,
+        12,
+    )
     assert same(t.to_host(), source)
     codes = source.view("u1")
-    assert t.reinterpret("u8", 3, 4).to_host().tolist() == (codes[:, ::2] | codes[:, 1::2] << 4).tolist()
+    assert (
+        t.reinterpret("u8", 3, 4).to_host().tolist()
+        == (codes[:, ::2] | codes[:, 1::2] << 4).tolist()
+    )
 
 
 def test_every_way_of_copying(device: Device) -> None:
@@ -81,7 +105,10 @@ def test_every_way_of_copying(device: Device) -> None:
 )
 def test_what_would_cut_a_byte_is_refused(device: Device, use: Callable[[Tensor], Any]) -> None:
     t = api.from_host(numbers(3, 8)).sync()
-    with pytest.raises(TensorError, match=r"^a tensor of f4e2m1 (and shape .* does not fill its bytes: 2 elements share one|with strides)"):
+    with pytest.raises(
+        TensorError,
+        match=r"^a tensor of f4e2m1 (and shape .* does not fill its bytes: 2 elements share one|with strides)",
+    ):
         use(t)
 
 
@@ -89,10 +116,14 @@ def test_an_odd_last_dimension_is_refused(device: Device) -> None:
     for make in (
         lambda: api.from_host(numbers(2, 3)).sync(),
         lambda: api.from_host(np.array(1, F4)).sync(),
-        lambda: Tensor.uninitialized((2, 3), "f4e2m1", driver=device.driver, ordinal=device.ordinal, stream=0),
+        lambda: Tensor.uninitialized(
+            (2, 3), "f4e2m1", driver=device.driver, ordinal=device.ordinal, stream=0
+        ),
         lambda: DeviceBuffer((2, 3), "f4e2m1", device),
         lambda: Tensor.borrow_raw(0x1000, (2, 3), F4, device=device, driver=device.driver),
-        lambda: Tensor.borrow_raw(0x1000, (2, 4), F4, strides=(5, 1), device=device, driver=device.driver),
+        lambda: Tensor.borrow_raw(
+            0x1000, (2, 4), F4, strides=(5, 1), device=device, driver=device.driver
+        ),
     ):
         with pytest.raises(TensorError, match=r"^a tensor of f4e2m1 ") as caught:
             make()
@@ -100,12 +131,18 @@ def test_an_odd_last_dimension_is_refused(device: Device) -> None:
 
 
 def test_bytes_become_elements_and_back(device: Device) -> None:
-    t = api.from_host(np.array([[0x21, 0x43], [0x65, 0xF7]], np.uint8)).sync().reinterpret("f4e2m1", 2, 4)
+    t = (
+        api.from_host(np.array([[0x21, 0x43], [0x65, 0xF7]], np.uint8))
+        .sync()
+        .reinterpret("f4e2m1", 2, 4)
+    )
     assert t.to_host().astype(np.float32).tolist() == [[0.5, 1, 1.5, 2], [3, 4, 6, -6]]
     assert t.reinterpret("i16").to_host().tolist() == [0x4321, 0xF765 - 0x10000]
     partition = api.from_host(numbers(4, 8)).sync().partition(2, 4)
     assert partition.grid == (2, 2)
-    raw = Tensor.borrow_raw(0x1000, (4, 8), "f4e2m1", nbytes=16, device=device, driver=device.driver)
+    raw = Tensor.borrow_raw(
+        0x1000, (4, 8), "f4e2m1", nbytes=16, device=device, driver=device.driver
+    )
     assert (raw.nbytes, raw.storage.nbytes) == (16, 16)
     with pytest.raises(TensorError, match="needs 16 bytes, and there are 15"):
         Tensor.borrow_raw(0x1000, (4, 8), "f4e2m1", nbytes=15, device=device, driver=device.driver)
@@ -113,7 +150,10 @@ def test_bytes_become_elements_and_back(device: Device) -> None:
 
 def test_ops_and_other_libraries_take_the_bytes(device: Device) -> None:
     t = api.from_host(numbers(3, 8)).sync()
-    with pytest.raises(TensorError, match=r"^elements of f4e2m1 share bytes, and a device does not copy them to an array") as caught:
+    with pytest.raises(
+        TensorError,
+        match=r"^elements of f4e2m1 share bytes, and a device does not copy them to an array",
+    ) as caught:
         api.to_host(t, out=numbers(3, 8))
     assert 't.reinterpret("u8")' in caught.value.fix
     with pytest.raises(TensorError, match=r"^elements of f4e2m1 share bytes"):
@@ -121,18 +161,29 @@ def test_ops_and_other_libraries_take_the_bytes(device: Device) -> None:
     words = r'2 elements of f4e2m1 share a byte, which other libraries do not read: give them reinterpret\("u8"\), or to_host\(\)'
     with pytest.raises(BufferError, match=words):
         t.__dlpack__(max_version=(1, 0))
-    with pytest.raises(AttributeError, match=words if device.ordinal == 0 else "has no __cuda_array_interface__"):
+    with pytest.raises(
+        AttributeError, match=words if device.ordinal == 0 else "has no __cuda_array_interface__"
+    ):
         t.__cuda_array_interface__  # noqa: B018
-    with pytest.raises(TensorError, match=words if device.ordinal == -1 else "NumPy cannot read the memory of a GPU"):
+    with pytest.raises(
+        TensorError,
+        match=words if device.ordinal == -1 else "NumPy cannot read the memory of a GPU",
+    ):
         np.asarray(t)
     assert t.share().reinterpret("u8").dup().to_host().sync().nbytes == 12
 
 
 def test_arrays_of_others_are_not_taken_as_they_are(device: Device) -> None:
     source = numbers(3, 8)  # each element has a byte of its own
-    with pytest.raises(TensorError, match=r"whose elements may lie one in a byte there: copy a host array with api.from_host\(x\)"):
+    with pytest.raises(
+        TensorError,
+        match=r"whose elements may lie one in a byte there: copy a host array with api.from_host\(x\)",
+    ):
         Tensor.from_foreign(source, driver=device.driver)
-    with pytest.raises(UnreadableError, match=r"a numpy\.ndarray of f4e2m1, whose elements may lie one in a byte there"):
+    with pytest.raises(
+        UnreadableError,
+        match=r"a numpy\.ndarray of f4e2m1, whose elements may lie one in a byte there",
+    ):
         tensor_facts(source, lambda _: None)
 
 
@@ -144,12 +195,16 @@ def test_buffers_are_packed_too(device: Device) -> None:
     with pytest.raises(AttributeError, match=r"share bytes|has no __cuda_array_interface__"):
         buffer.__cuda_array_interface__  # noqa: B018
     with pytest.raises(DTypeError):
-        DeviceBuffer.from_host(source.astype(np.float16), device, dtype="f4e2m1", driver=device.driver)
+        DeviceBuffer.from_host(
+            source.astype(np.float16), device, dtype="f4e2m1", driver=device.driver
+        )
 
 
 def test_layouts_count_bytes() -> None:
     def facts(ptr: int, *shape: int, stride: tuple[int, ...] | None = None) -> TensorFacts:
-        return TensorFacts(ptr=ptr, shape=shape, stride=stride or (shape[-1], 1), dtype="f4e2m1", device=0)
+        return TensorFacts(
+            ptr=ptr, shape=shape, stride=stride or (shape[-1], 1), dtype="f4e2m1", device=0
+        )
 
     assert byte_range(facts(0x1000, 3, 8)) == (0, 12)
     assert byte_range(facts(0x1000, 3, 4, stride=(16, 1))) == (0, 18)
@@ -159,5 +214,11 @@ def test_layouts_count_bytes() -> None:
     left, right = facts(0x1000, 3, 4, stride=(8, 1)), facts(0x1002, 3, 4, stride=(8, 1))
     assert not may_overlap(left, right), "side by side columns"
     row = DTYPES["f4e2m1"]
-    assert (row.packed, row.per_byte, row.bytes, row.size_of(8), row.size_of(3)) == (True, 2, 1, 4, 2)
+    assert (row.packed, row.per_byte, row.bytes, row.size_of(8), row.size_of(3)) == (
+        True,
+        2,
+        1,
+        4,
+        2,
+    )
     assert not any(other.packed for name, other in DTYPES.items() if name != "f4e2m1")

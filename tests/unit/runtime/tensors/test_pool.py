@@ -26,7 +26,12 @@ def of(pool: MemPool, driver: CpuDriver, size: int) -> Tensor:
 def test_a_pool_keeps_counts_and_trims(cpu: CpuDriver) -> None:
     with MemPool("cpu", release_threshold=1000, driver=cpu) as pool:
         t = of(pool, cpu, 600)
-        assert (pool.device, pool.stats.used, pool.stats.reserved, pool.stats.release_threshold) == (-1, 600, 600, 1000)
+        assert (
+            pool.device,
+            pool.stats.used,
+            pool.stats.reserved,
+            pool.stats.release_threshold,
+        ) == (-1, 600, 600, 1000)
         address = t.ptr
         del t
         cpu.synchronize(-1, 0)
@@ -47,7 +52,10 @@ def test_a_pool_keeps_counts_and_trims(cpu: CpuDriver) -> None:
 def test_a_bounded_pool_says_what_it_has_and_goes_on(cpu: CpuDriver) -> None:
     pool = MemPool("cpu", max_size=1000, driver=cpu)
     t = of(pool, cpu, 600)
-    with pytest.raises(OutOfMemoryError, match="has no memory of 500 bytes: the pool uses 600 of 600 that it has reserved") as caught:
+    with pytest.raises(
+        OutOfMemoryError,
+        match="has no memory of 500 bytes: the pool uses 600 of 600 that it has reserved",
+    ) as caught:
         of(pool, cpu, 500)
     assert (caught.value.requested, caught.value.used, caught.value.reserved) == (500, 600, 600)
     assert caught.value.device == -1
@@ -85,7 +93,11 @@ def test_ops_take_memory_from_the_pool_that_is_used() -> None:
         outside = api.zeros(100).sync()
         with use_pool(pool) as given:
             assert given is pool
-            made = [api.zeros(100).sync(), api.from_host(np.ones(50, np.float32)).sync(), api.from_host(big).sync()]
+            made = [
+                api.zeros(100).sync(),
+                api.from_host(np.ones(50, np.float32)).sync(),
+                api.from_host(big).sync(),
+            ]
             assert pool.stats.used == 400 + 200 + big.nbytes
             made += [made[1].dup().sync(), api.convert(made[0], "f64").sync()]
             assert pool.stats.used == 400 + 200 + big.nbytes + 200 + 800
@@ -106,7 +118,10 @@ def test_a_pool_bounds_what_its_ops_take(cpu: CpuDriver) -> None:
     device = Device("cpu", driver=cpu)
     with use_device(device), MemPool(device, max_size=1000, driver=cpu) as pool:
         with use_pool(pool):
-            with pytest.raises(OutOfMemoryError, match="has no memory of 2000 bytes: the pool uses 0 of 0 that it has reserved"):
+            with pytest.raises(
+                OutOfMemoryError,
+                match="has no memory of 2000 bytes: the pool uses 0 of 0 that it has reserved",
+            ):
                 api.zeros(500).sync()
             assert api.zeros(200).sync().nbytes == 800
         assert api.zeros(500).sync().nbytes == 2000
@@ -130,7 +145,11 @@ def test_the_block_of_a_pool_may_end_in_another_context(cpu: CpuDriver) -> None:
 
 def test_pools_of_other_devices_are_passed_over(cpu: CpuDriver) -> None:
     device = Device("cpu", driver=cpu)
-    with use_device(device), MemPool("cpu") as other, MemPool(device, release_threshold=9, driver=cpu) as pool:
+    with (
+        use_device(device),
+        MemPool("cpu") as other,
+        MemPool(device, release_threshold=9, driver=cpu) as pool,
+    ):
         with use_pool(pool), use_pool(other):
             made = api.zeros(5).sync()
             assert (pool.stats.used, other.stats.used) == (20, 0)
@@ -162,7 +181,9 @@ def test_the_pool_that_a_device_has_by_itself(cpu: CpuDriver) -> None:
     del made
 
 
-def test_a_pool_that_is_dropped_while_all_are_trimmed_goes_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_is_dropped_while_all_are_trimmed_goes_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     driver = FakeDriver()
     pools, trim = [MemPool(0, driver=driver)], driver.trim_pool
 
@@ -174,7 +195,11 @@ def test_a_pool_that_is_dropped_while_all_are_trimmed_goes_after_that(monkeypatc
     monkeypatch.setattr(driver, "trim_pool", trimmed)
     trim_all(driver, 0)
     gc.collect()
-    assert [call for call in driver.calls if call in ("trim_pool", "destroy_pool")] == ["trim_pool", "trim_pool", "destroy_pool"]
+    assert [call for call in driver.calls if call in ("trim_pool", "destroy_pool")] == [
+        "trim_pool",
+        "trim_pool",
+        "destroy_pool",
+    ]
 
 
 def test_a_pool_of_others_is_used_and_left_as_it_is() -> None:

@@ -1,4 +1,6 @@
-"""Where memory is short: freed memory is waited for, what pools keep is given back, and the request is made once more."""
+"""Where memory is short: freed memory is waited for, what pools keep is given back, and the request
+is made once more.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Scarce(FakeDriver):
     def allocate(self, ordinal: int, size: int, stream: int | None, pool: int | None = None) -> int:
         self.asked += 1
         if len(self.trimmed) < self.needed:
-            raise DriverError("cuMemAllocFromPoolAsync failed", result="CUDA_ERROR_OUT_OF_MEMORY", code=2)
+            raise DriverError(
+                "cuMemAllocFromPoolAsync failed", result="CUDA_ERROR_OUT_OF_MEMORY", code=2
+            )
         return super().allocate(ordinal, size, stream, pool)
 
     def trim_pool(self, ordinal: int, pool: int, keep: int) -> None:
@@ -108,7 +112,9 @@ def test_memory_that_a_busy_stream_frees_is_waited_for(cpu: CpuDriver, several: 
         joined(timer)
 
 
-def test_failures_of_the_streams_that_are_waited_for_are_left_to_those_who_sync(cpu: CpuDriver) -> None:
+def test_failures_of_the_streams_that_are_waited_for_are_left_to_those_who_sync(
+    cpu: CpuDriver,
+) -> None:
     pool = MemPool("cpu", max_size=1000, driver=cpu)
 
     def fail() -> None:
@@ -132,7 +138,8 @@ def test_captures_go_on_where_memory_is_short(cpu: CpuDriver) -> None:
         cpu.destroy_graph(CPU, cpu.end_capture(CPU, captured.handle))
 
 
-# --- what the collector finds ------------------------------------------------------------------------------------------------------
+# --- what the collector finds
+# ------------------------------------------------------------------------------------------------------
 
 
 class Cycle:
@@ -151,7 +158,9 @@ def collecting() -> threading.Thread:
 
 
 def test_the_collector_waits_for_no_stream(cpu: CpuDriver) -> None:
-    """It runs on any thread, which may hold what another one waits for: it must not wait for the lock of a stream itself."""
+    """It runs on any thread, which may hold what another one waits for: it must not wait for the
+    lock of a stream itself.
+    """
     pool, go = MemPool("cpu", driver=cpu), threading.Event()
     with Stream("cpu", driver=cpu) as busy:
         queue = cpu._queues[busy.handle]
@@ -181,7 +190,9 @@ def test_statistics_know_what_the_collector_found(cpu: CpuDriver) -> None:
 
 
 @pytest.mark.parametrize("wants", ["statistics", "memory"])
-def test_memory_that_another_thread_is_giving_back_is_waited_for(cpu: CpuDriver, wants: str) -> None:
+def test_memory_that_another_thread_is_giving_back_is_waited_for(
+    cpu: CpuDriver, wants: str
+) -> None:
     pool, at_it, go = MemPool("cpu", max_size=64, driver=cpu), threading.Event(), threading.Event()
     storage = Storage.allocate(cpu, CPU, 64, 0, pool.handle)
     cpu.synchronize(CPU, 0)

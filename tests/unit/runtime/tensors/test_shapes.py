@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from tilec_runtime.errors import TensorError
 from tilec_runtime.launch.layout import contiguous_stride, settled_stride
-from tilec_runtime.tensors.shapes import checked_shape, extent_of, grid_of, is_contiguous, reinterpreted, reshaped, sliced
+from tilec_runtime.tensors.shapes import (
+    checked_shape,
+    extent_of,
+    grid_of,
+    is_contiguous,
+    reinterpreted,
+    reshaped,
+    sliced,
+)
 
 SHAPES = st.lists(st.integers(0, 6), max_size=4).map(tuple)
 
@@ -116,25 +124,52 @@ S, T = (4, 8), (8, 1)
     [
         (lambda: checked_shape("ab"), "'ab' is no shape"),
         (lambda: checked_shape((3, -1)), r"shape \(3, -1\) has a negative extent"),
-        (lambda: reshaped(S, T, (5, 5)), r"a tensor of shape \(4, 8\) has 32 elements, and shape \(5, 5\) has 25"),
+        (
+            lambda: reshaped(S, T, (5, 5)),
+            r"a tensor of shape \(4, 8\) has 32 elements, and shape \(5, 5\) has 25",
+        ),
         (lambda: reshaped(S, T, (-1, 5)), r"shape \(-1, 5\) does not divide 32 elements"),
         (lambda: reshaped(S, T, (-1, -1)), r"shape \(-1, -1\) leaves two extents open"),
-        (lambda: reshaped((4, 4), (8, 1), 16), r"a tensor of shape \(4, 4\) with strides \(8, 1\) is not contiguous, and cannot take"),
-        (lambda: sliced(S, T, slice(0, 5)), "range 0:5 is out of dimension 0, which has 4 elements"),
-        (lambda: sliced(S, T, (0, 0, 0)), r"3 indices for a tensor of 2 dimensions \(shape \(4, 8\)\)"),
+        (
+            lambda: reshaped((4, 4), (8, 1), 16),
+            r"a tensor of shape \(4, 4\) with strides \(8, 1\) is not contiguous, and cannot take",
+        ),
+        (
+            lambda: sliced(S, T, slice(0, 5)),
+            "range 0:5 is out of dimension 0, which has 4 elements",
+        ),
+        (
+            lambda: sliced(S, T, (0, 0, 0)),
+            r"3 indices for a tensor of 2 dimensions \(shape \(4, 8\)\)",
+        ),
         (lambda: sliced(S, T, (..., ...)), "an index has one Ellipsis at most"),
-        (lambda: sliced(S, T, slice(None, None, -1)), r"slice\(None, None, -1\) has step -1 in dimension 0"),
-        (lambda: sliced(S, T, slice("a", None)), r"slice\('a', None, None\) is no range of dimension 0"),
+        (
+            lambda: sliced(S, T, slice(None, None, -1)),
+            r"slice\(None, None, -1\) has step -1 in dimension 0",
+        ),
+        (
+            lambda: sliced(S, T, slice("a", None)),
+            r"slice\('a', None, None\) is no range of dimension 0",
+        ),
         (lambda: sliced(S, T, 4), "index 4 is out of dimension 0, which has 4 elements"),
         (lambda: sliced(S, T, True), "index True is out of dimension 0"),
         (lambda: sliced(S, T, None), "None is no index of a tensor"),
-        (lambda: reinterpreted((4, 4), (8, 1), (32, 32), 16), ".* is not contiguous, and cannot be reinterpreted"),
-        (lambda: reinterpreted((3,), (1,), (16, 32), -1), "6 bytes are no whole number of elements of 4 bytes"),
+        (
+            lambda: reinterpreted((4, 4), (8, 1), (32, 32), 16),
+            ".* is not contiguous, and cannot be reinterpreted",
+        ),
+        (
+            lambda: reinterpreted((3,), (1,), (16, 32), -1),
+            "6 bytes are no whole number of elements of 4 bytes",
+        ),
         (
             lambda: reinterpreted((4,), (1,), (32, 32), 5),
             r"a tensor of 16 bytes cannot be of shape \(5,\) with elements of 4 bytes: those are 20 bytes",
         ),
-        (lambda: grid_of(S, (4,)), r"a tile of shape \(4,\) does not divide a tensor of shape \(4, 8\)"),
+        (
+            lambda: grid_of(S, (4,)),
+            r"a tile of shape \(4,\) does not divide a tensor of shape \(4, 8\)",
+        ),
         (lambda: grid_of(S, (4, 0)), r"a tile of shape \(4, 0\) has an extent below 1"),
     ],
 )

@@ -1,4 +1,6 @@
-"""Memory is given back after its last use, in stream order, whoever drops the last reference; conflicting uses wait for each other."""
+"""Memory is given back after its last use, in stream order, whoever drops the last reference;
+conflicting uses wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
     return found
 
 
-# --- frees -------------------------------------------------------------------------------------------------------------------------
+# --- frees
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_memory_of_one_stream_is_freed_there_without_an_event(driver: FakeDriver) -> None:
@@ -71,7 +74,9 @@ def test_memory_outlives_the_stream_that_it_came_from(driver: FakeDriver) -> Non
     assert steps(driver) == [("allocate", handle), ("record", handle)]
     del storage
     home = freeing_stream(driver, 0)
-    assert steps(driver) == [("wait", home), ("free", home)], "nothing is asked of a stream that is gone"
+    assert steps(driver) == [("wait", home), ("free", home)], (
+        "nothing is asked of a stream that is gone"
+    )
 
 
 def test_a_new_stream_of_an_old_name_starts_from_nothing(driver: FakeDriver) -> None:
@@ -88,7 +93,9 @@ def test_a_new_stream_of_an_old_name_starts_from_nothing(driver: FakeDriver) -> 
     assert storage.uses.sole is storage.line(0x50)
 
 
-def test_a_free_that_fails_is_logged_and_raises_nowhere(driver: FakeDriver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_free_that_fails_is_logged_and_raises_nowhere(
+    driver: FakeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
     driver.fail["free"] = "CUDA_ERROR_INVALID_VALUE"
     del storage
@@ -167,7 +174,9 @@ def test_threads_drop_the_last_references() -> None:
     assert driver._memory == {}
 
 
-def test_the_log_tells_where_memory_is_freed(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_tells_where_memory_is_freed(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     log = logging.getLogger("tilec.test")
     log.setLevel(logging.DEBUG)
     monkeypatch.setattr("tilec_runtime.tensors.storage.leases", lambda: log)
@@ -198,11 +207,19 @@ def test_the_process_ends_with_memory_in_use() -> None:
         "keep.append(keep)\n"
         "print('end')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 
-# --- order -------------------------------------------------------------------------------------------------------------------------
+# --- order
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_conflicting_uses_wait_and_others_do_not(driver: FakeDriver) -> None:
@@ -233,7 +250,10 @@ def test_a_use_behind_its_mark_is_waited_for(driver: FakeDriver) -> None:
 
 def test_a_stream_that_is_another_one_in_each_thread_is_refused(driver: FakeDriver) -> None:
     storage = Storage.allocate(driver, 0, 64, 5)
-    with pytest.raises(SchedulingError, match=r"^the per-thread default stream \(handle 2\) cannot use tensors of tilec"):
+    with pytest.raises(
+        SchedulingError,
+        match=r"^the per-thread default stream \(handle 2\) cannot use tensors of tilec",
+    ):
         storage.pass_through(2, write=False)
 
 
@@ -251,7 +271,9 @@ def test_streams_of_two_devices_are_told_apart() -> None:
     storage.use(storage.line(5, 1), write=False)
     assert steps(driver) == [("allocate", 5), ("record", 5), ("wait", 5)]
     storage.pass_through(5, write=True)
-    assert steps(driver) == [("record", 5), ("wait", 5)], "the stream of the same handle on the other device is another stream"
+    assert steps(driver) == [("record", 5), ("wait", 5)], (
+        "the stream of the same handle on the other device is another stream"
+    )
     storage.use(storage.line(5, 1), write=False)
     steps(driver)
     del storage
@@ -260,7 +282,9 @@ def test_streams_of_two_devices_are_told_apart() -> None:
 
 
 def late_reader(frees: str) -> list[int]:
-    """What a stream reads that is held up until the memory was given up by its owner, on a device that fills freed memory."""
+    """What a stream reads that is held up until the memory was given up by its owner, on a device
+    that fills freed memory.
+    """
     gate = Gate()
     driver = CpuDriver(poison=True, pace=gate)
     one, two = (driver.create_stream(CPU) for _ in range(2))
@@ -297,7 +321,8 @@ def test_the_host_waits_for_what_it_reads(driver: FakeDriver) -> None:
     assert cpu._allocations.part(storage.address, 4).tolist() == [9] * 4
 
 
-# --- memory of others --------------------------------------------------------------------------------------------------------------
+# --- memory of others
+# --------------------------------------------------------------------------------------------------------------
 
 
 class Owner:
@@ -331,7 +356,8 @@ def test_an_owner_whose_memory_was_never_used_goes_at_once(driver: FakeDriver) -
     assert seen == ["gone"]
 
 
-# --- out of memory -----------------------------------------------------------------------------------------------------------------
+# --- out of memory
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_out_of_memory_says_what_was_asked_and_what_there_is(driver: FakeDriver) -> None:
@@ -344,7 +370,13 @@ def test_out_of_memory_says_what_was_asked_and_what_there_is(driver: FakeDriver)
         "device 0 (Fake H200) has no memory of 1048576 bytes: the pool uses 100 of 100 that it has reserved, "
         f"and {2**30 - 100} of the device's {2**30} are free"
     )
-    assert (error.requested, error.used, error.reserved, error.free, error.total) == (1 << 20, 100, 100, 2**30 - 100, 2**30)
+    assert (error.requested, error.used, error.reserved, error.free, error.total) == (
+        1 << 20,
+        100,
+        100,
+        2**30 - 100,
+        2**30,
+    )
     assert (error.result, error.code) == ("CUDA_ERROR_OUT_OF_MEMORY", 2)
     assert error.cause
     assert error.fix

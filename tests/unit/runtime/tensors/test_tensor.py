@@ -1,4 +1,6 @@
-"""Tensors: metadata, moves, borrows, views and shared owners; who is in whose way is named with where it was made."""
+"""Tensors: metadata, moves, borrows, views and shared owners; who is in whose way is named with
+where it was made.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ import pytest
 
 from tests.waiting import PATIENCE, joined
 from tilec.testing.fake_driver import FakeDriver
-from tilec_runtime.errors import BorrowError, OutOfMemoryError, OwnershipError, TensorError, UseAfterMoveError
+from tilec_runtime.errors import (
+    BorrowError,
+    OutOfMemoryError,
+    OwnershipError,
+    TensorError,
+    UseAfterMoveError,
+)
 from tilec_runtime.model.dtype import DTYPES
 from tilec_runtime.tensors.described import dtype_name
 from tilec_runtime.tensors.lease import Holder, Lease
@@ -25,15 +33,27 @@ Make = Callable[..., Tensor]
 OP = Holder(what="the op")
 
 
-# --- metadata ----------------------------------------------------------------------------------------------------------------------
+# --- metadata
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_metadata_asks_no_device(gpu: FakeDriver, on_gpu: Make) -> None:
     t = on_gpu(4, 8)
     gpu.calls.clear()
-    assert (t.shape, t.strides, t.dtype, t.device, t.ndim, t.size, t.itemsize, t.nbytes) == ((4, 8), (8, 1), "f32", 0, 2, 32, 4, 128)
+    assert (t.shape, t.strides, t.dtype, t.device, t.ndim, t.size, t.itemsize, t.nbytes) == (
+        (4, 8),
+        (8, 1),
+        "f32",
+        0,
+        2,
+        32,
+        4,
+        128,
+    )
     assert (t.is_contiguous, t.readonly, len(t), t.ptr) == (True, False, 4, t.storage.address)
-    assert (t.device_id, t.num_bytes, t.device_pointer) == (t.device, t.nbytes, t.ptr), "as cuTile Rust calls them"
+    assert (t.device_id, t.num_bytes, t.device_pointer) == (t.device, t.nbytes, t.ptr), (
+        "as cuTile Rust calls them"
+    )
     assert repr(t) == "<Tensor f32[4, 8] on cuda:0>"
     part = t[1:3, 2:6]
     assert repr(part) == "<TensorView f32[2, 4], strides (8, 1) on cuda:0>"
@@ -51,8 +71,19 @@ def test_every_dtype_goes_to_numpy_and_back(name: str, tensor: Make) -> None:
 def test_dtypes_by_the_names_of_others() -> None:
     import ml_dtypes
 
-    assert dtype_name(np.float32) == dtype_name(np.dtype("f4")) == dtype_name("float32") == dtype_name("f32") == "f32"
-    assert dtype_name(ml_dtypes.bfloat16) == dtype_name(np.dtype(ml_dtypes.bfloat16)) == dtype_name("torch.bfloat16") == "bf16"
+    assert (
+        dtype_name(np.float32)
+        == dtype_name(np.dtype("f4"))
+        == dtype_name("float32")
+        == dtype_name("f32")
+        == "f32"
+    )
+    assert (
+        dtype_name(ml_dtypes.bfloat16)
+        == dtype_name(np.dtype(ml_dtypes.bfloat16))
+        == dtype_name("torch.bfloat16")
+        == "bf16"
+    )
     with pytest.raises(TensorError, match=r"^'complex64' is no dtype; known are bool, i8, "):
         dtype_name("complex64")
 
@@ -75,7 +106,8 @@ def test_nothing_makes_a_second_owner_in_passing(tensor: Make) -> None:
             double(tensor(4))
 
 
-# --- moves -------------------------------------------------------------------------------------------------------------------------
+# --- moves
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_moved_tensor_says_where_it_went(tensor: Make) -> None:
@@ -88,7 +120,15 @@ def test_a_moved_tensor_says_where_it_went(tensor: Make) -> None:
     assert f"cannot use the tensor: it was moved into reshape ({__file__}:" in caught.value.what
     assert caught.value.fix
     assert f"<Tensor f32[4, 8] on cpu, moved into reshape ({__file__}:" in repr(t)
-    for use in (t.borrow, t.borrow_mut, lambda: t[0], lambda: t.view(32), lambda: t.partition(2, 2), lambda: t.move(OP), lambda: t.ptr):
+    for use in (
+        t.borrow,
+        t.borrow_mut,
+        lambda: t[0],
+        lambda: t.view(32),
+        lambda: t.partition(2, 2),
+        lambda: t.move(OP),
+        lambda: t.ptr,
+    ):
         with pytest.raises(UseAfterMoveError):
             use()
     assert t.shape == (4, 8), "metadata stays"
@@ -96,7 +136,12 @@ def test_a_moved_tensor_says_where_it_went(tensor: Make) -> None:
 
 def test_what_does_not_fit_moves_nothing(tensor: Make) -> None:
     t = tensor(4, 8)
-    for refused in (lambda: t.reshape(5), lambda: t.reinterpret("f64", 5), lambda: t.partition(2), lambda: t.partition_mut(2, 0)):
+    for refused in (
+        lambda: t.reshape(5),
+        lambda: t.reinterpret("f64", 5),
+        lambda: t.partition(2),
+        lambda: t.partition_mut(2, 0),
+    ):
         with pytest.raises(TensorError):
             refused()
     assert t.move(OP).shape == (4, 8)
@@ -157,16 +202,22 @@ def test_a_borrow_that_another_thread_was_faster_than_is_none(
 def test_out_of_memory_leaves_everything_as_it_was(cpu: Any) -> None:
     pool = cpu.create_pool(-1, 0, 1000)
     kept = Tensor.uninitialized(100, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
-    with pytest.raises(OutOfMemoryError, match=r"^the cpu device has no memory of 800 bytes: the pool uses 400 of 400") as caught:
+    with pytest.raises(
+        OutOfMemoryError,
+        match=r"^the cpu device has no memory of 800 bytes: the pool uses 400 of 400",
+    ) as caught:
         Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool)
     assert (caught.value.requested, caught.value.used) == (800, 400)
     assert np.asarray(kept).shape == (100,)
     del kept
     cpu.synchronize(-1, 0)
-    assert Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool).nbytes == 800
+    assert (
+        Tensor.uninitialized(200, "f32", driver=cpu, ordinal=-1, stream=0, pool=pool).nbytes == 800
+    )
 
 
-# --- views -------------------------------------------------------------------------------------------------------------------------
+# --- views
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def test_views_share_the_memory(tensor: Make) -> None:
@@ -176,9 +227,14 @@ def test_views_share_the_memory(tensor: Make) -> None:
     assert np.asarray(t.view(-1)).shape == (32,)
     block = t.slice((1, 3), (2, 6))
     assert np.asarray(block).tolist() == np.arange(32).reshape(4, 8)[1:3, 2:6].tolist()
-    assert np.asarray(t.slice(range(2), slice(4, None))).tolist() == np.arange(32).reshape(4, 8)[0:2, 4:].tolist()
+    assert (
+        np.asarray(t.slice(range(2), slice(4, None))).tolist()
+        == np.arange(32).reshape(4, 8)[0:2, 4:].tolist()
+    )
     assert np.asarray(block[1, 1:]).tolist() == [19, 20, 21]
-    assert np.asarray(tensor(1024).slice((100, 200)).slice((10, 20))).tolist() == list(range(110, 120))
+    assert np.asarray(tensor(1024).slice((100, 200)).slice((10, 20))).tolist() == list(
+        range(110, 120)
+    )
     assert (
         np.asarray(t.slice([(1, 3), (2, 6)])).tolist()
         == np.asarray(t.slice([range(1, 3), slice(2, 6)])).tolist()
@@ -202,7 +258,9 @@ def test_a_viewed_tensor_can_be_read_but_not_written_or_moved(tensor: Make) -> N
             refused()
         assert caught.value.what.startswith(f"the tensor cannot be {name} (")
         assert caught.value.what.endswith(" still reads it")
-        assert caught.value.what.count(__file__) == 2, "both sides are named with where they were made"
+        assert caught.value.what.count(__file__) == 2, (
+            "both sides are named with where they were made"
+        )
     view.release()
     view.release()
     assert repr(view).endswith(", released>")
@@ -221,7 +279,8 @@ def test_a_view_that_nobody_has_is_in_nobodys_way(tensor: Make) -> None:
     t.share()
 
 
-# --- borrows -----------------------------------------------------------------------------------------------------------------------
+# --- borrows
+# -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_borrow_ends_with_its_block(tensor: Make) -> None:
@@ -236,7 +295,10 @@ def test_a_borrow_ends_with_its_block(tensor: Make) -> None:
             with pytest.raises(BorrowError, match=r"the mutable borrow .* still writes it"):
                 refused()
         with m[1:] as part:
-            with pytest.raises(BorrowError, match=r"cannot be written by the partition in place .*: the slice .* still writes it"):
+            with pytest.raises(
+                BorrowError,
+                match=r"cannot be written by the partition in place .*: the slice .* still writes it",
+            ):
                 m.partition(2)
             assert np.asarray(part).tolist() == [7, 7, 7]
     with pytest.raises(BorrowError, match=r"the mutable borrow .* has ended"):
@@ -254,17 +316,25 @@ def test_a_borrow_ends_with_an_error_too(tensor: Make) -> None:
     t.share()
 
 
-# --- shared ------------------------------------------------------------------------------------------------------------------------
+# --- shared
+# ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_owners_are_counted(tensor: Make) -> None:
     shared = tensor(4, 8).share()
     other = shared.reshape(32)
     third = shared.clone()
-    assert (shared.owners, other.shape, repr(third)) == (3, (32,), "<SharedTensor f32[4, 8] on cpu, 3 owners>")
+    assert (shared.owners, other.shape, repr(third)) == (
+        3,
+        (32,),
+        "<SharedTensor f32[4, 8] on cpu, 3 owners>",
+    )
     with pytest.raises(OwnershipError) as caught:
         shared.try_unwrap()
-    assert f"cannot take the tensor: it has 3 owners, among them the shared tensor ({__file__}:" in caught.value.what
+    assert (
+        f"cannot take the tensor: it has 3 owners, among them the shared tensor ({__file__}:"
+        in caught.value.what
+    )
     with pytest.raises(OwnershipError):
         shared.try_partition(2, 2)
     other.drop()
@@ -274,7 +344,10 @@ def test_owners_are_counted(tensor: Make) -> None:
     del third
     gc.collect()
     view = shared[0]
-    with pytest.raises(BorrowError, match=r"the tensor cannot be taken by try_unwrap .*: the slice .* still reads it"):
+    with pytest.raises(
+        BorrowError,
+        match=r"the tensor cannot be taken by try_unwrap .*: the slice .* still reads it",
+    ):
         shared.try_unwrap()
     view.release()
     owned = shared.try_unwrap()
@@ -292,7 +365,9 @@ def test_a_shared_tensor_is_partitioned_by_its_single_owner(tensor: Make) -> Non
         shared.try_partition(4)
     assert shared.owners == 1
     other = shared.clone()
-    with pytest.raises(OwnershipError, match=r"^try_partition \(.*\) cannot take the tensor: it has 2 owners"):
+    with pytest.raises(
+        OwnershipError, match=r"^try_partition \(.*\) cannot take the tensor: it has 2 owners"
+    ):
         shared.try_partition(2, 4)
     other.drop()
     assert shared.try_partition(2, 4).grid == (2, 2)
@@ -301,13 +376,20 @@ def test_a_shared_tensor_is_partitioned_by_its_single_owner(tensor: Make) -> Non
     assert tensor(4).share().reinterpret("u32", 2, 2).shape == (2, 2)
 
 
-# --- partitions --------------------------------------------------------------------------------------------------------------------
+# --- partitions
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_partition_owns_and_gives_back(tensor: Make) -> None:
     t = tensor(5, 8)
     part = t.partition(2, 4)
-    assert (part.grid, part.tile, part.tiles, part.shape, part.prefix) == ((3, 2), (2, 4), 6, (5, 8), False)
+    assert (part.grid, part.tile, part.tiles, part.shape, part.prefix) == (
+        (3, 2),
+        (2, 4),
+        6,
+        (5, 8),
+        False,
+    )
     assert repr(part) == "<Partition f32[5, 8] on cpu, tiles of (2, 4), grid (3, 2)>"
     back = part.unpartition()
     assert back.storage is t.storage

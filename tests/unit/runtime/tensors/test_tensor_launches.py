@@ -1,4 +1,6 @@
-"""Launches of tilec's own tensors: leases are minded from the first launch on, streams are ordered, and looks stay fast."""
+"""Launches of tilec's own tensors: leases are minded from the first launch on, streams are ordered,
+and looks stay fast.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Device, Module, Stream, api, load
 from tilec_runtime.cpu.driver import CpuDriver
-from tilec_runtime.errors import AliasError, ArgumentError, BorrowError, FaultError, UseAfterMoveError
+from tilec_runtime.errors import (
+    AliasError,
+    ArgumentError,
+    BorrowError,
+    FaultError,
+    UseAfterMoveError,
+)
 from tilec_runtime.launch.plans import Plans, Ready
 from tilec_runtime.tensors.tensor import Tensor
 
@@ -31,8 +39,13 @@ def made() -> tuple[Module, FakeDriver]:
     return load(bundle_of(ADD), driver=driver), driver
 
 
-def tensors(driver: FakeDriver | CpuDriver, ordinal: int = 0, stream: int = 5, count: int = 3) -> list[Tensor]:
-    return [Tensor.uninitialized(64, "f32", driver=driver, ordinal=ordinal, stream=stream) for _ in range(count)]
+def tensors(
+    driver: FakeDriver | CpuDriver, ordinal: int = 0, stream: int = 5, count: int = 3
+) -> list[Tensor]:
+    return [
+        Tensor.uninitialized(64, "f32", driver=driver, ordinal=ordinal, stream=stream)
+        for _ in range(count)
+    ]
 
 
 def steps(driver: FakeDriver) -> list[tuple[str, int | None]]:
@@ -51,7 +64,9 @@ def test_launches_of_one_stream_cost_no_event(made: tuple[Module, FakeDriver]) -
     assert driver.launches[-1].arguments[:3] == (z.ptr, x.ptr, y.ptr)
 
 
-def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(made: tuple[Module, FakeDriver]) -> None:
+def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(
+    made: tuple[Module, FakeDriver],
+) -> None:
     module, driver = made
     z, x, y = tensors(driver)
     module.add(z, x, y, stream=5)
@@ -59,15 +74,28 @@ def test_a_launch_on_another_stream_waits_for_what_it_conflicts_with(made: tuple
     w = tensors(driver, stream=6, count=1)[0]
     module.add(w, z, x, stream=6)
     found = steps(driver)
-    assert found == [("allocate", 6), ("record", 5), ("wait", 6), ("record", 5), ("wait", 6), ("launch", 6)]
+    assert found == [
+        ("allocate", 6),
+        ("record", 5),
+        ("wait", 6),
+        ("record", 5),
+        ("wait", 6),
+        ("launch", 6),
+    ]
     module.add(w, z, x, stream=6)
     module.add(y, x, x, stream=5)
-    assert steps(driver) == [("launch", 6), ("launch", 5)], "reads wait once, and readers do not wait for each other"
+    assert steps(driver) == [("launch", 6), ("launch", 5)], (
+        "reads wait once, and readers do not wait for each other"
+    )
     module.add(z, x, y, stream=5)
-    assert steps(driver) == [("record", 6), ("wait", 5), ("launch", 5)], "a write waits for the read of its old contents"
+    assert steps(driver) == [("record", 6), ("wait", 5), ("launch", 5)], (
+        "a write waits for the read of its old contents"
+    )
 
 
-def test_plans_may_be_forgotten_while_a_launch_looks_for_its_own(made: tuple[Module, FakeDriver]) -> None:
+def test_plans_may_be_forgotten_while_a_launch_looks_for_its_own(
+    made: tuple[Module, FakeDriver],
+) -> None:
     class Forgetful(Plans):
         def find(self, *call: Any) -> Ready | None:
             found = super().find(*call)
@@ -91,13 +119,16 @@ def test_leases_are_minded_from_the_first_launch_on(made: tuple[Module, FakeDriv
         view = z[0:8]
         with pytest.raises(BorrowError) as caught:
             module.add(z, x, y, stream=5)
-        assert caught.value.what.startswith(f"the tensor cannot be written by the launch of add ({__file__}:")
+        assert caught.value.what.startswith(
+            f"the tensor cannot be written by the launch of add ({__file__}:"
+        )
         assert f"the slice ({__file__}:" in caught.value.what
         module.add(x, z, y, stream=5)  # reading it is fine
         view.release()
         with x.borrow_mut() as m:
             with pytest.raises(
-                BorrowError, match=r"the tensor cannot be read by the launch of add .*: the mutable borrow .* still writes it"
+                BorrowError,
+                match=r"the tensor cannot be read by the launch of add .*: the mutable borrow .* still writes it",
             ):
                 module.add(z, x, y, stream=5)
             module.add(m, z, y, stream=5)
@@ -118,11 +149,20 @@ def test_what_gives_no_right_to_write_is_not_written(made: tuple[Module, FakeDri
     shared = z.share()
     module.add(x, shared, y, stream=5)
     module.add(x, shared.clone(), shared, stream=5)
-    with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the shared tensor: it is there for reading only"):
+    with pytest.raises(
+        BorrowError,
+        match=r"the launch of add \(.*\) cannot write the shared tensor: it is there for reading only",
+    ):
         module.add(shared, x, y, stream=5)
-    with pytest.raises(BorrowError, match=r"the launch of add \(.*\) cannot write the view: it is there for reading only"):
+    with pytest.raises(
+        BorrowError,
+        match=r"the launch of add \(.*\) cannot write the view: it is there for reading only",
+    ):
         module.add(x.view(64), y, y, stream=5)
-    with pytest.raises(UseAfterMoveError, match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \("):
+    with pytest.raises(
+        UseAfterMoveError,
+        match=r"the launch of add \(.*\) cannot use the tensor: it was moved into share \(",
+    ):
         module.add(x, z, y, stream=5)
     part = x.partition(256)
     with pytest.raises(UseAfterMoveError, match=r"it was moved into the partition \("):
@@ -231,7 +271,15 @@ module.add(z, x, y, stream=6)
 def test_decisions_are_logged_where_that_is_asked_for() -> None:
     for debug, expected in (("leases", True), ("", False), ("graphs,leases", True)):
         env = {**os.environ, "TILEC_DEBUG": debug}
-        done = subprocess.run([sys.executable, "-c", DECISIONS], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT, env=env)
+        done = subprocess.run(
+            [sys.executable, "-c", DECISIONS],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            cwd=ROOT,
+            env=env,
+        )
         if not expected:
             assert done.stderr == ""
             continue
@@ -245,7 +293,9 @@ def test_decisions_are_logged_where_that_is_asked_for() -> None:
 
 
 def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_were_made() -> None:
-    """Of tensors of one memory, leases speak first; these are of two, and arrays of others have none."""
+    """Of tensors of one memory, leases speak first; these are of two, and arrays of others have
+    none.
+    """
     module, cpu = device(lambda run: None)
     array = np.zeros(2048, np.float32)
     one, two = Tensor.from_foreign(array, driver=cpu), Tensor.from_foreign(array, driver=cpu)
@@ -255,12 +305,20 @@ def test_arguments_that_share_memory_are_told_with_what_they_are_and_where_they_
     assert re.fullmatch(words, caught.value.cause)
     with pytest.raises(AliasError) as caught:
         module.add(array[:1024], array[8:1032], two[1024:])
-    assert re.fullmatch(r"'z' is a numpy ndarray and 'x' is a numpy ndarray, in the launch of add \(.*:\d+\)", caught.value.cause)
+    assert re.fullmatch(
+        r"'z' is a numpy ndarray and 'x' is a numpy ndarray, in the launch of add \(.*:\d+\)",
+        caught.value.cause,
+    )
     with Stream(Device("cpu", driver=cpu)) as stream, pytest.raises(AliasError) as caught:
-        module.lazy.add(Tensor.from_foreign(array[:1024], driver=cpu), array[8:1032], two[1024:]).sync_on(stream)
+        module.lazy.add(
+            Tensor.from_foreign(array[:1024], driver=cpu), array[8:1032], two[1024:]
+        ).sync_on(stream)
     assert "'x' is a numpy ndarray" in caught.value.cause
     assert caught.value.op.startswith("launch of add, created at ")
     with pytest.raises(AliasError) as caught:
         api.memcpy(one, two)
     same = r"<Tensor f32\[2048\] on cpu>"
-    assert re.fullmatch(rf"the source is {same} and the target {same}, in memcpy \(.*test_tensor_launches\.py:\d+\)", caught.value.cause)
+    assert re.fullmatch(
+        rf"the source is {same} and the target {same}, in memcpy \(.*test_tensor_launches\.py:\d+\)",
+        caught.value.cause,
+    )

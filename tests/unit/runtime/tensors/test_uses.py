@@ -53,11 +53,17 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max
 
 
 @given(STEPS)
-def test_every_conflict_is_ordered_and_nothing_waits_for_itself(steps: list[tuple[int, bool, bool]]) -> None:
-    """Streams as vector clocks: each use knows which uses certainly come before it. Marks are made when somebody waits, or at once."""
+def test_every_conflict_is_ordered_and_nothing_waits_for_itself(
+    steps: list[tuple[int, bool, bool]],
+) -> None:
+    """Streams as vector clocks: each use knows which uses certainly come before it. Marks are made
+    when somebody waits, or at once.
+    """
     uses = Uses()
     lines = [Line(0, handle) for handle in range(4)]
-    known: dict[Line, set[int]] = {line: set() for line in lines}  # what comes before the next work of a line
+    known: dict[Line, set[int]] = {
+        line: set() for line in lines
+    }  # what comes before the next work of a line
 
     def marked(use: Use) -> set[int]:
         if use.mark is None:

@@ -1,4 +1,6 @@
-"""The kernels of a CUDA C++ source and of the project headers that it includes; each file is parsed once per process and state."""
+"""The kernels of a CUDA C++ source and of the project headers that it includes; each file is parsed
+once per process and state.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def kernels(source: Source) -> list[Found]:
 def together(source: Source) -> int:
     """Most variants of the source that are compiled in one go.
 
-    Light ones share what the headers cost. Heavy ones have more to gain from processes that work side by side, and nvcc starts anew for
-    each anyway.
+    Light ones share what the headers cost. Heavy ones have more to gain from processes that work
+    side by side, and nvcc starts anew for each anyway.
     """
     options = read_options(source.options)
     if options.compiler == "nvcc":
@@ -54,14 +56,18 @@ def find(job: Job, candidates: Sequence[Found]) -> Found:
     if found is not None:
         return found
     if spec.decl.params or not candidates:
-        # A kernel that only the preprocessor makes: the compiler knows it, the text does not show it.
+        # A kernel that only the preprocessor makes: the compiler knows it, the text does not show
+        # it.
         return Found(decl=spec.decl, required=len(spec.decl.template))
     raise symbol.unknown_symbol(base, [c.decl for c in candidates])
 
 
 def named(name: str, candidates: Sequence[Found]) -> Found | None:
     """The kernel of a name, with or without its namespaces."""
-    return next((found for found in candidates if name and name in (found.decl.qualified, found.decl.name)), None)
+    return next(
+        (found for found in candidates if name and name in (found.decl.qualified, found.decl.name)),
+        None,
+    )
 
 
 def kernels_of(root: str, name: str, mark: str = SIMT) -> list[Found]:
@@ -77,7 +83,9 @@ def kernels_of(root: str, name: str, mark: str = SIMT) -> list[Found]:
     except OSError as exc:
         what = f"cannot read {name}: {exc.strerror}"
         raise CompileError(
-            what, diagnostics=(Diagnostic(message=what, location=Location(file=name)),), fix="see that the file is there and readable"
+            what,
+            diagnostics=(Diagnostic(message=what, location=Location(file=name)),),
+            fix="see that the file is there and readable",
         ) from exc
 
 

@@ -28,7 +28,8 @@ def compile_device(
         name: its name, relative to `root`.
         root: the project's directory.
         arch: virtual architecture, such as `compute_90`.
-        arguments: dialect, defines and flags; line information only where the result is not `portable`.
+        arguments: dialect, defines and flags; line information only where the result is not
+            `portable`.
         include: directories relative to `root`.
         timeout: seconds.
         portable: the LTO-IR is shipped, and must not name directories of this machine.
@@ -41,7 +42,16 @@ def compile_device(
     # A fixed seed: NVRTC would put its process id into the names of what is local to a file.
     own = [f"--gpu-architecture={arch}", "-dlto", "-rdc=true", "-frandom-seed=tilec", *arguments]
     if portable:
-        return compile_nowhere(library, source, name, own, Folders(root=root, toolkit=headers, include=include), timeout=timeout)
+        return compile_nowhere(
+            library,
+            source,
+            name,
+            own,
+            Folders(root=root, toolkit=headers, include=include),
+            timeout=timeout,
+        )
     folders = [f"-I{folder}" for folder in (*include, headers, f"{headers}/cccl")]
     with inside(root):
-        return library.compile(source, name, [*own, *folders], names=(), ptx=False, timeout=timeout, lto=True)
+        return library.compile(
+            source, name, [*own, *folders], names=(), ptx=False, timeout=timeout, lto=True
+        )

@@ -1,4 +1,6 @@
-"""Turns what NVRTC, nvcc, gcc and ptxas print into located messages with the user's source line, a caret and a hint."""
+"""Turns what NVRTC, nvcc, gcc and ptxas print into located messages with the user's source line, a
+caret and a hint.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,12 @@ from tilec_runtime.errors import Diagnostic, Location
 _EDG = re.compile(
     r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning|remark)(?: #\d+(?:-D)?)?: (?P<text>.*)$"
 )
-_GCC = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning): (?P<text>.*)$")
-_PTXAS = re.compile(r"^\s*ptxas (?:(?P<where>[^\n]*?, line \d+); )?(?P<severity>fatal|error|warning)\s*: (?P<text>.*)$")
+_GCC = re.compile(
+    r"^(?P<file>[^\n:]+):(?P<line>\d+):(?P<column>\d+): (?P<severity>fatal error|error|warning): (?P<text>.*)$"
+)
+_PTXAS = re.compile(
+    r"^\s*ptxas (?:(?P<where>[^\n]*?, line \d+); )?(?P<severity>fatal|error|warning)\s*: (?P<text>.*)$"
+)
 _NVRTC = re.compile(r"^(?:nvrtc|nvcc)(?: fatal)?\s*: (?:error: )?(?P<text>.*)$")
 _CARET = re.compile(r"^[ \t]*\^\s*$")
 _NOISE = re.compile(
@@ -27,7 +33,9 @@ _SYMBOL_FILES = ("__nv_name_map", MARK_FILE)
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """A compiler's words, read: messages about the user's files, and those about the symbol that the manifest asks for."""
+    """A compiler's words, read: messages about the user's files, and those about the symbol that
+    the manifest asks for.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     symbol: tuple[str, ...] = ()
@@ -47,7 +55,9 @@ def read_log(log: str, root: str, *, toolkit: str, fallback: Location) -> Words:
     index = 0
     while index < len(lines):
         index = reader.take(lines, index)
-    return Words(diagnostics=tuple(dict.fromkeys(reader.found)), symbol=tuple(dict.fromkeys(reader.symbol)))
+    return Words(
+        diagnostics=tuple(dict.fromkeys(reader.found)), symbol=tuple(dict.fromkeys(reader.symbol))
+    )
 
 
 class _Reader:
@@ -69,7 +79,9 @@ class _Reader:
         match = _GCC.match(line)
         if match:
             name = self._name(match["file"])
-            self._add(match["text"], name, int(match["line"]), int(match["column"]), match["severity"])
+            self._add(
+                match["text"], name, int(match["line"]), int(match["column"]), match["severity"]
+            )
             return index + 1
         match = _PTXAS.match(line)
         if match:
@@ -83,10 +95,17 @@ class _Reader:
         return index + 1
 
     def _edg(self, match: re.Match[str], lines: list[str], index: int) -> int:
-        """A message of the C++ front end: the text may go on, then come the source line, a caret, and notes on instantiation."""
+        """A message of the C++ front end: the text may go on, then come the source line, a caret,
+        and notes on instantiation.
+        """
         block = []
         index += 1
-        while index < len(lines) and lines[index].strip() and not _EDG.match(lines[index]) and not _NOISE.search(lines[index]):
+        while (
+            index < len(lines)
+            and lines[index].strip()
+            and not _EDG.match(lines[index])
+            and not _NOISE.search(lines[index])
+        ):
             block.append(lines[index])
             index += 1
         caret = next((i for i, line in enumerate(block) if _CARET.match(line)), None)
@@ -112,14 +131,22 @@ class _Reader:
     def _plain(self, message: str) -> None:
         place = self._fallback
         line = _source_line(self._root, place.file, place.line)
-        self.found.append(Diagnostic(message=message, location=place, excerpt=line, hint=hint(message)))
+        self.found.append(
+            Diagnostic(message=message, location=place, excerpt=line, hint=hint(message))
+        )
 
     def _add(self, message: str, name: str, line: int, column: int, severity: str) -> None:
         kind = "warning" if severity in ("warning", "remark") else "error"
         excerpt = _source_line(self._root, name, line)
         advice = _BYTE_ORDER_MARK if line == 1 and excerpt.startswith("\ufeff") else hint(message)
         self.found.append(
-            Diagnostic(message=message, location=Location(file=name, line=line, column=column), severity=kind, excerpt=excerpt, hint=advice)
+            Diagnostic(
+                message=message,
+                location=Location(file=name, line=line, column=column),
+                severity=kind,
+                excerpt=excerpt,
+                hint=advice,
+            )
         )
 
     def _column(self, name: str, line: int, shown: str, caret: int) -> int:
@@ -138,7 +165,11 @@ class _Reader:
     def _name(self, file: str) -> str:
         """A file's name relative to the project, or to the toolkit."""
         plain = os.path.normpath(file)
-        for base, instead in ((os.path.normpath(self._root), ""), (os.path.realpath(self._root), ""), (self._toolkit, "<cuda>/")):
+        for base, instead in (
+            (os.path.normpath(self._root), ""),
+            (os.path.realpath(self._root), ""),
+            (self._toolkit, "<cuda>/"),
+        ):
             if plain.startswith(base + "/"):
                 return instead + plain[len(base) + 1 :]
         return plain
@@ -156,7 +187,8 @@ def _source_line(root: str, name: str, line: int) -> str:
     return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
 
 
-# --- hints ------------------------------------------------------------------------------------------------------------------------
+# --- hints
+# ------------------------------------------------------------------------------------------------------------------------
 
 _HEADERS = {
     "__half": "cuda_fp16.h",
@@ -198,8 +230,14 @@ _HOST_HEADERS = {
     "iomanip",
     "fstream",
 }
-# Headers of libraries that are no part of a toolkit's compilers, by how they begin: the wheel that has them.
-_WHEELS = (("curand", "nvidia-curand"), ("cufft", "nvidia-cufft"), ("cublas", "nvidia-cublas"), ("cusparse", "nvidia-cusparse"))
+# Headers of libraries that are no part of a toolkit's compilers, by how they begin: the wheel that
+# has them.
+_WHEELS = (
+    ("curand", "nvidia-curand"),
+    ("cufft", "nvidia-cufft"),
+    ("cublas", "nvidia-cublas"),
+    ("cusparse", "nvidia-cusparse"),
+)
 _STD_HEADERS = {
     "type_traits",
     "limits",
@@ -216,41 +254,59 @@ _STD_HEADERS = {
     "optional",
 }
 
-_BYTE_ORDER_MARK = "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
+_BYTE_ORDER_MARK = (
+    "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
+)
 _Advice = Callable[[re.Match[str]], str]
 _HINTS: tuple[tuple[re.Pattern[str], _Advice], ...] = (
     (
-        re.compile(r'(?:identifier|name) "(\w+)" is undefined|name must be a namespace name: "?(\w+)|name followed by "::" must be'),
+        re.compile(
+            r'(?:identifier|name) "(\w+)" is undefined|name must be a namespace name: "?(\w+)|name followed by "::" must be'
+        ),
         lambda m: f"#include <{_HEADERS[m[1] or m[2]]}>" if (m[1] or m[2]) in _HEADERS else "",
     ),
     (re.compile(r'cannot open source file "([^"]+)"'), lambda m: missing_header(m[1])),
-    (re.compile(r"fatal error: ([^:]+): No such file|^([^:]+): No such file or directory"), lambda m: missing_header(m[1] or m[2])),
+    (
+        re.compile(r"fatal error: ([^:]+): No such file|^([^:]+): No such file or directory"),
+        lambda m: missing_header(m[1] or m[2]),
+    ),
     (
         re.compile(r'calling a (?:constexpr )?__host__ function(?:\("?([^")]*))?'),
         lambda _: "device code calls device functions: mark it __device__ (or __host__ __device__)",
     ),
     (
         re.compile(r"Unresolved extern (?:function|variable) '([^']+)'"),
-        lambda _: "it is declared but not defined here: include the file that defines it, or name that in `link`",
+        lambda _: (
+            "it is declared but not defined here: include the file that defines it, or name that in `link`"
+        ),
     ),
     (
         re.compile(r"host functions are not allowed in JIT mode"),
-        lambda _: 'mark it __device__, put host code under #ifndef __CUDACC_RTC__, or set compiler = "nvcc"',
+        lambda _: (
+            'mark it __device__, put host code under #ifndef __CUDACC_RTC__, or set compiler = "nvcc"'
+        ),
     ),
     (
         re.compile(r"device-side kernel launch|kernel launch from __device__ or __global__"),
-        lambda _: "a kernel cannot launch kernels: launch it from the host behind this one, or call what it does as a __device__ function",
+        lambda _: (
+            "a kernel cannot launch kernels: launch it from the host behind this one, or call what it does as a __device__ function"
+        ),
     ),
     (re.compile(r'expected a ";"'), lambda _: "look at the end of the line before, too"),
     (
         re.compile(r"uses too much shared data"),
-        lambda _: "static shared memory ends at 48 KiB: use `extern __shared__` and `shared` of the launch table",
+        lambda _: (
+            "static shared memory ends at 48 KiB: use `extern __shared__` and `shared` of the launch table"
+        ),
     ),
     (
         re.compile(r"namespace \"std\" has no member|has no member \"(\w+)\""),
         lambda _: "device code has the standard library as cuda::std (<cuda/std/…>)",
     ),
-    (re.compile(r"unrecognized option|Unknown option|unknown option"), lambda _: "see `flags` of [frontend.cuda] and of the kernel"),
+    (
+        re.compile(r"unrecognized option|Unknown option|unknown option"),
+        lambda _: "see `flags` of [frontend.cuda] and of the kernel",
+    ),
     (
         re.compile(r"Not a name of any known instruction|Unknown modifier|Feature '|Instruction '"),
         lambda _: "this is about inline PTX (asm) or an intrinsic that the target lacks",

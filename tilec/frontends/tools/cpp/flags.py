@@ -1,4 +1,6 @@
-"""The compiler flags that a manifest may give: a list of those that tilec knows, and why others are refused."""
+"""The compiler flags that a manifest may give: a list of those that tilec knows, and why others are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ _USAGE = ("10|[0-9]", "a number from 0 to 10")
 
 _Row = tuple[str, tuple[str, str], tuple[str, ...]]
 
-# Spellings, value and programs of every flag that may be given: each changes the code or what a compiler says, and nothing else. None of
-# them writes a file, runs a program or reads a file, so that the flag's text is all that a cache key needs.
+# Spellings, value and programs of every flag that may be given: each changes the code or what a
+# compiler says, and nothing else. None of them writes a file, runs a program or reads a file, so
+# that the flag's text is all that a cache key needs.
 _ROWS: tuple[_Row, ...] = (
     ("--use_fast_math -use_fast_math", _NONE, _BOTH),
     ("--ftz -ftz", _BOOL, _BOTH),
@@ -70,7 +73,11 @@ _ROWS: tuple[_Row, ...] = (
     ("--minimal -minimal", _NONE, _NVRTC),
     ("--Werror", _WARNINGS, _NVCC),
     ("--expt-relaxed-constexpr -expt-relaxed-constexpr", _NONE, _NVCC),
-    ("--extended-lambda -extended-lambda --expt-extended-lambda -expt-extended-lambda", _NONE, _NVCC),
+    (
+        "--extended-lambda -extended-lambda --expt-extended-lambda -expt-extended-lambda",
+        _NONE,
+        _NVCC,
+    ),
     ("--default-stream -default-stream", _STREAM, _NVCC),
     ("--allow-unsupported-compiler -allow-unsupported-compiler", _NONE, _NVCC),
     ("--keep-device-functions -keep-device-functions", _NONE, _NVCC),
@@ -117,7 +124,11 @@ _ROWS: tuple[_Row, ...] = (
     ("--warn-on-local-memory-usage -warn-lmem-usage", _NONE, _PTXAS),
     ("--warn-on-spills -warn-spills", _NONE, _PTXAS),
     ("--warning-as-error -Werror", _NONE, _PTXAS),
-    ("--suppress-async-bulk-multicast-advisory-warning -suppress-async-bulk-multicast-advisory-warning", _NONE, _PTXAS),
+    (
+        "--suppress-async-bulk-multicast-advisory-warning -suppress-async-bulk-multicast-advisory-warning",
+        _NONE,
+        _PTXAS,
+    ),
     ("--suppress-double-demote-warning -suppress-double-demote-warning", _NONE, _PTXAS),
     ("--suppress-sparse-mma-advisory-info -suppress-sparse-mma-advisory-info", _NONE, _PTXAS),
     ("--suppress-stack-size-warning -suppress-stack-size-warning", _NONE, _PTXAS),
@@ -219,7 +230,11 @@ def _with_values(words: Sequence[tuple[int, str]], tool: str) -> Iterator[tuple[
             continue
         _, value = next(rest, (0, ""))
         if not value:
-            raise OptionError(f"{flag!r} needs a value: {KNOWN[tool, flag][1]}", path=("flags", index), fix=f'write "{flag}=…"')
+            raise OptionError(
+                f"{flag!r} needs a value: {KNOWN[tool, flag][1]}",
+                path=("flags", index),
+                fix=f'write "{flag}=…"',
+            )
         yield index, f"{flag}{'' if _is_letter(flag) else '='}{value}"
 
 
@@ -238,7 +253,11 @@ def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
     kind = KNOWN.get((tool, name))
     if kind is not None:
         if not re.fullmatch(kind[0], value) or bool(equals) != bool(kind[0]):
-            raise OptionError(f"{name} takes {kind[1]}, not {value!r}", path=("flags", index), fix="correct its value")
+            raise OptionError(
+                f"{name} takes {kind[1]}, not {value!r}",
+                path=("flags", index),
+                fix="correct its value",
+            )
         return
     bare = name.lstrip("-")
     if bare not in _OWNERS and bare not in _WHY and re.match(f"-[{_JOINED}]", flag):
@@ -249,7 +268,9 @@ def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
     if bare in _WHY or flag[:1] == "@":
         why = _WHY.get(bare, "reads files that it names")
         fix = f"leave it out; {_INSTEAD[bare]}" if bare in _INSTEAD else "leave it out"
-        raise OptionError(f"{flag!r} {why}, which no cache key covers", path=("flags", index), fix=fix)
+        raise OptionError(
+            f"{flag!r} {why}, which no cache key covers", path=("flags", index), fix=fix
+        )
     if not unchecked:
         raise _unknown(flag, name, tool, index)
 
@@ -257,10 +278,18 @@ def _check(flag: str, tool: str, index: int, unchecked: bool) -> None:
 def _unknown(flag: str, name: str, tool: str, index: int) -> OptionError:
     others = [program for program in ("nvrtc", "nvcc", "ptxas") if (program, name) in KNOWN]
     if others:
-        change = f'write "-Xptxas={flag}"' if others == ["ptxas"] else f'take it out, or say compiler = "{others[0]}"'
+        change = (
+            f'write "-Xptxas={flag}"'
+            if others == ["ptxas"]
+            else f'take it out, or say compiler = "{others[0]}"'
+        )
         if tool == "ptxas":
             change = "write it without -Xptxas"
-        return OptionError(f"{flag!r} is a flag of {others[0]}, and these are for {tool}", path=("flags", index), fix=change)
+        return OptionError(
+            f"{flag!r} is a flag of {others[0]}, and these are for {tool}",
+            path=("flags", index),
+            fix=change,
+        )
     known = did_you_mean(name, [spelling for program, spelling in KNOWN if program == tool])
     return OptionError(
         f"{flag!r} is no flag of {tool} that tilec knows: it may read or write files that no cache key covers{known}",

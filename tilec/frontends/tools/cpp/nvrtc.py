@@ -18,9 +18,12 @@ from tilec_runtime.errors import ToolchainError
 _CANCEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _CWD = threading.Lock()
 _CANCELLED = 14
-# What every process can call the directory that it works in: images with the real one would depend on where they are made.
+# What every process can call the directory that it works in: images with the real one would depend
+# on where they are made.
 HERE = "/proc/self/cwd"
-_FIRST = 240  # of the numbers that `_numbered` gives: below every limit, above what a process has open
+_FIRST = (
+    240  # of the numbers that `_numbered` gives: below every limit, above what a process has open
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +78,11 @@ class Nvrtc:
             ):
                 getattr(self._lib, f"nvrtc{name}").argtypes = [ctypes.c_void_p, ctypes.c_void_p]
             self._lib.nvrtcAddNameExpression.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-            self._lib.nvrtcCompileProgram.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+            self._lib.nvrtcCompileProgram.argtypes = [
+                ctypes.c_void_p,
+                ctypes.c_int,
+                ctypes.c_void_p,
+            ]
         except (OSError, AttributeError) as exc:
             raise ToolchainError(
                 f"NVRTC cannot be loaded: {exc}",
@@ -84,7 +91,15 @@ class Nvrtc:
             ) from exc
 
     def compile(
-        self, source: bytes, name: str, options: Sequence[str], *, names: Sequence[str], ptx: bool, timeout: float, lto: bool = False
+        self,
+        source: bytes,
+        name: str,
+        options: Sequence[str],
+        *,
+        names: Sequence[str],
+        ptx: bool,
+        timeout: float,
+        lto: bool = False,
     ) -> Program:
         """Compile `source` under the file name `name`.
 
@@ -99,7 +114,9 @@ class Nvrtc:
         """
         lib = self._lib
         program = ctypes.c_void_p()
-        self._check(lib.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None))
+        self._check(
+            lib.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None)
+        )
         try:
             expressions = {n: n.encode() for n in names}
             for encoded in expressions.values():
@@ -110,14 +127,31 @@ class Nvrtc:
                 self._check(lib.nvrtcSetFlowCallback(program, guard, None))
             argv = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             rc = lib.nvrtcCompileProgram(program, len(options), argv)
-            log = self._read(program, "ProgramLog").replace(b"\0", b"").decode("utf-8", "replace").strip("\n")
+            log = (
+                self._read(program, "ProgramLog")
+                .replace(b"\0", b"")
+                .decode("utf-8", "replace")
+                .strip("\n")
+            )
             if rc:
-                return Program(ok=False, log=log, result=self._name(rc), timed_out=rc == _CANCELLED or time.monotonic() > deadline)
+                return Program(
+                    ok=False,
+                    log=log,
+                    result=self._name(rc),
+                    timed_out=rc == _CANCELLED or time.monotonic() > deadline,
+                )
             if lto:
-                return Program(ok=True, ltoir=self._read(program, "LTOIR"), lowered=self._lowered(program, expressions), log=log)
+                return Program(
+                    ok=True,
+                    ltoir=self._read(program, "LTOIR"),
+                    lowered=self._lowered(program, expressions),
+                    log=log,
+                )
             text = self._read(program, "PTX").rstrip(b"\0").decode("utf-8", "surrogateescape")
             cubin = b"" if ptx else self._read(program, "CUBIN")
-            return Program(ok=True, cubin=cubin, ptx=text, lowered=self._lowered(program, expressions), log=log)
+            return Program(
+                ok=True, cubin=cubin, ptx=text, lowered=self._lowered(program, expressions), log=log
+            )
         finally:
             lib.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -142,7 +176,8 @@ class Nvrtc:
     def _check(self, rc: int) -> None:
         if rc:
             raise ToolchainError(
-                f"NVRTC failed with {self._name(rc)}", fix="see that memory is not short; otherwise reinstall the toolkit wheels"
+                f"NVRTC failed with {self._name(rc)}",
+                fix="see that memory is not short; otherwise reinstall the toolkit wheels",
             )
 
 
@@ -160,7 +195,8 @@ def load(library: str, builtins: str) -> Nvrtc:
 def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
     """Work in a directory, so that names given to a compiler in this process are relative to it.
 
-    Where it is to be `unnamed`, what is compiled tells debuggers of the directory that they work in, in place of this one.
+    Where it is to be `unnamed`, what is compiled tells debuggers of the directory that they work
+    in, in place of this one.
     """
     with _CWD, _called(HERE) if unnamed else contextlib.nullcontext():
         try:
@@ -178,7 +214,9 @@ def inside(folder: str, *, unnamed: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _called(name: str) -> Iterator[None]:
-    """While it lasts, compilers of this process take a name for the working directory; they ask for it as a shell tells it."""
+    """While it lasts, compilers of this process take a name for the working directory; they ask for
+    it as a shell tells it.
+    """
     before = os.environ.get("PWD")
     os.environ["PWD"] = name
     try:
@@ -192,7 +230,9 @@ def _called(name: str) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Folders:
-    """Where headers are: the project's directory, that of the toolkit's headers, and include directories relative to the project."""
+    """Where headers are: the project's directory, that of the toolkit's headers, and include
+    directories relative to the project.
+    """
 
     root: str
     toolkit: str
@@ -200,9 +240,17 @@ class Folders:
 
 
 def compile_nowhere(
-    library: Nvrtc, source: bytes, name: str, options: Sequence[str], where: Folders, *, timeout: float, names: Sequence[str] = ()
+    library: Nvrtc,
+    source: bytes,
+    name: str,
+    options: Sequence[str],
+    where: Folders,
+    *,
+    timeout: float,
+    names: Sequence[str] = (),
 ) -> Program:
-    """LTO-IR of a source that says nothing of where it was compiled: it names the working directory and the headers that it took code of.
+    """LTO-IR of a source that says nothing of where it was compiled: it names the working directory
+    and the headers that it took code of.
 
     Args:
         library: NVRTC.
@@ -217,15 +265,21 @@ def compile_nowhere(
         ToolchainError: the directories cannot be named.
     """
     with inside("/"), _numbered((where.root, where.toolkit)) as (project, tools):
-        folders = [f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)]
+        folders = [
+            f"{project}/{folder}" for folder in (str(PurePosixPath(name).parent), *where.include)
+        ]
         told = [*options, *(f"-I{folder}" for folder in (*folders, tools, f"{tools}/cccl"))]
         made = library.compile(source, name, told, names=names, ptx=True, timeout=timeout, lto=True)
-    return dataclasses.replace(made, log=made.log.replace(f"{project}/", "").replace(tools, where.toolkit))
+    return dataclasses.replace(
+        made, log=made.log.replace(f"{project}/", "").replace(tools, where.toolkit)
+    )
 
 
 @contextlib.contextmanager
 def _numbered(folders: Sequence[str]) -> Iterator[list[str]]:
-    """Directories by numbers of open files, which are the same on every machine. Only under the lock of `inside`."""
+    """Directories by numbers of open files, which are the same on every machine. Only under the
+    lock of `inside`.
+    """
     held: list[int] = []
     try:
         for number, folder in enumerate(folders, _FIRST):
@@ -238,7 +292,10 @@ def _numbered(folders: Sequence[str]) -> Iterator[list[str]]:
                 os.close(opened)
         yield [f"/proc/self/fd/{number}" for number in held]
     except OSError as exc:
-        raise ToolchainError(f"LTO-IR cannot be compiled: {exc}", fix="build with fewer open files, or for other targets") from exc
+        raise ToolchainError(
+            f"LTO-IR cannot be compiled: {exc}",
+            fix="build with fewer open files, or for other targets",
+        ) from exc
     finally:
         for number in held:
             os.close(number)

@@ -1,4 +1,6 @@
-"""The options of [frontend.cuda] and of a kernel, checked, and what a compiler is told because of them."""
+"""The options of [frontend.cuda] and of a kernel, checked, and what a compiler is told because of
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ class CudaOptions:
         define: macros; an empty value defines it as 1.
         flags: further flags, ptxas' own taken out.
         ptxas: flags of ptxas.
-        unchecked: whether the flags may be such that tilec does not know; no cache key covers what they read.
-        group: most variants of the source that are compiled in one go; None leaves that to what the source includes.
+        unchecked: whether the flags may be such that tilec does not know; no cache key covers what
+            they read.
+        group: most variants of the source that are compiled in one go; None leaves that to what the
+            source includes.
         link: files of device functions that the kernel is linked with.
     """
 
@@ -49,7 +53,10 @@ class CudaOptions:
 
     def arguments(self) -> list[str]:
         """Dialect, include directories, defines and flags as the compiler takes them."""
-        define = [(name, _one_value(value) if self.compiler == "nvcc" else value) for name, value in self.define]
+        define = [
+            (name, _one_value(value) if self.compiler == "nvcc" else value)
+            for name, value in self.define
+        ]
         return [
             f"-std={self.std}",
             *(f"-I{path}" for path in self.include),
@@ -67,17 +74,22 @@ def read_options(options: Options) -> CudaOptions:
     """Check and type the options.
 
     Raises:
-        UsageError: an unknown key, a value of the wrong kind, or a flag or text that could do more than change the code.
+        UsageError: an unknown key, a value of the wrong kind, or a flag or text that could do more
+            than change the code.
     """
     values = dict(options)
     for key in values:
         if key not in _KEYS:
-            raise UsageError(f"unknown option {key!r} of the cuda frontend", fix=f"known are {', '.join(_KEYS)}")
+            raise UsageError(
+                f"unknown option {key!r} of the cuda frontend", fix=f"known are {', '.join(_KEYS)}"
+            )
     compiler = _choice("compiler", values.get("compiler", "nvrtc"), _COMPILERS)
     unchecked = values.get("unchecked-flags", False)
     if not isinstance(unchecked, bool):
         raise UsageError(f"unchecked-flags = {unchecked!r} must be true or false")
-    flags = read_flags(_texts("flags", values.get("flags", ())), compiler=compiler, unchecked=unchecked)
+    flags = read_flags(
+        _texts("flags", values.get("flags", ())), compiler=compiler, unchecked=unchecked
+    )
     read = CudaOptions(
         compiler=compiler,
         std=_choice("std", values.get("std", "c++17"), _STANDARDS),
@@ -107,12 +119,20 @@ def of_tiles(options: Options) -> Options:
 
 
 def _refuse_expanded(options: CudaOptions) -> None:
-    """Refuse what the shell between nvcc and its parts would carry out: `$(…)` in a macro's value runs a program."""
+    """Refuse what the shell between nvcc and its parts would carry out: `$(…)` in a macro's value
+    runs a program.
+    """
     for name, value in options.define:
         for character in value:
             if character in _EXPANDED:
-                what = f"the value of {name} has {character!r}, which nvcc hands to a shell: {value!r}"
-                raise OptionError(what, path=("define", name), fix='define the macro in a header, or take compiler = "nvrtc"')
+                what = (
+                    f"the value of {name} has {character!r}, which nvcc hands to a shell: {value!r}"
+                )
+                raise OptionError(
+                    what,
+                    path=("define", name),
+                    fix='define the macro in a header, or take compiler = "nvrtc"',
+                )
     for index, folder in enumerate(options.include):
         if character := unspeakable(folder):
             what = f"the directory {folder!r} has {character!r} in its name, which nvcc hands to a shell or takes for two names"
@@ -122,7 +142,9 @@ def _refuse_expanded(options: CudaOptions) -> None:
 def _one_value(value: str) -> str:
     """A macro's value for nvcc, which takes several definitions by comma: `1,Y=2` would define Y."""
     parts = value.split('"')
-    parts[::2] = [part.replace(",", "\\,") for part in parts[::2]]  # not in texts, where nvcc leaves it
+    parts[::2] = [
+        part.replace(",", "\\,") for part in parts[::2]
+    ]  # not in texts, where nvcc leaves it
     return '"'.join(parts)
 
 
@@ -134,7 +156,9 @@ def _count(key: str, value: Option) -> int:
 
 def _choice(key: str, value: Option, known: tuple[str, ...]) -> str:
     if value not in known:
-        raise UsageError(f"{key} = {value!r} is not known to the cuda frontend", fix=f"one of {', '.join(known)}")
+        raise UsageError(
+            f"{key} = {value!r} is not known to the cuda frontend", fix=f"one of {', '.join(known)}"
+        )
     return str(value)
 
 
@@ -171,6 +195,7 @@ def _directory(path: str) -> str:
     pure = PurePosixPath(path)
     if pure.is_absolute():
         raise UsageError(
-            f"include directory {path!r} is absolute", fix="give it relative to the project, so that every checkout builds the same"
+            f"include directory {path!r} is absolute",
+            fix="give it relative to the project, so that every checkout builds the same",
         )
     return str(pure)

@@ -40,14 +40,26 @@ class Scope:
         texts = [t.text for t in tokens]
         if texts[:1] == ["using"] and len(texts) >= 4 and texts[2] == "=":
             self.aliases[texts[1]] = list(tokens[3:])
-        elif texts[:1] == ["typedef"] and len(texts) >= 3 and tokens[-1].kind == "name" and not {"(", "{", "["} & set(texts):
+        elif (
+            texts[:1] == ["typedef"]
+            and len(texts) >= 3
+            and tokens[-1].kind == "name"
+            and not {"(", "{", "["} & set(texts)
+        ):
             self.aliases[texts[-1]] = list(tokens[1:-1])
 
     def resolve(self, tokens: Sequence[Token]) -> list[Token]:
         """`tokens` with aliases replaced by what they stand for."""
         out = list(tokens)
         for _ in range(_MAX_ALIASES):
-            hit = next((i for i, t in enumerate(out) if t.text in self.aliases and not (i and out[i - 1].text == "::")), None)
+            hit = next(
+                (
+                    i
+                    for i, t in enumerate(out)
+                    if t.text in self.aliases and not (i and out[i - 1].text == "::")
+                ),
+                None,
+            )
             if hit is None:
                 return out
             out[hit : hit + 1] = self.aliases[out[hit].text]
@@ -71,16 +83,25 @@ def split(tokens: Iterable[Token]) -> list[list[Token]]:
 
 
 def template_parameter(tokens: Sequence[Token]) -> tuple[str, bool, bool]:
-    """(name, has a default, is a pack) of a template parameter; the name is empty where it has none."""
+    """(name, has a default, is a pack) of a template parameter; the name is empty where it has
+    none.
+    """
     texts = [t.text for t in tokens]
     head = tokens[: texts.index("=")] if "=" in texts else tokens
     pack = any(t.text == "..." for t in head)
     last = head[-1] if head else None
-    named = last is not None and last.kind == "name" and len(head) > 1 and last.text not in ("typename", "class")
+    named = (
+        last is not None
+        and last.kind == "name"
+        and len(head) > 1
+        and last.text not in ("typename", "class")
+    )
     return (last.text if named and last else "", "=" in texts, pack)
 
 
-def parameters(tokens: Sequence[Token], scope: Scope, template: tuple[str, ...]) -> tuple[ParamDecl, ...]:
+def parameters(
+    tokens: Sequence[Token], scope: Scope, template: tuple[str, ...]
+) -> tuple[ParamDecl, ...]:
     """The parameters of a kernel in order.
 
     Raises:
@@ -89,17 +110,27 @@ def parameters(tokens: Sequence[Token], scope: Scope, template: tuple[str, ...])
     parts = split(tokens)
     if len(parts) == 1 and [t.text for t in parts[0]] == ["void"]:
         return ()
-    return tuple(_parameter(part, index, scope, template) for index, part in enumerate(parts) if part)
+    return tuple(
+        _parameter(part, index, scope, template) for index, part in enumerate(parts) if part
+    )
 
 
-def _parameter(tokens: list[Token], index: int, scope: Scope, template: tuple[str, ...]) -> ParamDecl:
+def _parameter(
+    tokens: list[Token], index: int, scope: Scope, template: tuple[str, ...]
+) -> ParamDecl:
     place = Location(file=scope.file, line=tokens[0].line, column=tokens[0].column)
     body, default = _cut_default(tokens)
     body = _without_attributes(body)
     if any(t.text in ("&", "&&") for t in _outside(body)):
         raise CompileError(
             f"{place}: a kernel cannot take a reference",
-            diagnostics=(Diagnostic(message=f"a kernel cannot take a reference: {spell(body)}", location=place, hint=_REFERENCE),),
+            diagnostics=(
+                Diagnostic(
+                    message=f"a kernel cannot take a reference: {spell(body)}",
+                    location=place,
+                    hint=_REFERENCE,
+                ),
+            ),
             fix=_REFERENCE,
         )
     written, name, arrays = _cut_name(body)
@@ -122,7 +153,9 @@ def _parameter(tokens: list[Token], index: int, scope: Scope, template: tuple[st
 _REFERENCE = "take it by value, or as a pointer; large structs go as `const __grid_constant__ T x`"
 
 
-def _meaning(tokens: list[Token], stars: int, template: tuple[str, ...]) -> tuple[str, str, bool | None, int]:
+def _meaning(
+    tokens: list[Token], stars: int, template: tuple[str, ...]
+) -> tuple[str, str, bool | None, int]:
     """(kind, dtype, out, size) of a type."""
     outer = _outside(tokens)
     first = next((i for i, t in enumerate(outer) if t.text == "*"), len(outer))
@@ -161,7 +194,9 @@ def _cut_default(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
 
 
 def _without_attributes(tokens: list[Token]) -> list[Token]:
-    """Tokens without qualifiers that do not change the type, `[[…]]`, `alignas(…)` and `__align__(…)`."""
+    """Tokens without qualifiers that do not change the type, `[[…]]`, `alignas(…)` and
+    `__align__(…)`.
+    """
     out: list[Token] = []
     skip: list[str] = []
     for index, token in enumerate(tokens):
@@ -176,7 +211,11 @@ def _without_attributes(tokens: list[Token]) -> list[Token]:
             skip.append("]]")
         elif token.text == "(" and before in ("alignas", "__align__", "__attribute__"):
             skip.append(")")
-        elif token.text not in _DROPPED and token.text not in ("alignas", "__align__", "__attribute__"):
+        elif token.text not in _DROPPED and token.text not in (
+            "alignas",
+            "__align__",
+            "__attribute__",
+        ):
             out.append(token)
     return out
 
@@ -186,11 +225,17 @@ def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
     body = list(tokens)
     arrays = 0
     while body and body[-1].text == "]":
-        open_ = max(i for i, t in enumerate(body) if t.text == "[") if any(t.text == "[" for t in body) else 0
+        open_ = (
+            max(i for i, t in enumerate(body) if t.text == "[")
+            if any(t.text == "[" for t in body)
+            else 0
+        )
         body, arrays = body[:open_], arrays + 1
     if body and body[-1].text == ")":
         # `float (*x)[4]`, `void (*f)(int)`: a pointer in any case.
-        inner = next((t for t in body if t.kind == "name" and body[body.index(t) - 1].text == "*"), None)
+        inner = next(
+            (t for t in body if t.kind == "name" and body[body.index(t) - 1].text == "*"), None
+        )
         open_ = next((i for i, t in enumerate(body) if t.text == "("), len(body))
         star = next((t for t in body if t.text == "*"), body[-1])
         return [*body[:open_], star], inner, 0
@@ -201,7 +246,9 @@ def _cut_name(tokens: list[Token]) -> tuple[list[Token], Token | None, int]:
 
 
 def _has_type(tokens: list[Token]) -> bool:
-    """Whether a type stands in front of a name (`unsigned x` has one, `unsigned` or `std::size_t` alone are one)."""
+    """Whether a type stands in front of a name (`unsigned x` has one, `unsigned` or `std::size_t`
+    alone are one).
+    """
     if not tokens or tokens[-1].text == "::":
         return False
     return any(t.text != "const" for t in tokens)
@@ -225,7 +272,11 @@ def spell(tokens: Sequence[Token]) -> str:
     """Tokens as C++ text: a space between words, none around punctuation."""
     text = ""
     for token in tokens:
-        if (text and (text[-1].isalnum() or text[-1] in "_*>") and (token.text[0].isalnum() or token.text[0] == "_")) or text.endswith(","):
+        if (
+            text
+            and (text[-1].isalnum() or text[-1] in "_*>")
+            and (token.text[0].isalnum() or token.text[0] == "_")
+        ) or text.endswith(","):
             text += " "
         text += token.text
     return text

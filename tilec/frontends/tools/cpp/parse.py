@@ -1,4 +1,6 @@
-"""Finds the `__global__` functions of a CUDA C++ file and reads their parameters, without running a compiler."""
+"""Finds the `__global__` functions of a CUDA C++ file and reads their parameters, without running a
+compiler.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,16 @@ SIMT, TILE = "__global__", "__tile_global__"
 """What marks a kernel: of CUDA C++, and of CUDA Tile C++."""
 
 _CLOSE = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
-_AFTER = {"noexcept", "->", "void", "__attribute__", "[[", "__launch_bounds__", "__cluster_dims__", "requires"}
+_AFTER = {
+    "noexcept",
+    "->",
+    "void",
+    "__attribute__",
+    "[[",
+    "__launch_bounds__",
+    "__cluster_dims__",
+    "requires",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +48,8 @@ class Found:
 
 
 def find_kernels(text: str, file: str, mark: str = SIMT) -> list[Found]:
-    """The kernels of a file in the order of their definitions; `file` is what locations say, `mark` the word that marks a kernel.
+    """The kernels of a file in the order of their definitions; `file` is what locations say, `mark`
+    the word that marks a kernel.
 
     Reads what it understands and passes over the rest: the compiler has the last word.
 
@@ -59,7 +71,9 @@ class _Reader:
         self._lines = {t.line for t in lexed.tokens}
         self._file = file
         self._scope = Scope(file=file)
-        self._constants = {name: body[0].text for name, body in lexed.macros.items() if len(body) == 1}
+        self._constants = {
+            name: body[0].text for name, body in lexed.macros.items() if len(body) == 1
+        }
         self._found: dict[tuple[str, tuple[str, ...]], Found] = {}
 
     def read(self) -> list[Found]:
@@ -75,14 +89,21 @@ class _Reader:
                 index += 1
                 start = index
             elif token.text == self._mark:
-                index = start = self._kernel(start, index, namespaces, plain=plain or self._is_extern(start))
+                index = start = self._kernel(
+                    start, index, namespaces, plain=plain or self._is_extern(start)
+                )
             elif token.text in ("using", "typedef"):
                 index = start = self._alias(index, end)
             elif token.text == "{":
                 close = self._match(index)
                 inner = self._namespace(start, index)
                 if inner is not None:
-                    self._walk(index + 1, close, (*namespaces, *inner), plain=plain or self._is_extern(start))
+                    self._walk(
+                        index + 1,
+                        close,
+                        (*namespaces, *inner),
+                        plain=plain or self._is_extern(start),
+                    )
                 index = close + 1
                 start = index
             elif token.text in ("(", "[", "[["):
@@ -108,13 +129,19 @@ class _Reader:
         return [token.text for token in self._tokens[start : start + 2]] == ["extern", '"C"']
 
     def _kernel(self, start: int, index: int, namespaces: tuple[str, ...], *, plain: bool) -> int:
-        """Read the kernel whose declaration begins at `start` and has its mark at `index`; gives the index behind it."""
+        """Read the kernel whose declaration begins at `start` and has its mark at `index`; gives
+        the index behind it.
+        """
         at = index + 1
         while at < len(self._tokens) and self._tokens[at].text not in (";", "{", "}"):
             if self._tokens[at].text == "(":
                 close = self._match(at)
                 after = self._behind(close + 1)
-                if after < len(self._tokens) and self._tokens[after].text in ("{", ";") and self._tokens[at - 1].kind == "name":
+                if (
+                    after < len(self._tokens)
+                    and self._tokens[after].text in ("{", ";")
+                    and self._tokens[at - 1].kind == "name"
+                ):
                     self._add(start, at, close, after, namespaces, plain=plain)
                     return self._match(after) + 1 if self._tokens[after].text == "{" else after + 1
                 at = close
@@ -131,7 +158,16 @@ class _Reader:
                 at = self._match(at) + 1
         return at
 
-    def _add(self, start: int, open_: int, close: int, after: int, namespaces: tuple[str, ...], *, plain: bool) -> None:
+    def _add(
+        self,
+        start: int,
+        open_: int,
+        close: int,
+        after: int,
+        namespaces: tuple[str, ...],
+        *,
+        plain: bool,
+    ) -> None:
         name = self._tokens[open_ - 1]
         template = self._template(start, open_)
         if template is None:
@@ -144,20 +180,28 @@ class _Reader:
             qualified="::".join((*namespaces, name.text)),
             location=Location(file=self._file, line=name.line, column=name.column),
             doc=self._doc(self._tokens[start].line),
-            params=parameters(self._tokens[open_ + 1 : close], self._scope, tuple(n.removesuffix("...") for n in names)),
+            params=parameters(
+                self._tokens[open_ + 1 : close],
+                self._scope,
+                tuple(n.removesuffix("...") for n in names),
+            ),
             template=names,
             max_threads=self._bounds((*head, *tail)),
             cluster=self._cluster((*head, *tail)),
             typed=self._mark == SIMT and not plain,
         )
-        found = Found(decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{")
+        found = Found(
+            decl=decl, required=required, variadic=variadic, defined=self._tokens[after].text == "{"
+        )
         key = (decl.qualified, names)
         before = self._found.get(key)
         if before is None or (found.defined and not before.defined):
             self._found[key] = found
 
     def _template(self, start: int, end: int) -> tuple[tuple[str, ...], int, bool] | None:
-        """(names, how many need an argument, has a pack) of the last template header; None for explicit instantiations."""
+        """(names, how many need an argument, has a pack) of the last template header; None for
+        explicit instantiations.
+        """
         result: tuple[tuple[str, ...], int, bool] = ((), 0, False)
         index = start
         while index < end:
@@ -186,7 +230,11 @@ class _Reader:
 
     def _constant(self, index: int) -> None:
         # `constexpr int N = 256;`
-        if index + 2 < len(self._tokens) and self._tokens[index + 2].text == ";" and self._tokens[index + 1].kind == "number":
+        if (
+            index + 2 < len(self._tokens)
+            and self._tokens[index + 2].text == ";"
+            and self._tokens[index + 1].kind == "number"
+        ):
             self._constants[self._tokens[index - 1].text] = self._tokens[index + 1].text
 
     def _bounds(self, head: Sequence[Token]) -> int:
@@ -216,7 +264,9 @@ class _Reader:
         """The value of an expression of integer literals and known constants, or None."""
         words = []
         for token in tokens:
-            text = self._constants.get(token.text, token.text) if token.kind == "name" else token.text
+            text = (
+                self._constants.get(token.text, token.text) if token.kind == "name" else token.text
+            )
             if text[:1].isdigit():
                 text = text.replace("'", "").rstrip("uUlL")
             words.append("//" if text == "/" else text)

@@ -23,7 +23,9 @@ _LENGTH = re.compile(r"\d+")
 
 
 def spell_value(value: AxisValue) -> str:
-    """An axis value in C++: dtypes by their C++ names, booleans as true and false, other texts as they are."""
+    """An axis value in C++: dtypes by their C++ names, booleans as true and false, other texts as
+    they are.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -41,13 +43,17 @@ def expand(symbol: str, axes: Mapping[str, AxisValue]) -> str:
     def fill(match: re.Match[str]) -> str:
         name = match[1]
         if name not in axes:
-            raise _error(f"symbol {symbol!r} names the axis {name}, which the matrix does not have{did_you_mean(name, axes)}")
+            raise _error(
+                f"symbol {symbol!r} names the axis {name}, which the matrix does not have{did_you_mean(name, axes)}"
+            )
         return spell_value(axes[name])
 
     return _PLACE.sub(fill, symbol)
 
 
-def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl, *, required: int, variadic: bool) -> str:
+def name_expression(
+    symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl, *, required: int, variadic: bool
+) -> str:
     """The C++ expression that names the kernel's instance, namespaces included.
 
     Args:
@@ -66,7 +72,10 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
         base = decl.qualified
     place = decl.location
     if not decl.template and arguments is not None:
-        raise _error(f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template", fix=f'write symbol = "{base}"')
+        raise _error(
+            f"symbol {text!r} gives template arguments, but {decl.name} at {place} is no template",
+            fix=f'write symbol = "{base}"',
+        )
     if decl.template:
         wanted = f"{base}<{decl.places}>"
         count = len(arguments or ())
@@ -77,7 +86,13 @@ def name_expression(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl
             )
         if count < required or (count > len(decl.template) and not variadic):
             most = len(decl.template)
-            takes = f"{required} or more" if variadic else str(required) if required == most else f"{required} to {most}"
+            takes = (
+                f"{required} or more"
+                if variadic
+                else str(required)
+                if required == most
+                else f"{required} to {most}"
+            )
             raise _error(
                 f"symbol {text!r} gives {count} template arguments, {decl.name} at {place} takes {takes}: {', '.join(decl.template)}",
                 fix=f'symbol = "{wanted}"',
@@ -107,7 +122,9 @@ def bindings(symbol: str, axes: Mapping[str, AxisValue], decl: KernelDecl) -> di
 
 
 def readable(symbol: str) -> str:
-    """Return `ns::act` of `_ZN2ns3actEf`: the name without its parameters; other symbols as they are."""
+    """Return `ns::act` of `_ZN2ns3actEf`: the name without its parameters; other symbols as they
+    are.
+    """
     if not symbol.startswith("_Z"):
         return symbol
     rest = symbol[2:].removeprefix("L")
@@ -126,12 +143,20 @@ def readable(symbol: str) -> str:
 def unknown_symbol(name: str, candidates: Sequence[KernelDecl]) -> CompileError:
     """The error for a symbol that the source does not have."""
     names = [c.qualified or c.name for c in candidates]
-    listing = ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True)) or "none"
-    return _error(f"there is no __global__ function {name!r}{did_you_mean(name, names)}", cause=f"the source has: {listing}")
+    listing = (
+        ", ".join(f"{n} ({c.location.line})" for n, c in zip(names, candidates, strict=True))
+        or "none"
+    )
+    return _error(
+        f"there is no __global__ function {name!r}{did_you_mean(name, names)}",
+        cause=f"the source has: {listing}",
+    )
 
 
 def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Sequence[str]) -> str:
-    """What to do about a compiler's words on the symbol; `candidates` are the kernels that the source has."""
+    """What to do about a compiler's words on the symbol; `candidates` are the kernels that the
+    source has.
+    """
     if "is undefined" in words:
         header = next((h for name, h in _TYPE_HEADERS.items() if f'"{name}"' in words), "")
         if header:
@@ -147,4 +172,6 @@ def symbol_advice(words: str, expression: str, decl: KernelDecl, candidates: Seq
 
 
 def _error(what: str, *, cause: str = "", fix: str = "") -> CompileError:
-    return CompileError(what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix)
+    return CompileError(
+        what, diagnostics=(Diagnostic(message=what, hint=fix),), cause=cause, fix=fix
+    )

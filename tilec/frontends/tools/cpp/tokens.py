@@ -1,4 +1,6 @@
-"""Cuts C++ text into tokens with places: comments, strings and preprocessor lines are told apart, macros of the file are expanded."""
+"""Cuts C++ text into tokens with places: comments, strings and preprocessor lines are told apart,
+macros of the file are expanded.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _MAX_EXPANDED = 1 << 18
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text: its kind (name, number, string, char, punct, comment, directive), text and place (from 1)."""
+    """A piece of the text: its kind (name, number, string, char, punct, comment, directive), text
+    and place (from 1).
+    """
 
     kind: str
     text: str
@@ -42,7 +46,9 @@ class Token:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Lexed:
-    """A file's tokens without comments and preprocessor lines, its comments, and its object-like macros."""
+    """A file's tokens without comments and preprocessor lines, its comments, and its object-like
+    macros.
+    """
 
     tokens: tuple[Token, ...]
     comments: tuple[Token, ...]
@@ -52,8 +58,9 @@ class Lexed:
 def lex(text: str) -> Lexed:
     """Tokens of a C++ file.
 
-    Blocks under `#if 0` are left out. Of other conditionals all branches count, unless their braces do not balance on their own: then
-    the first one stands for all. Object-like macros that the file defines are expanded.
+    Blocks under `#if 0` are left out. Of other conditionals all branches count, unless their braces
+    do not balance on their own: then the first one stands for all. Object-like macros that the file
+    defines are expanded.
     """
     comments: list[Token] = []
     stream: list[Token] = []
@@ -66,7 +73,11 @@ def lex(text: str) -> Lexed:
             _define(token, macros)
         stream.append(token)
     tokens, _ = _branches(stream, 0)
-    return Lexed(tokens=tuple(_expand(tokens, macros, frozenset(), [_MAX_EXPANDED])), comments=tuple(comments), macros=macros)
+    return Lexed(
+        tokens=tuple(_expand(tokens, macros, frozenset(), [_MAX_EXPANDED])),
+        comments=tuple(comments),
+        macros=macros,
+    )
 
 
 def _scan(text: str) -> Iterable[Token]:
@@ -113,13 +124,19 @@ def _define(token: Token, macros: dict[str, tuple[Token, ...]]) -> None:
     match = re.match(r"#[ \t]*define[ \t]+(\w+)(?:[ \t]+|$)(.*)", token.text, re.DOTALL)
     if match is None:
         return
-    body = tuple(Token(t.kind, t.text, token.line, token.column) for t in _scan(match[2]) if t.kind not in ("comment", "directive"))
+    body = tuple(
+        Token(t.kind, t.text, token.line, token.column)
+        for t in _scan(match[2])
+        if t.kind not in ("comment", "directive")
+    )
     if len(body) <= _MAX_BODY:
         macros[match[1]] = body
 
 
 def _branches(stream: list[Token], start: int) -> tuple[list[Token], int]:
-    """Tokens up to the `#endif`, `#else` or `#elif` that ends the part that starts at `start`, and its index."""
+    """Tokens up to the `#endif`, `#else` or `#elif` that ends the part that starts at `start`, and
+    its index.
+    """
     out: list[Token] = []
     index = start
     while index < len(stream):
@@ -156,7 +173,12 @@ def _word(token: Token) -> str:
     return match[1] if match else ""
 
 
-def _expand(tokens: Iterable[Token], macros: dict[str, tuple[Token, ...]], seen: frozenset[str], budget: list[int]) -> list[Token]:
+def _expand(
+    tokens: Iterable[Token],
+    macros: dict[str, tuple[Token, ...]],
+    seen: frozenset[str],
+    budget: list[int],
+) -> list[Token]:
     out: list[Token] = []
     for token in tokens:
         body = macros.get(token.text) if token.kind == "name" and token.text not in seen else None

@@ -7,10 +7,26 @@ from tilec_runtime.model.dtype import DTYPES
 
 # Element dtype of the toolkit's vector types: a pointer to them is a tensor of that dtype.
 _VECTORS = {
-    **{f"{name}{n}": dtype for name, dtype in (("char", "i8"), ("uchar", "u8"), ("short", "i16"), ("ushort", "u16")) for n in (1, 2, 3, 4)},
-    **{f"{name}{n}": dtype for name, dtype in (("int", "i32"), ("uint", "u32"), ("float", "f32")) for n in (1, 2, 3, 4)},
-    **{f"{name}{n}": dtype for name, dtype in (("longlong", "i64"), ("ulonglong", "u64"), ("double", "f64")) for n in (1, 2, 3, 4)},
-    **{f"{name}4_{a}a": dtype for name, dtype in (("longlong", "i64"), ("ulonglong", "u64"), ("double", "f64")) for a in (16, 32)},
+    **{
+        f"{name}{n}": dtype
+        for name, dtype in (("char", "i8"), ("uchar", "u8"), ("short", "i16"), ("ushort", "u16"))
+        for n in (1, 2, 3, 4)
+    },
+    **{
+        f"{name}{n}": dtype
+        for name, dtype in (("int", "i32"), ("uint", "u32"), ("float", "f32"))
+        for n in (1, 2, 3, 4)
+    },
+    **{
+        f"{name}{n}": dtype
+        for name, dtype in (("longlong", "i64"), ("ulonglong", "u64"), ("double", "f64"))
+        for n in (1, 2, 3, 4)
+    },
+    **{
+        f"{name}4_{a}a": dtype
+        for name, dtype in (("longlong", "i64"), ("ulonglong", "u64"), ("double", "f64"))
+        for a in (16, 32)
+    },
     "half2": "f16",
     "__half2": "f16",
     "nv_bfloat162": "bf16",
@@ -22,7 +38,15 @@ _VECTORS = {
     "__nv_fp4x4_e2m1": "f4e2m1",
 }
 
-_STRUCT_SIZES = {"dim3": 12, "CUtensorMap": 128, "__half_raw": 2, "half2": 4, "__half2": 4, "nv_bfloat162": 4, "__nv_bfloat162": 4}
+_STRUCT_SIZES = {
+    "dim3": 12,
+    "CUtensorMap": 128,
+    "__half_raw": 2,
+    "half2": 4,
+    "__half2": 4,
+    "nv_bfloat162": 4,
+    "__nv_bfloat162": 4,
+}
 
 
 def scalar(name: str) -> str:
@@ -31,7 +55,9 @@ def scalar(name: str) -> str:
 
 
 def element(name: str) -> str:
-    """The dtype behind a pointer to this type: scalars, and vectors of them; empty where it is none."""
+    """The dtype behind a pointer to this type: scalars, and vectors of them; empty where it is
+    none.
+    """
     return dtype_of(name) or _VECTORS.get(plain(name), "")
 
 
@@ -42,4 +68,8 @@ def struct_size(name: str) -> int:
         return _STRUCT_SIZES[base]
     dtype = _VECTORS.get(base)
     count = base.split("_", 1)[0][-1]
-    return DTYPES[dtype].bytes * int(count) if dtype and count.isdigit() and "fp8" not in base and "fp4" not in base else 0
+    return (
+        DTYPES[dtype].bytes * int(count)
+        if dtype and count.isdigit() and "fp8" not in base and "fp4" not in base
+        else 0
+    )

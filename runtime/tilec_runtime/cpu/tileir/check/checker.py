@@ -37,7 +37,8 @@ class Checker:
         memory: of the launch.
         uninitialized: names of regions whose bytes mean nothing before the kernel writes them.
         blank: of some of these, which bytes a launch before this one left unwritten.
-        slots: per parameter of the entry point what the launcher puts there, such as `x.shape[1]`, for messages.
+        slots: per parameter of the entry point what the launcher puts there, such as `x.shape[1]`,
+            for messages.
         not_finite: report the first NaN or infinity that is made from finite numbers.
     """
 
@@ -71,13 +72,17 @@ class Checker:
         return tuple(self._found.values())
 
     def blank(self, name: str) -> Array | None:
-        """Which bytes of a region nothing has written; None where all of it means something, or there is no such region."""
+        """Which bytes of a region nothing has written; None where all of it means something, or
+        there is no such region.
+        """
         region = next((item for item in self._memory.regions if item.name == name), None)
         return None if region is None else self._shadow(region).unwritten(region)
 
     @property
     def unsure(self) -> bool:
-        """Whether there was too much synchronisation to tell which accesses it orders; these are then taken to be in order."""
+        """Whether there was too much synchronisation to tell which accesses it orders; these are
+        then taken to be in order.
+        """
         return self._log.exhausted
 
     def access(self, access: Access) -> None:
@@ -103,7 +108,9 @@ class Checker:
             self._against_readers(access, shadow, touch, number)
         shadow.note_write(touch, number)
         if not strong and not isinstance(touch.cells, slice):
-            self._against_writers(access, shadow, touch, number)  # blocks of this batch: the last one stands in the shadow by now
+            self._against_writers(
+                access, shadow, touch, number
+            )  # blocks of this batch: the last one stands in the shadow by now
 
     def outside(self, outside: Outside) -> bool:
         """Report it and go on."""
@@ -114,7 +121,9 @@ class Checker:
         if outside.index is not None and outside.shape is not None:
             index = tuple(int(n) for n in outside.index[0])
             extents = ", ".join(str(int(n)) for n in outside.shape[0])
-            where = f"element [{_list(index)}] of {name or 'a tensor'}, whose extents are [{extents}]"
+            where = (
+                f"element [{_list(index)}] of {name or 'a tensor'}, whose extents are [{extents}]"
+            )
             if outside.tile is not None:
                 of = f"lies entirely outside of {name or 'its tensor'}, whose extents are [{extents}]"
                 where = f"a tile of [{_list(outside.tile)}] elements from [{_list(index)}] on, which {of}"
@@ -125,7 +134,13 @@ class Checker:
             index, where = (), f"address {address:#x}, where there is no memory"
         verb = "reads" if outside.kind is AccessKind.READ else "writes"
         promised = ", although the access is declared in bounds" if outside.promised else ""
-        hint = _PROMISED_HINT if outside.promised else _MASK_HINT if outside.tile is None else _TILE_HINT
+        hint = (
+            _PROMISED_HINT
+            if outside.promised
+            else _MASK_HINT
+            if outside.tile is None
+            else _TILE_HINT
+        )
         self._add(
             (FindingKind.OUT_OF_BOUNDS, outside.op.number, name, outside.tile is not None),
             Finding(
@@ -160,14 +175,27 @@ class Checker:
 
     def asserted(self, op: Op, frame: Frame, failed: Array) -> bool:
         """Report it and go on."""
-        self._in_blocks(FindingKind.FAILED_ASSERT, op, frame, failed, f"the assertion {str(op.attributes['message'])!r} does not hold")
+        self._in_blocks(
+            FindingKind.FAILED_ASSERT,
+            op,
+            frame,
+            failed,
+            f"the assertion {str(op.attributes['message'])!r} does not hold",
+        )
         return True
 
     def overflowed(self, op: Op, frame: Frame, wrapped: Array) -> None:
         """Report arithmetic that wraps although it promises not to."""
         values = self._promises.operands(op, frame, int(np.flatnonzero(wrapped)[0]))
         what = f"{op.name} overflows where the kernel promises that it does not{values}"
-        self._in_blocks(FindingKind.OVERFLOW, op, frame, wrapped, what, hint="compute in i64, or keep the values in range")
+        self._in_blocks(
+            FindingKind.OVERFLOW,
+            op,
+            frame,
+            wrapped,
+            what,
+            hint="compute in i64, or keep the values in range",
+        )
 
     def computed(self, op: Op, frame: Frame) -> None:
         """Report the first number that is not finite although all that it was made from are."""
@@ -187,10 +215,17 @@ class Checker:
     def _never_written(self, shadow: Shadow) -> bool:
         """Whether it is certain that no block writes a span, so that who reads it does not matter."""
         written = self._provenance.written
-        return written is not None and shadow.names <= self._parameters and not shadow.names & written and not shadow.was_written
+        return (
+            written is not None
+            and shadow.names <= self._parameters
+            and not shadow.names & written
+            and not shadow.was_written
+        )
 
     def _number(self, record: _Record) -> int:
-        """The number of an access in the shadows: from 1, and the same for equal ones, so that long loops need no more memory."""
+        """The number of an access in the shadows: from 1, and the same for equal ones, so that long
+        loops need no more memory.
+        """
         number = self._numbers.get(record)
         if number is None:
             self._records.append(record)
@@ -198,7 +233,9 @@ class Checker:
         return number
 
     def _stray(self, access: Access, shadow: Shadow) -> None:
-        """Report pointers that left their parameter's elements: for memory of another, or of its own span."""
+        """Report pointers that left their parameter's elements: for memory of another, or of its
+        own span.
+        """
         names = self._provenance.of(access.op) if self._parameters else None
         if names is None or (access.mask is not None and not access.mask.any()):
             return
@@ -206,13 +243,19 @@ class Checker:
             if len(names) == 1:
                 self._beyond(access)
             return
-        where = np.unravel_index(0 if access.mask is None else int(access.mask.argmax()), access.offsets.shape)
+        where = np.unravel_index(
+            0 if access.mask is None else int(access.mask.argmax()), access.offsets.shape
+        )
         address = access.region.address + int(access.offsets[where])
         home = self._home(access.op)
         name = home.name if home is not None else min(names)
         index = home.element(address - home.address) if home is not None else ()
         verb = "reads" if access.kind is AccessKind.READ else "writes"
-        landed = f"which has {home.data.size // home.itemsize}" if home is not None else "which has no elements"
+        landed = (
+            f"which has {home.data.size // home.itemsize}"
+            if home is not None
+            else "which has no elements"
+        )
         shadow.was_written |= access.kind is not AccessKind.READ
         self._add(
             (FindingKind.OUT_OF_BOUNDS, access.op.number, name),
@@ -253,10 +296,18 @@ class Checker:
     def _home(self, op: Op) -> Region | None:
         """The memory that an access is about, wherever it goes; None where that is not known."""
         names = self._provenance.of(op) if self._parameters else None
-        return next((region for region in self._memory.regions if region.name in names), None) if names else None
+        return (
+            next((region for region in self._memory.regions if region.name in names), None)
+            if names
+            else None
+        )
 
     def _uninitialized_read(self, access: Access, shadow: Shadow, touch: Touch) -> None:
-        if shadow.blank is None or access.kind is AccessKind.WRITE or access.op.attributes.get("mode") is AtomicMode.XCHG:
+        if (
+            shadow.blank is None
+            or access.kind is AccessKind.WRITE
+            or access.op.attributes.get("mode") is AtomicMode.XCHG
+        ):
             return
         blank = np.flatnonzero(shadow.blank[touch.cells])
         if len(blank):
@@ -284,8 +335,18 @@ class Checker:
         for who, which in ((shadow.reader, shadow.read), (shadow.reader_too, shadow.read_too)):
             self._conflicts(access, shadow, touch, number, who[touch.cells], which)
 
-    def _conflicts(self, access: Access, shadow: Shadow, touch: Touch, number: int, owner: Array, accesses: Array) -> None:
-        """Report elements whose earlier access by block `owner` is another block's, unordered, and not both are strong."""
+    def _conflicts(
+        self,
+        access: Access,
+        shadow: Shadow,
+        touch: Touch,
+        number: int,
+        owner: Array,
+        accesses: Array,
+    ) -> None:
+        """Report elements whose earlier access by block `owner` is another block's, unordered, and
+        not both are strong.
+        """
         other = owner != touch.blocks
         if not other.any():
             return
@@ -299,18 +360,29 @@ class Checker:
             if record.strong and now.strong:
                 continue
             mine = at[which == earlier]
-            races = mine if not self._log.time else self._unordered(mine, owner, touch.blocks, record, now, len(numbers))
+            races = (
+                mine
+                if not self._log.time
+                else self._unordered(mine, owner, touch.blocks, record, now, len(numbers))
+            )
             if len(races):
                 self._race(access, shadow, touch, record, races, owner)
 
-    def _unordered(self, at: Array, owner: Array, blocks: Array, record: _Record, now: _Record, records: int) -> Array:
+    def _unordered(
+        self, at: Array, owner: Array, blocks: Array, record: _Record, now: _Record, records: int
+    ) -> Array:
         pairs, which = np.unique(np.stack([owner[at], blocks[at]]), axis=1, return_inverse=True)
         many = len(np.unique(pairs[0])) * records > len(np.unique(pairs[1]))
-        free = [not self._log.ordered(one - 1, record.time, two - 1, now.time, backward=many) for one, two in pairs.T.tolist()]
+        free = [
+            not self._log.ordered(one - 1, record.time, two - 1, now.time, backward=many)
+            for one, two in pairs.T.tolist()
+        ]
         unordered: Array = at[np.array(free, np.bool_)[which.reshape(-1)]]
         return unordered
 
-    def _race(self, access: Access, shadow: Shadow, touch: Touch, record: _Record, at: Array, owner: Array) -> None:
+    def _race(
+        self, access: Access, shadow: Shadow, touch: Touch, record: _Record, at: Array, owner: Array
+    ) -> None:
         first = int(at[0])
         name = access.region.name
         index = self._element(access.region, shadow, touch.cell(first))
@@ -330,17 +402,24 @@ class Checker:
                 index=index,
                 other=Side(what=verbs[1], location=record.op.loc, block=other),
                 count=len(at),
-                hint=_RACE_HINT if both_write else "blocks run in any order: split the kernel in two, or order them with atomics",
+                hint=_RACE_HINT
+                if both_write
+                else "blocks run in any order: split the kernel in two, or order them with atomics",
             ),
         )
 
     def _element(self, region: Region, shadow: Shadow, cell: int) -> tuple[int, ...]:
         return region.element(shadow.offset(cell, region))
 
-    def _in_blocks(self, kind: FindingKind, op: Op, frame: Frame, at: Array, what: str, hint: str = "") -> None:
+    def _in_blocks(
+        self, kind: FindingKind, op: Op, frame: Frame, at: Array, what: str, hint: str = ""
+    ) -> None:
         rows = np.flatnonzero(at)
         block = frame.place(int(rows[0]))
-        self._add((kind, op.number), Finding(kind=kind, what=what, location=op.loc, block=block, count=len(rows), hint=hint))
+        self._add(
+            (kind, op.number),
+            Finding(kind=kind, what=what, location=op.loc, block=block, count=len(rows), hint=hint),
+        )
 
     def _add(self, where: tuple[Any, ...], finding: Finding) -> None:
         """Keep the first finding of a place, and count the others."""

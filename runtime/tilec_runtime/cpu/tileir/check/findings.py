@@ -1,4 +1,6 @@
-"""What the checker finds: one value per defect, with both sides of a conflict, ready to be shown or written as JSON."""
+"""What the checker finds: one value per defect, with both sides of a conflict, ready to be shown or
+written as JSON.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import Frame
-from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, Function, Loc, Op, SameElements, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.ir import (
+    Bounded,
+    DivBy,
+    Function,
+    Loc,
+    Op,
+    SameElements,
+    Scalar,
+    Tile,
+    Value,
+)
 from tilec_runtime.cpu.tileir.values import STORAGE, Array
 
 Place = tuple[int, int, int]
@@ -55,7 +67,8 @@ class Finding:
         other: the other side of a conflict.
         count: elements (or blocks, where there are no elements) that show the same.
         hint: the usual way to mend it.
-        kernel: id of the variant whose launch it is about; empty where it is about all launches of a case.
+        kernel: id of the variant whose launch it is about; empty where it is about all launches of
+            a case.
     """
 
     kind: FindingKind
@@ -85,7 +98,11 @@ class Finding:
         }
         if self.other:
             other = self.other
-            found["other"] = {"what": other.what, "location": _place(other.location), "block": list(other.block)}
+            found["other"] = {
+                "what": other.what,
+                "location": _place(other.location),
+                "block": list(other.block),
+            }
         return found
 
 
@@ -114,8 +131,11 @@ class Promises:
     """
 
     def __init__(self, function: Function, slots: Sequence[str]) -> None:
-        self._slots = dict(enumerate(slots)) or {i: f"parameter {i}" for i in range(len(function.signature.params))}
-        # An assumption gives its operand a new name: the parameter is found through any number of them.
+        self._slots = dict(enumerate(slots)) or {
+            i: f"parameter {i}" for i in range(len(function.signature.params))
+        }
+        # An assumption gives its operand a new name: the parameter is found through any number of
+        # them.
         self._origin: dict[int, int] = {}
         for op in function.walk():
             if op.name == "assume":
@@ -123,7 +143,9 @@ class Promises:
                 self._origin[op.results[0].index] = self._origin.get(source, source)
 
     def broken(self, op: Op, frame: Frame, row: int) -> tuple[str, str]:
-        """The parameter (or nothing) that breaks the assumption of `op` in the block of a row, and the sentence about it."""
+        """The parameter (or nothing) that breaks the assumption of `op` in the block of a row, and
+        the sentence about it.
+        """
         value = op.operand("value")
         slot = self._slots.get(self._origin.get(value.index, value.index), "")
         parameter = slot.partition(".")[0]
@@ -136,12 +158,21 @@ class Promises:
                 off = flat[flat % divisor != 0]
                 shown = int(off[0]) if len(off) else int(flat[0])
                 if slot.endswith(".ptr"):
-                    return parameter, f"the address of {parameter}, {shown:#x}, is not a multiple of {divisor} bytes, as the kernel assumes"
-                return parameter, f"{subject} is {shown}, not a multiple of {divisor}, as the kernel assumes"
+                    return (
+                        parameter,
+                        f"the address of {parameter}, {shown:#x}, is not a multiple of {divisor} bytes, as the kernel assumes",
+                    )
+                return (
+                    parameter,
+                    f"{subject} is {shown}, not a multiple of {divisor}, as the kernel assumes",
+                )
             case Bounded(lower=lower, upper=upper):
                 low, high = int(held.min()), int(held.max())
                 shown = low if lower is not None and low < lower else high
-                limits = " and ".join([f"at least {lower}"] * (lower is not None) + [f"at most {upper}"] * (upper is not None))
+                limits = " and ".join(
+                    [f"at least {lower}"] * (lower is not None)
+                    + [f"at most {upper}"] * (upper is not None)
+                )
                 return parameter, f"{subject} is {shown}; the kernel assumes that it is {limits}"
             case SameElements(values=groups):
                 return (
@@ -158,11 +189,18 @@ class Promises:
         return ": " + " and ".join(str(_row(frame.get(value), row).item()) for value in values)
 
     def not_finite(self, op: Op, frame: Frame) -> Array | None:
-        """For which blocks an operation made a NaN or an infinity although all its operands are finite; None if it cannot tell."""
+        """For which blocks an operation made a NaN or an infinity although all its operands are
+        finite; None if it cannot tell.
+        """
         made = [found for value in op.results if (found := _finite(value, frame)) is not None]
         if not made:
             return None
-        given = [found for group in op.operands.values() for value in group if (found := _finite(value, frame)) is not None]
+        given = [
+            found
+            for group in op.operands.values()
+            for value in group
+            if (found := _finite(value, frame)) is not None
+        ]
         bad = np.zeros(frame.size, np.bool_)
         for found in made:
             bad |= ~found
@@ -177,9 +215,15 @@ def _row(held: Array, row: int) -> Array:
 
 
 def _finite(value: Value, frame: Frame) -> Array | None:
-    """For each block whether all elements of a tile of floating point numbers are finite; None for other values."""
+    """For each block whether all elements of a tile of floating point numbers are finite; None for
+    other values.
+    """
     kind = value.type
-    if not isinstance(kind, Tile) or not isinstance(kind.element, Scalar) or not kind.element.is_float:
+    if (
+        not isinstance(kind, Tile)
+        or not isinstance(kind.element, Scalar)
+        or not kind.element.is_float
+    ):
         return None
     if kind.element is _HELD_AS_BITS:
         return None

@@ -19,7 +19,8 @@ _ACCESSES = ("load_", "store_", "atomic_")
 
 
 class Provenance:
-    """Follows pointers from the entry's parameters to accesses. What it cannot follow (pointers out of memory or numbers) it says.
+    """Follows pointers from the entry's parameters to accesses. What it cannot follow (pointers out
+    of memory or numbers) it says.
 
     Args:
         function: the kernel.
@@ -54,12 +55,17 @@ class Provenance:
         return frozenset(found)
 
     def _connect(self, block: Block, enclosing: tuple[Value, ...], unknown: list[int]) -> None:
-        """Note where the pointers of a block's operations go on to; `enclosing` are the values that leaving the block may set."""
+        """Note where the pointers of a block's operations go on to; `enclosing` are the values that
+        leaving the block may set.
+        """
         for op in block.ops:
             given = _pointing(value for group in op.operands.values() for value in group)
             made = _pointing(op.results)
             if op.regions:
-                inner = (*made, *(value for region in op.regions for value in _pointing(region.args)))
+                inner = (
+                    *made,
+                    *(value for region in op.regions for value in _pointing(region.args)),
+                )
                 self._join(given, inner)
                 for region in op.regions:
                     self._connect(region, (*enclosing, *inner), unknown)
@@ -95,7 +101,9 @@ def _pointing(values: Iterable[Value]) -> tuple[Value, ...]:
 def _points(value: Value) -> bool:
     """Whether a value leads to memory: pointers, and views of tensors."""
     kind = value.type
-    return not isinstance(kind, Token) and not (isinstance(kind, Tile) and isinstance(kind.element, Scalar))
+    return not isinstance(kind, Token) and not (
+        isinstance(kind, Tile) and isinstance(kind.element, Scalar)
+    )
 
 
 class Extents:
@@ -127,7 +135,9 @@ class Extents:
             off = off & access.mask
         return off if off.any() else None
 
-    def described(self, access: Access, home: Region, where: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    def described(
+        self, access: Access, home: Region, where: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], str]:
         """The index of an element that is none of the array, and words for it."""
         indices, extents = (
             self._indices(access.op, access.frame, home),
@@ -150,9 +160,18 @@ class Extents:
     def _indices(self, op: Op, frame: Frame, home: Region) -> list[Array] | None:
         """Return the index along each dimension, or None where pointers are computed otherwise."""
         made = self._indexed.get(op.number)
-        if made is None or home.shape is None or home.strides is None or len(made.terms) != len(home.shape):
+        if (
+            made is None
+            or home.shape is None
+            or home.strides is None
+            or len(made.terms) != len(home.shape)
+        ):
             return None
-        if not made.base < len(self._names) or self._names[made.base] != home.name or not self._steps(made, frame, home):
+        if (
+            not made.base < len(self._names)
+            or self._names[made.base] != home.name
+            or not self._steps(made, frame, home)
+        ):
             return None
         return [frame.get(index) for index, _ in made.terms]
 
@@ -161,16 +180,27 @@ class Extents:
         assert home.shape is not None
         assert home.strides is not None
         pairs = zip(made.terms, home.shape, home.strides, strict=True)
-        return all(extent <= 1 or bool((frame.get(stride) == step).all()) for (_, stride), extent, step in pairs)
+        return all(
+            extent <= 1 or bool((frame.get(stride) == step).all())
+            for (_, stride), extent, step in pairs
+        )
 
 
 def _between(region: Region, offsets: Array) -> Array:
     """Mark byte offsets that lie between the elements of an array; none where elements overlap."""
     nothing = np.zeros(offsets.shape, np.bool_)
-    if region.shape is None or region.strides is None or math.prod(region.shape) * region.itemsize >= region.data.size:
+    if (
+        region.shape is None
+        or region.strides is None
+        or math.prod(region.shape) * region.itemsize >= region.data.size
+    ):
         return nothing
     steps = sorted(
-        ((abs(step), extent) for step, extent in zip(region.strides, region.shape, strict=True) if extent > 1),
+        (
+            (abs(step), extent)
+            for step, extent in zip(region.strides, region.shape, strict=True)
+            if extent > 1
+        ),
         reverse=True,
     )
     reach = 0
@@ -178,7 +208,9 @@ def _between(region: Region, offsets: Array) -> Array:
         if step <= reach:
             return nothing
         reach += step * (extent - 1)
-    left = offsets // region.itemsize  # from the span's start, which is the element with the lowest address
+    left = (
+        offsets // region.itemsize
+    )  # from the span's start, which is the element with the lowest address
     for step, extent in steps:
         left = left - np.minimum(left // step, extent - 1) * step
     return left != 0

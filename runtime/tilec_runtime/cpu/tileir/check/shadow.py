@@ -1,4 +1,6 @@
-"""For every element of a launch's memory: who wrote it last, who read it, and whether anybody wrote it at all."""
+"""For every element of a launch's memory: who wrote it last, who read it, and whether anybody wrote
+it at all.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ class Touch:
     """Cells of a region that an access touches.
 
     Attributes:
-        cells: their numbers; a slice where they follow each other, which is several times faster to look up.
+        cells: their numbers; a slice where they follow each other, which is several times faster to
+            look up.
         count: how many.
         blocks: for each cell the number of the block that touches it, plus 1.
-        rows: for each cell the row of its block in the batch, or, if `each` is set, for each run of `each` cells.
+        rows: for each cell the row of its block in the batch, or, if `each` is set, for each run of
+            `each` cells.
     """
 
     cells: Array | slice
@@ -43,21 +47,31 @@ class Touch:
 
     def some(self, which: Array) -> Array:
         """Numbers of some of the cells."""
-        return np.flatnonzero(which) + self.cells.start if isinstance(self.cells, slice) else self.cells[which]
+        return (
+            np.flatnonzero(which) + self.cells.start
+            if isinstance(self.cells, slice)
+            else self.cells[which]
+        )
 
 
 class Shadow:
     """A span of memory: one region, or several that share bytes.
 
-    A cell stands for one element (or one byte, once elements of several sizes were accessed). Blocks are kept as number + 1, so that 0 is
-    nobody; accesses by their number in the checker's list. Of readers the first and the last other one are kept: a writer conflicts with
-    at least one of them if it conflicts with any that is not ordered before it by synchronisation.
+    A cell stands for one element (or one byte, once elements of several sizes were accessed).
+    Blocks are kept as number + 1, so that 0 is nobody; accesses by their number in the checker's
+    list. Of readers the first and the last other one are kept: a writer conflicts with at least one
+    of them if it conflicts with any that is not ordered before it by synchronisation.
     """
 
-    def __init__(self, regions: Sequence[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> None:
+    def __init__(
+        self, regions: Sequence[Region], uninitialized: Collection[str], blank: Mapping[str, Array]
+    ) -> None:
         self.address = min(region.address for region in regions)
         size = max(region.end for region in regions) - self.address
-        units = {region.itemsize if (region.address - self.address) % region.itemsize == 0 else 1 for region in regions}
+        units = {
+            region.itemsize if (region.address - self.address) % region.itemsize == 0 else 1
+            for region in regions
+        }
         self.unit = max(1, units.pop() if len(units) == 1 else 1)
         self.names = frozenset(region.name for region in regions)
         cells = -(-size // self.unit)
@@ -79,18 +93,26 @@ class Shadow:
                 self.blank[start : start + count] = True if left is None else left[:: self.unit]
 
     def unwritten(self, region: Region) -> Array | None:
-        """Which bytes of a region of this span nothing has written; None where all of them mean something."""
+        """Which bytes of a region of this span nothing has written; None where all of them mean
+        something.
+        """
         if self.blank is None:
             return None
         start = region.address - self.address
         return np.repeat(self.blank, self.unit)[start : start + region.data.size]
 
     def touch(self, access: Access, *, in_order: bool) -> Touch:
-        """Cells of an access. Unless they are to stay `in_order`, rows are sorted by address, so that cells may follow each other."""
+        """Cells of an access. Unless they are to stay `in_order`, rows are sorted by address, so
+        that cells may follow each other.
+        """
         blocks = (access.frame.blocks + 1).astype(np.int32)
         rows: Array = np.arange(len(blocks))
         flat: Array = access.offsets.reshape(len(blocks), -1)
-        chosen = None if access.mask is None else np.broadcast_to(access.mask, access.offsets.shape).reshape(flat.shape)
+        chosen = (
+            None
+            if access.mask is None
+            else np.broadcast_to(access.mask, access.offsets.shape).reshape(flat.shape)
+        )
         if not in_order and len(flat) > 1 and (np.diff(flat[:, 0]) < 0).any():
             rows = np.argsort(flat[:, 0], kind="stable")
             flat, chosen = flat[rows], None if chosen is None else chosen[rows]
@@ -101,13 +123,23 @@ class Shadow:
         flat = flat.reshape(-1) + (access.region.address - self.address)
         cells, many = self._cells(flat, access.size)
         each *= many
-        return Touch(cells, len(flat) * many, np.repeat(blocks[rows], each) if each > 1 else blocks[rows], rows, max(each, 1))
+        return Touch(
+            cells,
+            len(flat) * many,
+            np.repeat(blocks[rows], each) if each > 1 else blocks[rows],
+            rows,
+            max(each, 1),
+        )
 
     def _cells(self, flat: Array, size: int) -> tuple[Array | slice, int]:
         """Cells of elements at byte offsets from the span's start, and how many an element has."""
         if not len(flat):
             return flat, 1
-        if size % self.unit or int(np.bitwise_or.reduce(flat)) % (self.unit & -self.unit) or (self.unit & (self.unit - 1)):
+        if (
+            size % self.unit
+            or int(np.bitwise_or.reduce(flat)) % (self.unit & -self.unit)
+            or (self.unit & (self.unit - 1))
+        ):
             self._split()
         many = size // self.unit
         first, last = int(flat[0]), int(flat[-1])
@@ -123,7 +155,9 @@ class Shadow:
         return cell * self.unit - (region.address - self.address)
 
     def note_read(self, touch: Touch, number: int, *, strong: bool) -> None:
-        """Keep who read. A block's later read stands for its earlier ones, unless it conflicts with less, being strong."""
+        """Keep who read. A block's later read stands for its earlier ones, unless it conflicts with
+        less, being strong.
+        """
         self.was_read = True
         kept = self.reader[touch.cells]
         mine = kept == 0 if strong else (kept == 0) | (kept == touch.blocks)
@@ -159,8 +193,12 @@ class Shadow:
         self.unit = 1
 
 
-def spans(regions: Iterable[Region], uninitialized: Collection[str], blank: Mapping[str, Array]) -> dict[str, Shadow]:
-    """The shadow of each region, by its name and address (`key`); regions that share bytes share one."""
+def spans(
+    regions: Iterable[Region], uninitialized: Collection[str], blank: Mapping[str, Array]
+) -> dict[str, Shadow]:
+    """The shadow of each region, by its name and address (`key`); regions that share bytes share
+    one.
+    """
     found: dict[str, Shadow] = {}
     group: list[Region] = []
     end = 0
@@ -186,7 +224,11 @@ def _nobody(cells: int) -> Array:
 
 _ACQUIRES = (MemoryOrder.ACQUIRE, MemoryOrder.ACQ_REL)
 _RELEASES = (MemoryOrder.RELEASE, MemoryOrder.ACQ_REL)
-_ACQUIRE, _RELEASE, _KEEP = 1, 2, 4  # what an event does; _KEEP: what was released there before stays so
+_ACQUIRE, _RELEASE, _KEEP = (
+    1,
+    2,
+    4,
+)  # what an event does; _KEEP: what was released there before stays so
 _MOST_WORK = 20_000_000  # events looked at in all: enough for thousands of conflicting pairs, and still seconds
 _MOST_KEPT = 256  # accesses whose order is remembered: each is as large as the number of blocks
 _MOST_EVENTS = 20_000_000  # of 17 bytes each
@@ -195,14 +237,15 @@ _MOST_EVENTS = 20_000_000  # of 17 bytes each
 class SyncLog:
     """Strong accesses in the order in which they took place. Its length is the time.
 
-    A block is ordered after another when it acquires what the other, or one ordered after it, released at the same address, and no
-    plain write came between.
+    A block is ordered after another when it acquires what the other, or one ordered after it,
+    released at the same address, and no plain write came between.
     """
 
     def __init__(self) -> None:
         self.exhausted = False
         self._blocks, self._addresses, self._flags = array.array("q"), array.array("q"), bytearray()
-        # By block and time of an access: per block from when on it is after it, addresses that carry this on, up to when that was followed.
+        # By block and time of an access: per block from when on it is after it, addresses that
+        # carry this on, up to when that was followed.
         self._after: dict[tuple[int, int], tuple[dict[int, int], set[int], list[int]]] = {}
         self._before: dict[tuple[int, int], dict[int, int]] = {}
         self._work = 0
@@ -213,7 +256,9 @@ class SyncLog:
         return len(self._flags)
 
     def record(self, access: Access, touch: Touch, address: int, unit: int) -> None:
-        """Note a strong access of blocks, in the order in which they take place; cells of `unit` bytes are counted from `address`."""
+        """Note a strong access of blocks, in the order in which they take place; cells of `unit`
+        bytes are counted from `address`.
+        """
         flags = _ACQUIRE * (access.order in _ACQUIRES and access.kind is not AccessKind.WRITE)
         flags |= _RELEASE * (access.order in _RELEASES and access.kind is not AccessKind.READ)
         flags |= _KEEP * (access.kind is not AccessKind.WRITE)
@@ -223,15 +268,23 @@ class SyncLog:
         if len(self._flags) + touch.count > _MOST_EVENTS:
             self.exhausted = True
             return
-        cells = np.arange(touch.cells.start, touch.cells.stop) if isinstance(touch.cells, slice) else touch.cells
+        cells = (
+            np.arange(touch.cells.start, touch.cells.stop)
+            if isinstance(touch.cells, slice)
+            else touch.cells
+        )
         self._blocks.frombytes((touch.blocks.astype(np.int64) - 1).tobytes())
         self._addresses.frombytes((address + cells * unit).astype(np.int64).tobytes())
         self._flags.extend(bytes([flags]) * touch.count)
 
-    def ordered(self, first: int, since: int, second: int, until: int, *, backward: bool = False) -> bool:
-        """Whether what block `first` did at time `since` comes before what block `second` does at time `until`.
+    def ordered(
+        self, first: int, since: int, second: int, until: int, *, backward: bool = False
+    ) -> bool:
+        """Whether what block `first` did at time `since` comes before what block `second` does at
+        time `until`.
 
-        What is looked up is remembered: `backward` is faster where one block comes after many, the other way where many come after one.
+        What is looked up is remembered: `backward` is faster where one block comes after many, the
+        other way where many come after one.
         """
         if self.exhausted:
             return True
@@ -245,7 +298,9 @@ class SyncLog:
         """Per block the time from which on it is ordered after the access."""
         if len(self._after) > _MOST_KEPT:
             self._after.clear()
-        after, carrying, seen = self._after.setdefault((first, since), ({first: since}, set(), [since]))
+        after, carrying, seen = self._after.setdefault(
+            (first, since), ({first: since}, set(), [since])
+        )
         self._spend(max(until - seen[0], 0))
         for time in range(seen[0], until):
             block, address, flags = self._blocks[time], self._addresses[time], self._flags[time]
@@ -259,7 +314,9 @@ class SyncLog:
         return after
 
     def _led_to(self, second: int, until: int) -> dict[int, int]:
-        """Per block the last release that orders it before the access: what it did up to then, it did before."""
+        """Per block the last release that orders it before the access: what it did up to then, it
+        did before.
+        """
         known = self._before.get((second, until))
         if known is not None:
             return known

@@ -20,7 +20,14 @@ def root(tmp_path: Path) -> str:
 
 
 def read(log: str, root: str) -> list[Diagnostic]:
-    return list(read_log(log, root, toolkit="/opt/cuda/include", fallback=Location(file="k/a b.cu", line=1, column=17)).diagnostics)
+    return list(
+        read_log(
+            log,
+            root,
+            toolkit="/opt/cuda/include",
+            fallback=Location(file="k/a b.cu", line=1, column=17),
+        ).diagnostics
+    )
 
 
 def test_front_end_messages(root: str) -> None:
@@ -31,12 +38,18 @@ def test_front_end_messages(root: str) -> None:
         '2 errors detected in the compilation of "k/a b.cu".\n'
     )
     first, second = read(log, root)
-    assert first.render() == 'k/a b.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
+    assert (
+        first.render()
+        == 'k/a b.cu:3:11: error: identifier "foo" is undefined\n    \t\tint a = foo(3);\n    \t\t        ^'
+    )
     assert str(second.location) == "k/a b.cu:4:10"
 
 
 def test_tabs_that_a_compiler_changed_do_not_move_the_caret(root: str) -> None:
-    (found,) = read('./k/a b.cu(3): error: identifier "foo" is undefined\n    int a = foo(3);\n            ^\n', root)
+    (found,) = read(
+        './k/a b.cu(3): error: identifier "foo" is undefined\n    int a = foo(3);\n            ^\n',
+        root,
+    )
     assert str(found.location) == "k/a b.cu:3:11"
 
 
@@ -48,21 +61,35 @@ def test_notes_on_instantiation_are_kept(root: str) -> None:
 
 def test_a_byte_order_mark_is_named(root: str) -> None:
     (Path(root) / "k" / "marked.cu").write_bytes(b"\xef\xbb\xbf// text\nint x;\n")
-    first, second = read('k/marked.cu(1): error: unrecognized token\n\nk/marked.cu(2): error: expected a ";"\n', root)
-    assert first.hint == "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
+    first, second = read(
+        'k/marked.cu(1): error: unrecognized token\n\nk/marked.cu(2): error: expected a ";"\n', root
+    )
+    assert (
+        first.hint
+        == "the file begins with a byte order mark, which no CUDA compiler reads: save it as plain UTF-8"
+    )
     assert "byte order mark" not in second.hint
 
 
 def test_gcc_and_fatal_messages(root: str) -> None:
-    (found,) = read("k/a b.cu:1:10: fatal error: nope.h: No such file or directory\n    1 | #include\ncompilation terminated.\n", root)
+    (found,) = read(
+        "k/a b.cu:1:10: fatal error: nope.h: No such file or directory\n    1 | #include\ncompilation terminated.\n",
+        root,
+    )
     assert (str(found.location), found.severity) == ("k/a b.cu:1:10", "error")
     assert "`include`" in found.hint
-    (found,) = read('k/a b.cu(1): catastrophic error: cannot open source file "vector"\n  __global__\n            ^\n', root)
+    (found,) = read(
+        'k/a b.cu(1): catastrophic error: cannot open source file "vector"\n  __global__\n            ^\n',
+        root,
+    )
     assert 'compiler = "nvcc"' in found.hint
 
 
 def test_messages_without_a_place_stand_at_the_kernel(root: str) -> None:
-    (found,) = read("ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x61a80 bytes, 0xc000 max)\n", root)
+    (found,) = read(
+        "ptxas error   : Entry function '_Z1kPf' uses too much shared data (0x61a80 bytes, 0xc000 max)\n",
+        root,
+    )
     assert str(found.location) == "k/a b.cu:1:17"
     assert "extern __shared__" in found.hint
 
@@ -91,7 +118,13 @@ def test_words_on_the_symbol_are_apart(root: str) -> None:
     words = read_log(log, root, toolkit="", fallback=Location(file="x"))
     assert (words.diagnostics, words.symbol) == ((), ('identifier "kk" is undefined',))
     assert (
-        read_log(log.replace("__nv_name_map(2)", "tilec-symbol(1)"), root, toolkit="", fallback=Location(file="x")).symbol == words.symbol
+        read_log(
+            log.replace("__nv_name_map(2)", "tilec-symbol(1)"),
+            root,
+            toolkit="",
+            fallback=Location(file="x"),
+        ).symbol
+        == words.symbol
     )
 
 
@@ -107,8 +140,14 @@ def test_words_on_the_symbol_are_apart(root: str) -> None:
         ('cannot open source file "math.h"', "NVRTC has no host headers"),
         ('cannot open source file "assert.h"', "NVRTC has no host headers"),
         ('cannot open source file "curand_kernel.h"', "pip install nvidia-curand"),
-        ("device-side kernel launch could not be processed as the required runtime APIs are not declared", "launch it from the host"),
-        ('calling a __host__ function("f()") from a __global__ function("k") is not allowed', "mark it __device__"),
+        (
+            "device-side kernel launch could not be processed as the required runtime APIs are not declared",
+            "launch it from the host",
+        ),
+        (
+            'calling a __host__ function("f()") from a __global__ function("k") is not allowed',
+            "mark it __device__",
+        ),
         ('namespace "std" has no member "sort"', "cuda::std"),
         ('expected a ";"', "line before"),
         ("unrecognized option --foo found", "`flags`"),

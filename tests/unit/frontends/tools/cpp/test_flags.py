@@ -67,10 +67,23 @@ def test_refuses_flags_with_other_effects(flag: str) -> None:
             assert caught.value.fix.startswith(("take it out", "leave it out"))
 
 
-@pytest.mark.parametrize("value", ["-o=/abs", "-o,/abs", "--output-file=/abs", "--options-file=/abs", "-optf,/abs", "-v,-o,/abs", "-ias=x"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "-o=/abs",
+        "-o,/abs",
+        "--output-file=/abs",
+        "--options-file=/abs",
+        "-optf,/abs",
+        "-v,-o,/abs",
+        "-ias=x",
+    ],
+)
 def test_refuses_such_flags_of_ptxas(value: str) -> None:
     for flags in ([f"-Xptxas={value}"], ["--ptxas-options", value]):
-        with pytest.raises(OptionError, match=r"where results go|reads files that it names") as caught:
+        with pytest.raises(
+            OptionError, match=r"where results go|reads files that it names"
+        ) as caught:
             read_flags(flags, compiler="nvrtc", unchecked=True)
         assert caught.value.path == ("flags", 0)
 
@@ -125,11 +138,31 @@ def test_a_flag_that_is_not_known(flags: list[str], compiler: str, text: str) ->
             "nvrtc",
             "flags: '-ftz=true' is a flag of nvrtc, and these are for ptxas\n  fix: write it without -Xptxas",
         ),
-        (["--ftz=yes"], "nvrtc", "flags: --ftz takes true or false, not 'yes'\n  fix: correct its value"),
-        (["--restrict=1"], "nvrtc", "flags: --restrict takes no value, not '1'\n  fix: correct its value"),
-        (["-Ofast"], "nvcc", "flags: -O takes a number from 0 to 3, not 'fast'\n  fix: correct its value"),
-        (["-U=A -o x"], "nvcc", "flags: -U takes a macro's name, not 'A -o x'\n  fix: correct its value"),
-        (["--fmad"], "nvcc", "flags: '--fmad' needs a value: true or false\n  fix: write \"--fmad=…\""),
+        (
+            ["--ftz=yes"],
+            "nvrtc",
+            "flags: --ftz takes true or false, not 'yes'\n  fix: correct its value",
+        ),
+        (
+            ["--restrict=1"],
+            "nvrtc",
+            "flags: --restrict takes no value, not '1'\n  fix: correct its value",
+        ),
+        (
+            ["-Ofast"],
+            "nvcc",
+            "flags: -O takes a number from 0 to 3, not 'fast'\n  fix: correct its value",
+        ),
+        (
+            ["-U=A -o x"],
+            "nvcc",
+            "flags: -U takes a macro's name, not 'A -o x'\n  fix: correct its value",
+        ),
+        (
+            ["--fmad"],
+            "nvcc",
+            "flags: '--fmad' needs a value: true or false\n  fix: write \"--fmad=…\"",
+        ),
     ],
 )
 def test_a_flag_that_is_off(flags: list[str], compiler: str, text: str) -> None:
@@ -154,8 +187,12 @@ def test_no_known_flag_takes_a_path() -> None:
                 read_flags([f"{through}{name}={value}"], compiler=compiler)
 
 
-@pytest.mark.parametrize("flag", [" -fdevice-time-trace=/abs", "\t-include=/abs", "-lineinfo ", "-Xptxas= -o"])
+@pytest.mark.parametrize(
+    "flag", [" -fdevice-time-trace=/abs", "\t-include=/abs", "-lineinfo ", "-Xptxas= -o"]
+)
 def test_refuses_white_space_around_a_flag(flag: str) -> None:
     """NVRTC passes over it: it would hide the flag."""
-    with pytest.raises(OptionError, match="begins or ends with white space, which some tools pass over"):
+    with pytest.raises(
+        OptionError, match="begins or ends with white space, which some tools pass over"
+    ):
         read_flags([flag], compiler="nvrtc", unchecked=True)

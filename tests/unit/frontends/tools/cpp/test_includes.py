@@ -1,4 +1,6 @@
-"""The closure of headers: exact where names are plain, too large where they are not, never too small."""
+"""The closure of headers: exact where names are plain, too large where they are not, never too
+small.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,16 @@ def test_includes_of_a_text() -> None:
     #endif
     #include MACRO
     """
-    assert [i.name for i in includes(text)] == ["a.h", "b/c.h", "after.h", "branch.h", "carried.h", "maybe.h", "other.h", ""]
+    assert [i.name for i in includes(text)] == [
+        "a.h",
+        "b/c.h",
+        "after.h",
+        "branch.h",
+        "carried.h",
+        "maybe.h",
+        "other.h",
+        "",
+    ]
 
 
 def test_includes_in_other_spellings() -> None:
@@ -99,7 +110,13 @@ def test_a_name_in_two_places_counts_twice(tmp_path: Path) -> None:
 def test_a_computed_include_takes_every_header(tmp_path: Path) -> None:
     root = project(
         tmp_path,
-        {"k/a.cu": "#define H <x.h>\n#include H\n", "k/side.cuh": "", "include/x.h": "", "include/sub/y.hpp": "", "include/no.txt": ""},
+        {
+            "k/a.cu": "#define H <x.h>\n#include H\n",
+            "k/side.cuh": "",
+            "include/x.h": "",
+            "include/sub/y.hpp": "",
+            "include/no.txt": "",
+        },
     )
     assert names(root) == ["include/sub/y.hpp", "include/x.h", "k/a.cu", "k/side.cuh"]
 
@@ -108,8 +125,16 @@ def test_a_computed_include_takes_every_header(tmp_path: Path) -> None:
     "files",
     [
         {"k/a.cu": '#define H "../other/x.cfg"\n#include H\n', "other/x.cfg": ""},
-        {"k/a.cu": '#include "x.h"\n#include H\n', "include/x.h": '#define H "../other/x.cfg"\n', "other/x.cfg": ""},
-        {"k/a.cu": "#include <x.h>\n", "include/x.h": "#define H <beside.h>\n#include H\n", "k/beside.h": ""},
+        {
+            "k/a.cu": '#include "x.h"\n#include H\n',
+            "include/x.h": '#define H "../other/x.cfg"\n',
+            "other/x.cfg": "",
+        },
+        {
+            "k/a.cu": "#include <x.h>\n",
+            "include/x.h": "#define H <beside.h>\n#include H\n",
+            "k/beside.h": "",
+        },
         {
             "k/a.cu": '#define H "../other/x.h"\n#include H\n',
             "other/x.h": '#undef H\n#define H "../other/deep/y.cfg"\n#include H\n',
@@ -123,11 +148,17 @@ def test_a_computed_include_takes_what_macros_name(tmp_path: Path, files: dict[s
 
 def test_a_computed_include_whose_macro_is_an_option(tmp_path: Path) -> None:
     root = project(tmp_path, {"k/a.cu": "#include H\n", "other/x.cfg": ""})
-    assert [f.name for f in closure(root, "k/a.cu", (), ['"../other/x.cfg"', "7"])] == ["k/a.cu", "other/x.cfg"]
+    assert [f.name for f in closure(root, "k/a.cu", (), ['"../other/x.cfg"', "7"])] == [
+        "k/a.cu",
+        "other/x.cfg",
+    ]
 
 
 def test_a_computed_include_follows_links_within_the_project(tmp_path: Path) -> None:
-    root = project(tmp_path / "project", {"k/a.cu": "#define P(x) <link/x>\n#include P(x.h)\n", "other/x.h": "", "include/x.h": ""})
+    root = project(
+        tmp_path / "project",
+        {"k/a.cu": "#define P(x) <link/x>\n#include P(x.h)\n", "other/x.h": "", "include/x.h": ""},
+    )
     (tmp_path / "project/include/link").symlink_to("../other")
     (tmp_path / "project/other/loop").symlink_to("../include")
     (tmp_path / "outside").mkdir()
@@ -143,13 +174,17 @@ def test_what_macros_name_outside_of_the_project_is_nothing(tmp_path: Path) -> N
 
 
 def test_names_with_spaces_and_accents(tmp_path: Path) -> None:
-    root = project(tmp_path / "ein projekt é", {"k/ä b.cu": '#include "mit leer.h"\n', "k/mit leer.h": ""})
+    root = project(
+        tmp_path / "ein projekt é", {"k/ä b.cu": '#include "mit leer.h"\n', "k/mit leer.h": ""}
+    )
     assert names(root, "k/ä b.cu") == ["k/mit leer.h", "k/ä b.cu"]
 
 
 def test_the_directory_does_not_show(tmp_path: Path) -> None:
     files = {"k/a.cu": '#include "b.h"\n', "k/b.h": "int b;\n"}
-    assert closure(project(tmp_path / "one", files), "k/a.cu", ()) == closure(project(tmp_path / "two", files), "k/a.cu", ())
+    assert closure(project(tmp_path / "one", files), "k/a.cu", ()) == closure(
+        project(tmp_path / "two", files), "k/a.cu", ()
+    )
 
 
 def test_a_link_out_of_the_project_is_an_error(tmp_path: Path) -> None:
@@ -157,7 +192,9 @@ def test_a_link_out_of_the_project_is_an_error(tmp_path: Path) -> None:
     outside.write_text("")
     root = project(tmp_path / "p", {"k/a.cu": 'int a;\n#include "link.h"\n'})
     (Path(root) / "k/link.h").symlink_to(outside)
-    with pytest.raises(CompileError, match=r"link\.h leaves the project through a symbolic link") as caught:
+    with pytest.raises(
+        CompileError, match=r"link\.h leaves the project through a symbolic link"
+    ) as caught:
         closure(root, "k/a.cu", ())
     assert str(caught.value.diagnostics[0].location) == "k/a.cu:2"
     assert "copy the file into the project" in caught.value.fix
@@ -183,7 +220,12 @@ def test_a_missing_source_says_so(tmp_path: Path) -> None:
 
 def test_headers_with_kernels(tmp_path: Path) -> None:
     root = project(
-        tmp_path, {"k/a.cu": '#include "b.cuh"\n#include "c.h"\n__global__ void a() {}', "k/b.cuh": "__global__ void b() {}", "k/c.h": ""}
+        tmp_path,
+        {
+            "k/a.cu": '#include "b.cuh"\n#include "c.h"\n__global__ void a() {}',
+            "k/b.cuh": "__global__ void b() {}",
+            "k/c.h": "",
+        },
     )
     assert kernel_files(root, "k/a.cu", ()) == ["k/b.cuh"]
 
@@ -205,4 +247,6 @@ def test_which_sources_are_small(tmp_path: Path, text: str, small: bool) -> None
 
 
 def test_a_header_that_uses_the_runtime_makes_the_source_large(tmp_path: Path) -> None:
-    assert not is_small(project(tmp_path, {"k/a.cu": '#include "b.h"\n', "k/b.h": "cudaError_t e;\n"}), "k/a.cu", ())
+    assert not is_small(
+        project(tmp_path, {"k/a.cu": '#include "b.h"\n', "k/b.h": "cudaError_t e;\n"}), "k/a.cu", ()
+    )

@@ -35,7 +35,9 @@ def test_both_driver_and_compiler_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["cc1plus", "/nowhere/cc1plus", ""])
 def test_a_driver_without_one_counts_alone(tmp_path: Path, answer: str) -> None:
-    assert [part.name for part in host_parts(gcc(tmp_path / "bin", answer), DigestTable(""))] == ["<host>/gcc"]
+    assert [part.name for part in host_parts(gcc(tmp_path / "bin", answer), DigestTable(""))] == [
+        "<host>/gcc"
+    ]
 
 
 def test_without_a_host_compiler(tmp_path: Path) -> None:

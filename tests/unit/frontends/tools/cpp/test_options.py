@@ -14,18 +14,47 @@ from tilec_runtime.errors import UsageError
 
 def test_defaults() -> None:
     options = read_options(())
-    assert (options.compiler, options.std, options.arguments()) == ("nvrtc", "c++17", ["-std=c++17"])
+    assert (options.compiler, options.std, options.arguments()) == (
+        "nvrtc",
+        "c++17",
+        ["-std=c++17"],
+    )
 
 
 def test_arguments_in_order() -> None:
     options = read_options(
-        (("define", (("A", "1"), ("B", ""))), ("flags", ("--use_fast_math",)), ("include", ("include", "third party")), ("std", "c++20"))
+        (
+            ("define", (("A", "1"), ("B", ""))),
+            ("flags", ("--use_fast_math",)),
+            ("include", ("include", "third party")),
+            ("std", "c++20"),
+        )
     )
-    assert options.arguments() == ["-std=c++20", "-Iinclude", "-Ithird party", "-DA=1", "-DB", "--use_fast_math"]
+    assert options.arguments() == [
+        "-std=c++20",
+        "-Iinclude",
+        "-Ithird party",
+        "-DA=1",
+        "-DB",
+        "--use_fast_math",
+    ]
 
 
 def test_flags_of_ptxas_are_taken_out() -> None:
-    options = read_options((("flags", ("-maxrregcount=64", "--ptxas-options=-warn-spills,-O2", "-Xptxas", "-v", "--fmad=false")),))
+    options = read_options(
+        (
+            (
+                "flags",
+                (
+                    "-maxrregcount=64",
+                    "--ptxas-options=-warn-spills,-O2",
+                    "-Xptxas",
+                    "-v",
+                    "--fmad=false",
+                ),
+            ),
+        )
+    )
     assert options.flags == ("--fmad=false",)
     assert options.ptxas == ("-maxrregcount", "64", "-warn-spills", "-O2", "-v")
 
@@ -64,7 +93,9 @@ def test_nvcc_gets_no_text_that_a_shell_expands(value: str) -> None:
         '  fix: define the macro in a header, or take compiler = "nvrtc"'
     )
     for folder in (f"inc{value}", "a,b", 'a"b'):
-        with pytest.raises(OptionError, match=r"nvcc hands to a shell or takes for two names") as caught:
+        with pytest.raises(
+            OptionError, match=r"nvcc hands to a shell or takes for two names"
+        ) as caught:
             read_options((("compiler", "nvcc"), ("include", ("inc", folder))))
         assert caught.value.path == ("include", 1)
 

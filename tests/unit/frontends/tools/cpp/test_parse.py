@@ -69,7 +69,8 @@ def test_types(declaration: str, kind: str, dtype: str, out: bool | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("declaration", "size"), [("float4 x", 16), ("double2 x", 16), ("dim3 x", 12), ("CUtensorMap x", 128), ("Mine x", 0)]
+    ("declaration", "size"),
+    [("float4 x", 16), ("double2 x", 16), ("dim3 x", 12), ("CUtensorMap x", 128), ("Mine x", 0)],
 )
 def test_sizes_of_structs_that_are_known(declaration: str, size: int) -> None:
     assert (param(declaration).kind, param(declaration).size) == ("struct", size)
@@ -91,7 +92,11 @@ def test_defaults(declaration: str, default: object) -> None:
 
 
 def test_parameters_without_names() -> None:
-    assert [p.name for p in one("__global__ void k(const float*, unsigned, float) {}").params] == ["arg0", "arg1", "arg2"]
+    assert [p.name for p in one("__global__ void k(const float*, unsigned, float) {}").params] == [
+        "arg0",
+        "arg1",
+        "arg2",
+    ]
 
 
 @pytest.mark.parametrize("empty", ["", "void", " "])
@@ -100,17 +105,23 @@ def test_no_parameters(empty: str) -> None:
 
 
 def test_template_parameters_are_dtypes() -> None:
-    decl = one("template <typename T, int V = 4, class U = T> __global__ void k(T* z, const T* x, U a) { }")
+    decl = one(
+        "template <typename T, int V = 4, class U = T> __global__ void k(T* z, const T* x, U a) { }"
+    )
     assert decl.template == ("T", "V", "U")
     assert [(p.dtype, p.out) for p in decl.params] == [("T", True), ("T", False), ("U", None)]
 
 
 def test_how_many_template_arguments_are_needed() -> None:
     found = find_kernels(
-        "template <typename T, int V = 4> __global__ void k(T* z) {} template <class... Ts> __global__ void p(Ts... x) {}", "k.cu"
+        "template <typename T, int V = 4> __global__ void k(T* z) {} template <class... Ts> __global__ void p(Ts... x) {}",
+        "k.cu",
     )
     assert [(f.required, f.variadic) for f in found] == [(1, False), (0, True)]
-    assert [(f.decl.template, f.decl.variadic, f.decl.places) for f in found] == [(("T", "V"), False, "{T}, {V}"), (("Ts...",), True, "…")]
+    assert [(f.decl.template, f.decl.variadic, f.decl.places) for f in found] == [
+        (("T", "V"), False, "{T}, {V}"),
+        (("Ts...",), True, "…"),
+    ]
 
 
 def test_namespaces_and_linkage() -> None:
@@ -121,13 +132,21 @@ def test_namespaces_and_linkage() -> None:
     struct S { void host() { __builtin_trap(); } };
     static inline __global__ void five(int* x) {}
     """
-    assert [f.decl.qualified for f in find_kernels(text, "k.cu")] == ["a::b::one", "a::b::v1::two", "three", "four", "five"]
+    assert [f.decl.qualified for f in find_kernels(text, "k.cu")] == [
+        "a::b::one",
+        "a::b::v1::two",
+        "three",
+        "four",
+        "five",
+    ]
     # Their compiled names hold types, but where the linkage is C's.
     assert [f.decl.typed for f in find_kernels(text, "k.cu")] == [True, True, False, False, True]
 
 
 def test_places_and_the_comment_before() -> None:
-    decl = one("int a; // not this\n\n// Adds.\n// Two lines.\ntemplate <typename T>\n__global__ void\n  add(T* z) {}\n")
+    decl = one(
+        "int a; // not this\n\n// Adds.\n// Two lines.\ntemplate <typename T>\n__global__ void\n  add(T* z) {}\n"
+    )
     assert str(decl.location) == "k.cu:7:3"
     assert str(decl.params[0].location) == "k.cu:7:10"
     assert decl.doc == "Adds.\nTwo lines."
@@ -182,7 +201,9 @@ def test_what_is_no_kernel() -> None:
 
 
 def test_a_declaration_gives_way_to_its_definition() -> None:
-    found = find_kernels("__global__ void k(int*, const int*);\n__global__ void k(int* z, const int* x) {}\n", "k.cu")
+    found = find_kernels(
+        "__global__ void k(int*, const int*);\n__global__ void k(int* z, const int* x) {}\n", "k.cu"
+    )
     assert [(f.defined, [p.name for p in f.decl.params]) for f in found] == [(True, ["z", "x"])]
 
 
@@ -216,7 +237,9 @@ def test_a_reference_is_refused_where_it_stands() -> None:
     with pytest.raises(CompileError) as caught:
         find_kernels("__global__ void k(int* z,\n  const Params& p) {}", "k.cu")
     (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.render().startswith("k.cu:2:3: error: a kernel cannot take a reference: const Params&p")
+    assert diagnostic.render().startswith(
+        "k.cu:2:3: error: a kernel cannot take a reference: const Params&p"
+    )
     assert "by value" in diagnostic.hint
 
 

@@ -6,7 +6,14 @@ import pytest
 
 from tilec.frontends.tools.abi import check, derive
 from tilec.frontends.tools.cpp.parse import Found, find_kernels
-from tilec.frontends.tools.cpp.symbol import bindings, expand, name_expression, spell_value, symbol_advice, unknown_symbol
+from tilec.frontends.tools.cpp.symbol import (
+    bindings,
+    expand,
+    name_expression,
+    spell_value,
+    symbol_advice,
+    unknown_symbol,
+)
 from tilec.frontends.tools.ptx import EntryParam
 from tilec.model.cpp import cut
 from tilec_runtime.bundle.cubin import CubinParam
@@ -24,11 +31,21 @@ TEMPLATE = kernel("template <typename T, int V = 4> __global__ void k(T* y, T a)
 
 
 def named(found: Found, symbol: str, **axes: AxisValue) -> str:
-    return name_expression(symbol, axes, found.decl, required=found.required, variadic=found.variadic)
+    return name_expression(
+        symbol, axes, found.decl, required=found.required, variadic=found.variadic
+    )
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [("f16", "__half"), ("f8e4m3", "__nv_fp8_e4m3"), (True, "true"), (4, "4"), (0.5, "0.5"), ("Op::Add", "Op::Add")]
+    ("value", "text"),
+    [
+        ("f16", "__half"),
+        ("f8e4m3", "__nv_fp8_e4m3"),
+        (True, "true"),
+        (4, "4"),
+        (0.5, "0.5"),
+        ("Op::Add", "Op::Add"),
+    ],
 )
 def test_values_in_cpp(value: AxisValue, text: str) -> None:
     assert spell_value(value) == text
@@ -52,7 +69,10 @@ def test_cutting_nested_arguments() -> None:
 @pytest.mark.parametrize(
     ("symbol", "says"),
     [
-        ("k", r"k at k\.cu:1:50 is a template: symbol 'k' does not say which instance\n  fix: .*symbol = \"k<\{T\}, \{V\}>\""),
+        (
+            "k",
+            r"k at k\.cu:1:50 is a template: symbol 'k' does not say which instance\n  fix: .*symbol = \"k<\{T\}, \{V\}>\"",
+        ),
         ("k<float, 1, 2>", "gives 3 template arguments, k at .* takes 1 to 2: T, V"),
         ("k<>", "gives 0 template arguments"),
         ("k<{TT}>", "names the axis TT, which the matrix does not have; did you mean 'T'"),
@@ -68,11 +88,16 @@ def test_a_parameter_pack_takes_any_number_of_arguments() -> None:
     assert named(pack, "k<{T}>", T="f16") == "k<__half>"
     assert named(pack, "k<{T}, 1, {N}, 3>", T="f16", N=2) == "k<__half, 1, 2, 3>"
     assert bindings("k<{T}, 1, 2>", {"T": "f16"}, pack.decl) == {"T": "f16"}
-    with pytest.raises(CompileError, match=r"gives 0 template arguments, k at .* takes 1 or more: T, Ns\.\.\.\n.*k<\{T\}, …>"):
+    with pytest.raises(
+        CompileError,
+        match=r"gives 0 template arguments, k at .* takes 1 or more: T, Ns\.\.\.\n.*k<\{T\}, …>",
+    ):
         named(pack, "k<>")
     types = kernel("template <typename... Ts> __global__ void k(Ts*... y) {}")
     assert bindings("k<float>", {}, types.decl) == {"Ts": "f32"}
-    assert bindings("k<float, int>", {}, types.decl) == {}, "which of the parameters has which is not known"
+    assert bindings("k<float, int>", {}, types.decl) == {}, (
+        "which of the parameters has which is not known"
+    )
 
 
 def test_arguments_for_what_is_no_template() -> None:
@@ -82,12 +107,17 @@ def test_arguments_for_what_is_no_template() -> None:
 
 def test_an_unknown_symbol_names_what_is_there() -> None:
     error = unknown_symbol("kk", [PLAIN.decl, TEMPLATE.decl])
-    assert str(error) == "there is no __global__ function 'kk'; did you mean 'k'\n  cause: the source has: n::k (1), k (1)"
+    assert (
+        str(error)
+        == "there is no __global__ function 'kk'; did you mean 'k'\n  cause: the source has: n::k (1), k (1)"
+    )
 
 
 def test_overloads_need_names_of_their_own() -> None:
     words = 'cannot determine which instance of overloaded function "k" is intended'
-    assert symbol_advice(words, "n::k", PLAIN.decl, ["n::k"]).startswith("give each overload of k a name of its own")
+    assert symbol_advice(words, "n::k", PLAIN.decl, ["n::k"]).startswith(
+        "give each overload of k a name of its own"
+    )
 
 
 def test_dtypes_of_template_parameters() -> None:
@@ -103,11 +133,18 @@ def params(*pairs: tuple[int, int]) -> list[CubinParam]:
 
 
 def test_the_abi_of_what_is_declared() -> None:
-    decl = kernel("struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}").decl
+    decl = kernel(
+        "struct P { double d; }; __global__ void k(float* y, char c, const __grid_constant__ P p, size_t n) {}"
+    ).decl
     compiled = params((0, 8), (8, 1), (16, 8), (24, 8))
     declared = [EntryParam(size=s, align=s) for s in (8, 1, 8, 8)]
     slots = derive(decl, {}, declared)
-    assert [(s.type, s.expr, s.size) for s in slots] == [("ptr", "y.ptr", 8), ("i8", "c", 1), ("struct", "p", 8), ("u64", "n", 8)]
+    assert [(s.type, s.expr, s.size) for s in slots] == [
+        ("ptr", "y.ptr", 8),
+        ("i8", "c", 1),
+        ("struct", "p", 8),
+        ("u64", "n", 8),
+    ]
     check(slots, compiled, decl, stated=False)
 
 
@@ -129,7 +166,10 @@ def test_structs_of_large_alignment_lie_where_the_architecture_puts_them() -> No
 
 
 def test_a_mismatch_shows_both_lists() -> None:
-    slots = (AbiSlot(type="ptr", expr="x.ptr", size=8, align=8), AbiSlot(type="i32", expr="x.shape[0]", size=4, align=4))
+    slots = (
+        AbiSlot(type="ptr", expr="x.ptr", size=8, align=8),
+        AbiSlot(type="i32", expr="x.shape[0]", size=4, align=4),
+    )
     with pytest.raises(CompileError) as caught:
         check(slots, params((0, 8), (8, 8), (16, 1)), PLAIN.decl, stated=True)
     assert str(caught.value).split("\n") == [
@@ -143,7 +183,10 @@ def test_a_mismatch_shows_both_lists() -> None:
 
 
 def test_the_same_sizes_at_other_places_differ() -> None:
-    slots = (AbiSlot(type="i8", expr="a", size=1, align=1), AbiSlot(type="i32", expr="b", size=4, align=4))
+    slots = (
+        AbiSlot(type="i8", expr="a", size=1, align=1),
+        AbiSlot(type="i32", expr="b", size=4, align=4),
+    )
     check(slots, params((0, 1), (4, 4)), PLAIN.decl, stated=True)
     with pytest.raises(CompileError, match="the source, as tilec reads it"):
         check(slots, params((0, 1), (8, 4)), PLAIN.decl, stated=False)

@@ -8,7 +8,21 @@ from typing import Any
 import numpy as np
 
 from tilec_runtime.cpu.tileir.frame import GARBAGE, Frame, Launch, Observer, Undetermined
-from tilec_runtime.cpu.tileir.ir import Block, Function, Global, Loc, Module, Op, Pointer, Scalar, Signature, Tile, Token, Type, Value
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Function,
+    Global,
+    Loc,
+    Module,
+    Op,
+    Pointer,
+    Scalar,
+    Signature,
+    Tile,
+    Token,
+    Type,
+    Value,
+)
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.program import BINDERS, Program, bind, body_of, run_whole
 from tilec_runtime.cpu.tileir.values import STORAGE, Array
@@ -38,7 +52,9 @@ class Region:
 
 
 class Builder:
-    """Adds operations to the block under construction. Each stands on a line of its own of `kernel.py`, counted from 1."""
+    """Adds operations to the block under construction. Each stands on a line of its own of
+    `kernel.py`, counted from 1.
+    """
 
     def __init__(self) -> None:
         self.values = 0
@@ -66,7 +82,9 @@ class Builder:
         regions: Sequence[Block] = (),
         line: int = 0,
     ) -> Any:
-        """Add an operation, its operands values, several or None; gives its result: the only one, a tuple of several, or None."""
+        """Add an operation, its operands values, several or None; gives its result: the only one, a
+        tuple of several, or None.
+        """
         types = tuple(results) if isinstance(results, list | tuple) else (results,)
         made = tuple(self.value(kind) for kind in types)
         groups = {key: _group(value) for key, value in (operands or {}).items()}
@@ -86,7 +104,11 @@ class Builder:
 
     def constant(self, value: Any, element: Scalar = Scalar.I32, *shape: int) -> Value:
         """A constant of a type whose elements fill whole bytes."""
-        data = np.packbits([bool(value)], bitorder="little") if element is Scalar.I1 else np.asarray(value, STORAGE[element])
+        data = (
+            np.packbits([bool(value)], bitorder="little")
+            if element is Scalar.I1
+            else np.asarray(value, STORAGE[element])
+        )
         made: Value = self.op("constant", {}, Tile(element, shape), {"value": data.tobytes()})
         return made
 
@@ -100,7 +122,12 @@ def _group(value: Value | Sequence[Value] | None) -> tuple[Value, ...]:
     return (value,) if isinstance(value, Value) else tuple(value)
 
 
-def module(params: Sequence[Type], fill: Callable[..., object], name: str = "kernel", variables: Sequence[Global] = ()) -> Module:
+def module(
+    params: Sequence[Type],
+    fill: Callable[..., object],
+    name: str = "kernel",
+    variables: Sequence[Global] = (),
+) -> Module:
     """A module with one kernel; `fill` is called with a builder and the kernel's parameters."""
     builder = Builder()
     body = builder.region(params, lambda *args: fill(builder, *args))
@@ -149,12 +176,18 @@ def run_op(
     regions: Callable[[Builder], Sequence[Block]] | None = None,
     **more: Any,
 ) -> tuple[Any, ...]:
-    """Run one operation: `operands` gives for each its type and what it holds, with the axis of blocks in front.
+    """Run one operation: `operands` gives for each its type and what it holds, with the axis of
+    blocks in front.
 
     `regions` makes nested blocks; the rest goes to `launch`. Gives what each result holds.
     """
     held = {key: _pairs(value) for key, value in operands.items()}
-    sizes = [np.shape(item)[0] for pairs in held.values() for _, item in pairs if isinstance(item, np.ndarray)]
+    sizes = [
+        np.shape(item)[0]
+        for pairs in held.values()
+        for _, item in pairs
+        if isinstance(item, np.ndarray)
+    ]
     blocks = more.pop("blocks", max(sizes, default=1))
     made: list[tuple[Value, Any]] = []
     ops: list[Op] = []

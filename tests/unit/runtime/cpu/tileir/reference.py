@@ -1,4 +1,6 @@
-"""Floating point by fractions of whole numbers: what results must be, worked out without anything of tilec but the names of types."""
+"""Floating point by fractions of whole numbers: what results must be, worked out without anything
+of tilec but the names of types.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,14 @@ def decode(bits: int, kind: Scalar) -> Number:
     if kind is Scalar.F8E8M0FNU:
         return Number(False, Fraction(2) ** (field - 127))
     if field == 0:
-        return Number(negative, Fraction(fraction) * Fraction(2) ** (1 - layout.bias - layout.fraction))
-    return Number(negative, (fraction + (1 << layout.fraction)) * Fraction(2) ** (field - layout.bias - layout.fraction))
+        return Number(
+            negative, Fraction(fraction) * Fraction(2) ** (1 - layout.bias - layout.fraction)
+        )
+    return Number(
+        negative,
+        (fraction + (1 << layout.fraction))
+        * Fraction(2) ** (field - layout.bias - layout.fraction),
+    )
 
 
 def encode(number: Number, kind: Scalar, rounding: Rounding) -> int | None:
@@ -136,7 +144,9 @@ def operate(name: str, numbers: list[Number], rounding: Rounding) -> Number:
         return _root(numbers[0])
     if name in ("mulf", "divf"):
         x, y = numbers
-        return Number(x.negative != y.negative, x.size * y.size if name == "mulf" else x.size / y.size)
+        return Number(
+            x.negative != y.negative, x.size * y.size if name == "mulf" else x.size / y.size
+        )
     if name == "fma":
         x, y, z = numbers
         return _sum(Number(x.negative != y.negative, x.size * y.size), z, down)
@@ -159,17 +169,28 @@ def _root(x: Number) -> Number:
     if x.negative:
         return NAN
     shift = 1200
-    scaled = (x.size * Fraction(2) ** (2 * shift)).numerator // (x.size * Fraction(2) ** (2 * shift)).denominator
+    scaled = (x.size * Fraction(2) ** (2 * shift)).numerator // (
+        x.size * Fraction(2) ** (2 * shift)
+    ).denominator
     root = math.isqrt(scaled)
     exact = root * root == x.size * Fraction(2) ** (2 * shift)
     return Number(False, Fraction(2 * root + (0 if exact else 1), 2 ** (shift + 1)))
 
 
 def _special(name: str, numbers: list[Number]) -> Number:
-    """Results with infinities and divisions by zero, by what Python's floats do with numbers of the same signs."""
-    plain = [math.copysign(math.inf if n.infinite else float(n.size != 0), -1.0 if n.negative else 1.0) for n in numbers]
+    """Results with infinities and divisions by zero, by what Python's floats do with numbers of the
+    same signs.
+    """
+    plain = [
+        math.copysign(math.inf if n.infinite else float(n.size != 0), -1.0 if n.negative else 1.0)
+        for n in numbers
+    ]
     if name == "divf" and numbers[1].size == 0 and numbers[1].finite:
-        found = math.nan if numbers[0].finite and numbers[0].size == 0 else math.copysign(math.inf, plain[0]) * math.copysign(1.0, plain[1])
+        found = (
+            math.nan
+            if numbers[0].finite and numbers[0].size == 0
+            else math.copysign(math.inf, plain[0]) * math.copysign(1.0, plain[1])
+        )
     elif name == "sqrt":
         found = math.nan if plain[0] < 0 else math.inf
     else:

@@ -13,13 +13,28 @@ from tilec_runtime.cpu.tileir.values import Array, storage
 
 @functools.cache
 def patterns(kind: Scalar, number: int = 6) -> tuple[int, ...]:
-    """Bits of floating point numbers: zeros, the least and greatest of each sort, ones, infinities, a NaN, and seeded others."""
+    """Bits of floating point numbers: zeros, the least and greatest of each sort, ones, infinities,
+    a NaN, and seeded others.
+    """
     layout = LAYOUTS[kind]
     width = layout.exponent + layout.fraction
     one = layout.bias << layout.fraction
     normal = 1 << layout.fraction
     top = ((1 << layout.exponent) - 1) << layout.fraction
-    edges = [0, 1, normal - 1, normal, normal + 1, one - 1, one, one + 1, one + (normal >> 1), top - 1, top, top + (normal >> 1)]
+    edges = [
+        0,
+        1,
+        normal - 1,
+        normal,
+        normal + 1,
+        one - 1,
+        one,
+        one + 1,
+        one + (normal >> 1),
+        top - 1,
+        top,
+        top + (normal >> 1),
+    ]
     rng = np.random.default_rng(kind.bits + layout.fraction)
     near = one + rng.integers(-4 * normal, 4 * normal, number)
     low = rng.integers(0, 3 * normal, 3)

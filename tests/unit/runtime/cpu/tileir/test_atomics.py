@@ -14,7 +14,16 @@ from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, run_op, tile
 from tests.unit.runtime.cpu.tileir.undetermined import garbage
 from tests.unit.runtime.cpu.tileir.watching import Watcher
 from tilec_runtime.cpu.tileir.frame import AccessKind
-from tilec_runtime.cpu.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, PartitionView, Pointer, Scalar, StridedView, TensorView
+from tilec_runtime.cpu.tileir.ir import (
+    AtomicMode,
+    MemoryOrder,
+    MemoryScope,
+    PartitionView,
+    Pointer,
+    Scalar,
+    StridedView,
+    TensorView,
+)
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.values import LAYOUTS, STORAGE, Array
 from tilec_runtime.cpu.tileir.views import Tensor
@@ -23,7 +32,11 @@ from tilec_runtime.errors import FaultError
 BASE = 0x7000_0000_0000
 INTEGERS = (Scalar.I32, Scalar.I64)
 FLOATS = (Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64)
-MODES = [(mode, element) for mode in AtomicMode for element in (FLOATS if mode is AtomicMode.ADDF else INTEGERS)]
+MODES = [
+    (mode, element)
+    for mode in AtomicMode
+    for element in (FLOATS if mode is AtomicMode.ADDF else INTEGERS)
+]
 MODES += [(AtomicMode.XCHG, element) for element in (Scalar.F32, Scalar.F64)]
 
 
@@ -35,7 +48,9 @@ def combined(mode: AtomicMode, old: Any, new: Any) -> Any:
         AtomicMode.OR: lambda: old | new,
         AtomicMode.XOR: lambda: old ^ new,
         AtomicMode.ADD: lambda: old + new,
-        AtomicMode.ADDF: lambda: flushed(flushed(old) + flushed(new)) if old.dtype == np.float32 else old + new,
+        AtomicMode.ADDF: lambda: (
+            flushed(flushed(old) + flushed(new)) if old.dtype == np.float32 else old + new
+        ),
         AtomicMode.MAX: lambda: max(old, new),
         AtomicMode.MIN: lambda: min(old, new),
         AtomicMode.UMAX: lambda: max(old, new, key=lambda item: int(item.view(unsigned))),
@@ -47,7 +62,11 @@ def combined(mode: AtomicMode, old: Any, new: Any) -> Any:
 
 def flushed(number: Any) -> Any:
     """Numbers of float32 below the normal range are zeros to atomic units."""
-    return np.copysign(np.float32(0), number) if abs(number) < np.finfo(np.float32).smallest_normal else number
+    return (
+        np.copysign(np.float32(0), number)
+        if abs(number) < np.finfo(np.float32).smallest_normal
+        else number
+    )
 
 
 def numbers(rng: np.random.Generator, element: Scalar, shape: tuple[int, ...]) -> Array:
@@ -63,12 +82,30 @@ def attributes(mode: AtomicMode | None = None) -> dict[str, Any]:
     return found if mode is None else {**found, "mode": mode}
 
 
-def rmw(mode: AtomicMode, element: Scalar, memory: Memory, addresses: Array, values: Array, mask: Array | None, **more: Any) -> Array:
+def rmw(
+    mode: AtomicMode,
+    element: Scalar,
+    memory: Memory,
+    addresses: Array,
+    values: Array,
+    mask: Array | None,
+    **more: Any,
+) -> Array:
     shape = addresses.shape[1:]
-    operands: dict[str, Any] = {"pointers": (tile(Pointer(element), *shape), addresses), "value": (tile(element, *shape), values)}
+    operands: dict[str, Any] = {
+        "pointers": (tile(Pointer(element), *shape), addresses),
+        "value": (tile(element, *shape), values),
+    }
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape), mask)
-    found, token = run_op("atomic_rmw_tko", operands, [tile(element, *shape), TOKEN], attributes(mode), memory=memory, **more)
+    found, token = run_op(
+        "atomic_rmw_tko",
+        operands,
+        [tile(element, *shape), TOKEN],
+        attributes(mode),
+        memory=memory,
+        **more,
+    )
     assert token is None
     return np.asarray(found)
 
@@ -83,7 +120,11 @@ def batches(draw: st.DrawFn) -> tuple[int, Array, Array | None, np.random.Genera
     index = rng.integers(0, most, (rows, *shape))
     if most == 1000 and draw(st.booleans()):
         index = np.arange(index.size).reshape(index.shape)
-    mask = rng.integers(0, 2, (draw(st.sampled_from([1, blocks])), *shape)).astype(np.bool_) if draw(st.booleans()) else None
+    mask = (
+        rng.integers(0, 2, (draw(st.sampled_from([1, blocks])), *shape)).astype(np.bool_)
+        if draw(st.booleans())
+        else None
+    )
     return blocks, index, mask, rng
 
 
@@ -91,23 +132,40 @@ def batches(draw: st.DrawFn) -> tuple[int, Array, Array | None, np.random.Genera
 @settings(max_examples=12)
 @given(batch=batches(), one=st.booleans(), watched=st.booleans())
 def test_updates_follow_each_other_by_block(
-    mode: AtomicMode, element: Scalar, batch: tuple[int, Array, Array | None, np.random.Generator], one: bool, watched: bool
+    mode: AtomicMode,
+    element: Scalar,
+    batch: tuple[int, Array, Array | None, np.random.Generator],
+    one: bool,
+    watched: bool,
 ) -> None:
     blocks, index, mask, rng = batch
     data = numbers(rng, element, (1000,))
     values = numbers(rng, element, (1 if one else blocks, *index.shape[1:]))
     expected = data.copy()
-    before = np.broadcast_to(garbage(LAYOUTS[element], index.shape[1:]), (blocks, *index.shape[1:])).copy()
+    before = np.broadcast_to(
+        garbage(LAYOUTS[element], index.shape[1:]), (blocks, *index.shape[1:])
+    ).copy()
     with np.errstate(all="ignore"):
         for place in np.ndindex(before.shape):
             if mask is None or np.broadcast_to(mask, before.shape)[place]:
                 at = np.broadcast_to(index, before.shape)[place]
                 before[place] = expected[at]
-                expected[at] = combined(mode, expected[at], np.broadcast_to(values, before.shape)[place])
+                expected[at] = combined(
+                    mode, expected[at], np.broadcast_to(values, before.shape)[place]
+                )
     region = Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)
     watcher = Watcher()
     observer = watcher if watched else None
-    found = rmw(mode, element, Memory([region]), BASE + index * data.itemsize, values, mask, blocks=blocks, observer=observer)
+    found = rmw(
+        mode,
+        element,
+        Memory([region]),
+        BASE + index * data.itemsize,
+        values,
+        mask,
+        blocks=blocks,
+        observer=observer,
+    )
     assert found.dtype == data.dtype
     assert found.tobytes() == before.tobytes()
     assert data.tobytes() == expected.tobytes()
@@ -118,9 +176,13 @@ def test_updates_follow_each_other_by_block(
 @pytest.mark.parametrize("element", [Scalar.I32, Scalar.I64, Scalar.F32, Scalar.F64])
 @settings(max_examples=25)
 @given(batch=batches())
-def test_compare_and_swap_compares_bits(element: Scalar, batch: tuple[int, Array, Array | None, np.random.Generator]) -> None:
+def test_compare_and_swap_compares_bits(
+    element: Scalar, batch: tuple[int, Array, Array | None, np.random.Generator]
+) -> None:
     blocks, index, mask, rng = batch
-    choices = np.array([0.0, -0.0, np.nan, 1] if element.is_float else [0, 1, 2, 3], STORAGE[element])
+    choices = np.array(
+        [0.0, -0.0, np.nan, 1] if element.is_float else [0, 1, 2, 3], STORAGE[element]
+    )
     data = choices[rng.integers(0, 4, 1000)]
     shape = (blocks, *index.shape[1:])
     compare, values = choices[rng.integers(0, 4, shape)], choices[rng.integers(0, 4, shape)]
@@ -140,7 +202,9 @@ def test_compare_and_swap_compares_bits(element: Scalar, batch: tuple[int, Array
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape[1:]), mask)
     memory = Memory([Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
-    found, _ = run_op("atomic_cas_tko", operands, [kind, TOKEN], attributes(), memory=memory, blocks=blocks)
+    found, _ = run_op(
+        "atomic_cas_tko", operands, [kind, TOKEN], attributes(), memory=memory, blocks=blocks
+    )
     assert found.tobytes() == before.tobytes()
     assert data.tobytes() == expected.tobytes()
 
@@ -148,7 +212,15 @@ def test_compare_and_swap_compares_bits(element: Scalar, batch: tuple[int, Array
 def test_a_counter_gives_each_block_its_own_number() -> None:
     data = np.array([5], np.int32)
     memory = Memory([Region.of("counter", data)])
-    found = rmw(AtomicMode.ADD, Scalar.I32, memory, np.array([data.ctypes.data]), np.ones(1, np.int32), None, blocks=100)
+    found = rmw(
+        AtomicMode.ADD,
+        Scalar.I32,
+        memory,
+        np.array([data.ctypes.data]),
+        np.ones(1, np.int32),
+        None,
+        blocks=100,
+    )
     assert found.tolist() == list(range(5, 105))
     assert data.tolist() == [105]
 
@@ -158,24 +230,46 @@ def test_a_histogram_counts_all(number: int) -> None:
     bins, rng = np.zeros(number, np.int32), np.random.default_rng(0)
     index = rng.integers(0, number, (50, 256))
     memory = Memory([Region.of("bins", bins)])
-    rmw(AtomicMode.ADD, Scalar.I32, memory, bins.ctypes.data + 4 * index, np.ones((1, 256), np.int32), None, blocks=50)
+    rmw(
+        AtomicMode.ADD,
+        Scalar.I32,
+        memory,
+        bins.ctypes.data + 4 * index,
+        np.ones((1, 256), np.int32),
+        None,
+        blocks=50,
+    )
     np.testing.assert_array_equal(bins, np.bincount(index.reshape(-1), minlength=number))
 
 
 def reduce_one_by_one(
-    mode: AtomicMode, data: Array, values: Array, index: list[Array], steps: tuple[int, int], stride: int, blocks: int
+    mode: AtomicMode,
+    data: Array,
+    values: Array,
+    index: list[Array],
+    steps: tuple[int, int],
+    stride: int,
+    blocks: int,
 ) -> None:
     """Tiles of 2 x 4 of a tensor of 6 x 9."""
     for block in range(blocks):
-        first = [int(item[block if len(item) > 1 else 0]) * step for item, step in zip(index, steps, strict=True)]
+        first = [
+            int(item[block if len(item) > 1 else 0]) * step
+            for item, step in zip(index, steps, strict=True)
+        ]
         for row, column in np.ndindex(2, 4):
             y, x = first[0] + row, first[1] + column
             if 0 <= y < 6 and 0 <= x < 9:
                 at = y * stride + x
-                data[at] = combined(mode, data[at], values[block if len(values) > 1 else 0, row, column])
+                data[at] = combined(
+                    mode, data[at], values[block if len(values) > 1 else 0, row, column]
+                )
 
 
-@pytest.mark.parametrize(("mode", "element"), [(AtomicMode.ADD, Scalar.I32), (AtomicMode.UMAX, Scalar.I64), (AtomicMode.ADDF, Scalar.F32)])
+@pytest.mark.parametrize(
+    ("mode", "element"),
+    [(AtomicMode.ADD, Scalar.I32), (AtomicMode.UMAX, Scalar.I64), (AtomicMode.ADDF, Scalar.F32)],
+)
 @settings(max_examples=50)
 @given(
     seed=st.integers(0, 1 << 20),
@@ -184,13 +278,19 @@ def reduce_one_by_one(
     same=st.booleans(),
     watched=st.booleans(),
 )
-def test_reductions_through_views(mode: AtomicMode, element: Scalar, seed: int, step: int, stride: int, same: bool, watched: bool) -> None:
+def test_reductions_through_views(
+    mode: AtomicMode, element: Scalar, seed: int, step: int, stride: int, same: bool, watched: bool
+) -> None:
     rng = np.random.default_rng(seed)
     data, blocks = numbers(rng, element, (64,)), int(rng.integers(1, 7))
     values = numbers(rng, element, (int(rng.choice([1, blocks])), 2, 4))
     index = [rng.integers(-1, 3, 1 if same else blocks), rng.integers(0, 3, 1 if same else blocks)]
     tensor = TensorView(element, (None, None), (None, None))
-    view = StridedView((2, 4), (step, 4), tensor, (0, 1)) if step != 2 else PartitionView((2, 4), tensor, (0, 1))
+    view = (
+        StridedView((2, 4), (step, 4), tensor, (0, 1))
+        if step != 2
+        else PartitionView((2, 4), tensor, (0, 1))
+    )
     expected = data.copy()
     with np.errstate(all="ignore"):
         reduce_one_by_one(mode, expected, values, index, (step, 4), stride, blocks)
@@ -202,10 +302,20 @@ def test_reductions_through_views(mode: AtomicMode, element: Scalar, seed: int, 
     }
     memory = Memory([Region("x", BASE, data.view(np.uint8), itemsize=data.itemsize)])
     observer = Watcher() if watched else None
-    run_op("atomic_red_view_tko", operands, TOKEN, attributes(mode), memory=memory, blocks=blocks, observer=observer)
+    run_op(
+        "atomic_red_view_tko",
+        operands,
+        TOKEN,
+        attributes(mode),
+        memory=memory,
+        blocks=blocks,
+        observer=observer,
+    )
     if mode is AtomicMode.ADDF:
         # Blocks whose tiles overlap add in some order.
-        np.testing.assert_allclose(data, expected, rtol=1e-4, atol=1e-2 if abs(expected).max() > 1 else 1e-37)
+        np.testing.assert_allclose(
+            data, expected, rtol=1e-4, atol=1e-2 if abs(expected).max() > 1 else 1e-37
+        )
     else:
         np.testing.assert_array_equal(data, expected)
 
@@ -215,10 +325,27 @@ def test_an_update_outside_all_memory() -> None:
     memory = Memory([Region.of("x", data)])
     addresses = data.ctypes.data + 4 * np.array([[3], [4]])
     with pytest.raises(
-        FaultError, match=r"atomic_rmw_tko updates address 0x[0-9a-f]+, which is element 4 of x with 4 elements, in block \(1, 0"
+        FaultError,
+        match=r"atomic_rmw_tko updates address 0x[0-9a-f]+, which is element 4 of x with 4 elements, in block \(1, 0",
     ):
-        rmw(AtomicMode.ADD, Scalar.I32, memory, addresses, np.ones((1, 1), np.int32), None, grid=(2, 1, 1))
+        rmw(
+            AtomicMode.ADD,
+            Scalar.I32,
+            memory,
+            addresses,
+            np.ones((1, 1), np.int32),
+            None,
+            grid=(2, 1, 1),
+        )
     watcher = Watcher(go_on=True)
-    rmw(AtomicMode.ADD, Scalar.I32, memory, addresses, np.ones((1, 1), np.int32), None, observer=watcher)
+    rmw(
+        AtomicMode.ADD,
+        Scalar.I32,
+        memory,
+        addresses,
+        np.ones((1, 1), np.int32),
+        None,
+        observer=watcher,
+    )
     assert data.tolist() == [0, 0, 0, 1]
     assert len(watcher.outsides) == 1

@@ -20,7 +20,9 @@ GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 9), st.integers(1, 5))
 
 
 @given(GRIDS, st.integers(1, 200), st.sampled_from(["forward", "reverse"]) | st.integers(0, 99))
-def test_every_block_runs_once_in_batches_of_bounded_size(grid: tuple[int, int, int], size: int, order: str | int) -> None:
+def test_every_block_runs_once_in_batches_of_bounded_size(
+    grid: tuple[int, int, int], size: int, order: str | int
+) -> None:
     parts = list(batches(grid, size, order))
     assert max(len(part) for part in parts) <= size
     numbers = np.concatenate(parts).tolist()
@@ -44,7 +46,9 @@ def test_batches_are_of_nearly_equal_size() -> None:
 
 
 def test_random_orders_differ_and_come_again() -> None:
-    first, again, other = (np.concatenate(list(batches((500, 1, 1), 64, seed))).tolist() for seed in (1, 1, 2))
+    first, again, other = (
+        np.concatenate(list(batches((500, 1, 1), 64, seed))).tolist() for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
     assert first != list(range(500))
@@ -59,7 +63,15 @@ def tiles(*shape: int):
     def fill(b: Builder) -> None:
         kind = tile(Scalar.F32, *shape)
         value = b.op(
-            "broadcast", {"source": b.op("reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, *[1] * len(shape)))}, kind
+            "broadcast",
+            {
+                "source": b.op(
+                    "reshape",
+                    {"source": b.constant(1.0, Scalar.F32)},
+                    tile(Scalar.F32, *[1] * len(shape)),
+                )
+            },
+            kind,
         )
         b.op("addf", {"lhs": value, "rhs": value}, kind, {"rounding": Rounding.NEAREST_EVEN})
         b.ret()
@@ -79,16 +91,38 @@ def test_more_blocks_run_together_where_tiles_are_small() -> None:
 
 def test_a_footprint_counts_bytes_and_elements() -> None:
     found = tiles(16, 64).footprint
-    assert (found.elements, found.total, found.loops) == (1 + 1 + 2 * 1024, 4 * (1 + 1 + 2 * 1024), False)
+    assert (found.elements, found.total, found.loops) == (
+        1 + 1 + 2 * 1024,
+        4 * (1 + 1 + 2 * 1024),
+        False,
+    )
 
 
 def test_matrix_products_count_for_more_than_their_elements() -> None:
     def fill(b: Builder) -> None:
         kind = tile(Scalar.F32, 16, 64)
-        factor = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, kind)
-        turned = b.op("permute", {"source": factor}, tile(Scalar.F32, 64, 16), {"permutation": (1, 0)})
+        factor = b.op(
+            "broadcast",
+            {
+                "source": b.op(
+                    "reshape", {"source": b.constant(1.0, Scalar.F32)}, tile(Scalar.F32, 1, 1)
+                )
+            },
+            kind,
+        )
+        turned = b.op(
+            "permute", {"source": factor}, tile(Scalar.F32, 64, 16), {"permutation": (1, 0)}
+        )
         square = tile(Scalar.F32, 16, 16)
-        start = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(0.0, Scalar.F32)}, tile(Scalar.F32, 1, 1))}, square)
+        start = b.op(
+            "broadcast",
+            {
+                "source": b.op(
+                    "reshape", {"source": b.constant(0.0, Scalar.F32)}, tile(Scalar.F32, 1, 1)
+                )
+            },
+            square,
+        )
         b.op("mmaf", {"lhs": factor, "rhs": turned, "acc": start}, square)
         b.ret()
 
@@ -96,7 +130,13 @@ def test_matrix_products_count_for_more_than_their_elements() -> None:
 
 
 def test_times_are_told_in_fitting_units() -> None:
-    assert [duration(seconds) for seconds in (0.0015, 3, 150, 7200, 200_000)] == ["2 ms", "3 seconds", "2 minutes", "2 hours", "2 days"]
+    assert [duration(seconds) for seconds in (0.0015, 3, 150, 7200, 200_000)] == [
+        "2 ms",
+        "3 seconds",
+        "2 minutes",
+        "2 hours",
+        "2 days",
+    ]
 
 
 def test_a_huge_grid_is_refused_before_it_starts() -> None:

@@ -1,4 +1,6 @@
-"""Control flow of batches: loops with bounds of their own, early exits, and what damaged control flow is told."""
+"""Control flow of batches: loops with bounds of their own, early exits, and what damaged control
+flow is told.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def place(b: Builder) -> Value:
 
 
 def less(b: Builder, lhs: Value, rhs: Value) -> Value:
-    found: Value = b.op("cmpi", {"lhs": lhs, "rhs": rhs}, I1, {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED})
+    found: Value = b.op(
+        "cmpi",
+        {"lhs": lhs, "rhs": rhs},
+        I1,
+        {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED},
+    )
     return found
 
 
@@ -41,7 +48,9 @@ def add(b: Builder, lhs: Value, rhs: Value) -> Value:
     return found
 
 
-def counted(lower: int, upper: int, step: int, element: Scalar = Scalar.I32, unsigned: bool = False) -> Program:
+def counted(
+    lower: int, upper: int, step: int, element: Scalar = Scalar.I32, unsigned: bool = False
+) -> Program:
     kind = tile(element)
 
     def fill(b: Builder) -> None:
@@ -52,7 +61,13 @@ def counted(lower: int, upper: int, step: int, element: Scalar = Scalar.I32, uns
             b.op("continue")
 
         region = b.region([kind], body)
-        b.op("for", {"lower": ends[0], "upper": ends[1], "step": ends[2], "init": ()}, (), {"unsigned_cmp": unsigned}, [region])
+        b.op(
+            "for",
+            {"lower": ends[0], "upper": ends[1], "step": ends[2], "init": ()},
+            (),
+            {"unsigned_cmp": unsigned},
+            [region],
+        )
         b.ret()
 
     return program((), fill)
@@ -60,7 +75,14 @@ def counted(lower: int, upper: int, step: int, element: Scalar = Scalar.I32, uns
 
 @pytest.mark.parametrize(
     ("lower", "upper", "step", "wanted"),
-    [(0, 3, 1, "0;1;2;"), (2, 9, 3, "2;5;8;"), (-2, 1, 2, "-2;0;"), (3, 3, 1, ""), (4, 3, 1, ""), (2**31 - 3, 2**31 - 1, 2, "2147483645;")],
+    [
+        (0, 3, 1, "0;1;2;"),
+        (2, 9, 3, "2;5;8;"),
+        (-2, 1, 2, "-2;0;"),
+        (3, 3, 1, ""),
+        (4, 3, 1, ""),
+        (2**31 - 3, 2**31 - 1, 2, "2147483645;"),
+    ],
 )
 def test_a_for_counts(lower: int, upper: int, step: int, wanted: str) -> None:
     assert printed(counted(lower, upper, step), blocks=1) == wanted
@@ -80,7 +102,10 @@ def test_a_for_compares_unsigned_where_it_says_so() -> None:
 
 @pytest.mark.parametrize("step", [0, -1])
 def test_a_step_that_leads_nowhere_is_a_fault(step: int) -> None:
-    with pytest.raises(FaultError, match=rf"^kernel.py:6:1: kernel: for in block \(0, 0, 0\): the step of the loop is {step}"):
+    with pytest.raises(
+        FaultError,
+        match=rf"^kernel.py:6:1: kernel: for in block \(0, 0, 0\): the step of the loop is {step}",
+    ):
         printed(counted(0, 3, step))
 
 
@@ -99,15 +124,29 @@ def nested_returns() -> Program:
                 show(b, x)
                 b.ret()
 
-            b.op("if", {"condition": b.constant(True, Scalar.I1)}, (), {}, [b.region((), now), b.region((), lambda: b.op("yield"))])
+            b.op(
+                "if",
+                {"condition": b.constant(True, Scalar.I1)},
+                (),
+                {},
+                [b.region((), now), b.region((), lambda: b.op("yield"))],
+            )
             b.op("yield")
 
         def body(counter: Value, total: Value) -> None:
-            b.op("if", {"condition": less(b, counter, x)}, (), {}, [b.region((), lambda: b.op("yield")), b.region((), ends)])
+            b.op(
+                "if",
+                {"condition": less(b, counter, x)},
+                (),
+                {},
+                [b.region((), lambda: b.op("yield")), b.region((), ends)],
+            )
             b.op("continue", {"values": [add(b, total, one)]})
 
         loop = b.region([I32, I32], body)
-        total = b.op("for", {"lower": zero, "upper": three, "step": one, "init": [zero]}, [I32], {}, [loop])
+        total = b.op(
+            "for", {"lower": zero, "upper": three, "step": one, "init": [zero]}, [I32], {}, [loop]
+        )
         show(b, x, total)
         b.ret()
 
@@ -119,7 +158,9 @@ def test_blocks_return_from_inside_a_loop() -> None:
 
 
 def unlike_loop(steps: int = 0) -> Program:
-    """A `loop` whose result has another type than what it carries: block x breaks after x passes, and gives a 64-bit number."""
+    """A `loop` whose result has another type than what it carries: block x breaks after x passes,
+    and gives a 64-bit number.
+    """
 
     def fill(b: Builder) -> None:
         x, zero, one = place(b), b.constant(0), b.constant(1)
@@ -129,7 +170,13 @@ def unlike_loop(steps: int = 0) -> Program:
                 wide = b.op("exti", {"source": count}, I64, {"signedness": Signedness.SIGNED})
                 b.op("break", {"values": [wide]})
 
-            b.op("if", {"condition": less(b, count, x)}, (), {}, [b.region((), lambda: b.op("yield")), b.region((), out)])
+            b.op(
+                "if",
+                {"condition": less(b, count, x)},
+                (),
+                {},
+                [b.region((), lambda: b.op("yield")), b.region((), out)],
+            )
             b.op("continue", {"values": [add(b, count, one)]})
 
         result = b.op("loop", {"init": [zero]}, [I64], {}, [b.region([I32], body)], line=7)
@@ -160,9 +207,15 @@ def test_an_endless_loop_is_a_fault_that_names_its_line() -> None:
     with pytest.raises(FaultError) as caught:
         printed(forever(), steps=100)
     error = caught.value
-    assert str(error).startswith("kernel.py:42:1: kernel: loop in block (0, 0, 0): still running after 100 passes of its loops")
+    assert str(error).startswith(
+        "kernel.py:42:1: kernel: loop in block (0, 0, 0): still running after 100 passes of its loops"
+    )
     assert "fix: look at the loop's condition" in str(error)
-    assert (error.kernel, error.block, error.location and error.location.line) == ("kernel", (0, 0, 0), 42)
+    assert (error.kernel, error.block, error.location and error.location.line) == (
+        "kernel",
+        (0, 0, 0),
+        42,
+    )
 
 
 def test_a_run_stops_when_somebody_asks() -> None:

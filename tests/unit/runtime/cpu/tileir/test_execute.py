@@ -1,4 +1,6 @@
-"""Launches: arguments, variables of a module, threads, interrupts, and failures of the interpreter itself."""
+"""Launches: arguments, variables of a module, threads, interrupts, and failures of the interpreter
+itself.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import pytest
 from tests.unit.runtime.cpu.tileir.build import I1, I32, I64, TOKEN, Builder, module, program, tile
 from tilec_runtime.cpu.tileir import program as programs
 from tilec_runtime.cpu.tileir.execute import Options, execute, memory_of_variables, prepare
-from tilec_runtime.cpu.tileir.ir import AtomicMode, Global, MemoryOrder, MemoryScope, Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.ir import (
+    AtomicMode,
+    Global,
+    MemoryOrder,
+    MemoryScope,
+    Pointer,
+    Scalar,
+    Tile,
+    Value,
+)
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.errors import ArgumentError, FaultError, InternalError
 
@@ -25,7 +36,13 @@ def shows(*kinds: Tile):
     def fill(b: Builder, *args: Value) -> None:
         for arg in args:
             assert isinstance(arg.type, Tile)
-            text = formats.get(arg.type.element, "%llx" if isinstance(arg.type.element, Pointer) else "%lld") if arg.type else ""
+            text = (
+                formats.get(
+                    arg.type.element, "%llx" if isinstance(arg.type.element, Pointer) else "%lld"
+                )
+                if arg.type
+                else ""
+            )
             b.op("print_tko", {"args": [arg]}, TOKEN, {"text": text + ";"})
         b.ret()
 
@@ -39,7 +56,9 @@ def given(kinds: list[Tile], arguments: list[Any]) -> str:
 
 
 def test_arguments_are_numbers_and_addresses() -> None:
-    assert given([POINTER, I32, I64, I1], [0x7F00, -3, np.int64(2**40), True]) == f"7f00;-3;{2**40};1;"
+    assert (
+        given([POINTER, I32, I64, I1], [0x7F00, -3, np.int64(2**40), True]) == f"7f00;-3;{2**40};1;"
+    )
     assert given([tile(Scalar.F32), tile(Scalar.BF16)], [0.5, np.float32(1.25)]) == "0.5;1.25;"
     assert given([I32, tile(Scalar.I8)], [2**32 - 1, 255]) == "-1;-1;"
     assert given([POINTER], [2**64 - 16]) == "fffffffffffffff0;"
@@ -73,7 +92,13 @@ def test_variables_live_as_long_as_the_launch() -> None:
         b.op("print_tko", {"args": [pointer]}, TOKEN, {"text": "%llu"})
         b.ret()
 
-    variable = Global(name="table", type=Tile(Scalar.I32, (2,)), data=np.array([5, 6], np.int32).tobytes(), alignment=64, constant=True)
+    variable = Global(
+        name="table",
+        type=Tile(Scalar.I32, (2,)),
+        data=np.array([5, 6], np.int32).tobytes(),
+        alignment=64,
+        constant=True,
+    )
     memory = Memory()
     seen: list[tuple[list[int], bool]] = []
 
@@ -93,13 +118,17 @@ def bumping(b: Builder) -> None:
     """Adds one to a variable, and prints what it was."""
     pointer = b.op("get_global", {}, tile(Pointer(Scalar.I32)), {"name": "count"})
     more = {"order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE, "mode": AtomicMode.ADD}
-    old, _ = b.op("atomic_rmw_tko", {"pointers": pointer, "value": b.constant(1)}, [I32, TOKEN], more)
+    old, _ = b.op(
+        "atomic_rmw_tko", {"pointers": pointer, "value": b.constant(1)}, [I32, TOKEN], more
+    )
     b.op("print_tko", {"args": [old]}, TOKEN, {"text": "%d;"})
     b.ret()
 
 
 def test_variables_keep_their_values_where_the_caller_keeps_their_memory() -> None:
-    variable = Global(name="count", type=Tile(Scalar.I32, ()), data=np.int32(5).tobytes(), alignment=0)
+    variable = Global(
+        name="count", type=Tile(Scalar.I32, ()), data=np.int32(5).tobytes(), alignment=0
+    )
     code = module((), bumping, variables=[variable])
     texts: list[str] = []
     for made in (prepare(code), prepare(code, variables=memory_of_variables(code))):
@@ -116,7 +145,13 @@ def counting(b: Builder) -> None:
         b.op("continue")
 
     region = b.region([I32], body)
-    b.op("for", {"lower": b.constant(0), "upper": x, "step": b.constant(1), "init": ()}, (), {}, [region])
+    b.op(
+        "for",
+        {"lower": b.constant(0), "upper": x, "step": b.constant(1), "init": ()},
+        (),
+        {},
+        [region],
+    )
     b.ret()
 
 
@@ -141,7 +176,13 @@ def test_an_interrupt_ends_a_launch_at_once_and_leaves_nothing() -> None:
     variable = Global(name="table", type=Tile(Scalar.I32, (1,)), data=bytes(4), alignment=0)
     memory, before = Memory(), threading.active_count()
     with pytest.raises(KeyboardInterrupt):
-        execute(program((), counting, variables=[variable]), [], (9, 1, 1), memory, Options(output=interrupt))
+        execute(
+            program((), counting, variables=[variable]),
+            [],
+            (9, 1, 1),
+            memory,
+            Options(output=interrupt),
+        )
     assert memory.regions == ()
     assert threading.active_count() == before
 
@@ -161,10 +202,15 @@ def test_a_bug_of_the_interpreter_names_the_operation(monkeypatch: pytest.Monkey
     made = failing(monkeypatch, ValueError("shapes (2,) and (3,)"))
     with pytest.raises(InternalError) as caught:
         execute(made, [], (1, 1, 1), Memory(), Options(kernel="gemm"))
-    assert str(caught.value).startswith("kernel.py:8:1: gemm: iota failed in the interpreter: ValueError: shapes (2,) and (3,)")
+    assert str(caught.value).startswith(
+        "kernel.py:8:1: gemm: iota failed in the interpreter: ValueError: shapes (2,) and (3,)"
+    )
 
 
 def test_too_little_memory_is_a_fault_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     made = failing(monkeypatch, MemoryError())
-    with pytest.raises(FaultError, match=r"kernel: no memory is left for iota\n  cause: 5 blocks run together.*\n  fix: let fewer"):
+    with pytest.raises(
+        FaultError,
+        match=r"kernel: no memory is left for iota\n  cause: 5 blocks run together.*\n  fix: let fewer",
+    ):
         execute(made, [], (5, 1, 1), Memory())

@@ -20,11 +20,18 @@ KINDS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]
 NAMES = {"sqrt": ("source",), "fma": ("lhs", "rhs", "acc")}
 
 
-def run(name: str, kind: Scalar, columns: list[tuple[int, ...]], result: Scalar | None = None, **attributes: object) -> Array:
+def run(
+    name: str,
+    kind: Scalar,
+    columns: list[tuple[int, ...]],
+    result: Scalar | None = None,
+    **attributes: object,
+) -> Array:
     """One operation on columns of bits, as a tile of one block."""
     shape = (len(columns[0]),)
     operands = {
-        key: (tile(kind, *shape), floats(bits, kind)[None]) for key, bits in zip(NAMES.get(name, ("lhs", "rhs")), columns, strict=True)
+        key: (tile(kind, *shape), floats(bits, kind)[None])
+        for key, bits in zip(NAMES.get(name, ("lhs", "rhs")), columns, strict=True)
     }
     (found,) = run_op(name, operands, tile(result or kind, *shape), attributes)
     return found[0]
@@ -33,7 +40,9 @@ def run(name: str, kind: Scalar, columns: list[tuple[int, ...]], result: Scalar 
 def check(name: str, kind: Scalar, rounding: Rounding, columns: list[tuple[int, ...]]) -> None:
     found = bits_of(run(name, kind, columns, rounding=rounding, flush_to_zero=False), kind)
     for got, *operands in zip(found, *columns, strict=True):
-        want = encode(operate(name, [decode(bits, kind) for bits in operands], rounding), kind, rounding)
+        want = encode(
+            operate(name, [decode(bits, kind) for bits in operands], rounding), kind, rounding
+        )
         place = f"{name} {rounding.name} of {[hex(bits) for bits in operands]}: {got:#x}, not {want if want is None else hex(want)}"
         assert decode(got, kind).nan if want is None else got == want, place
 
@@ -80,25 +89,39 @@ def test_flushing_replaces_inputs_and_results_below_the_normal_range() -> None:
     x = np.array([[below, -below, least, -least, 1.0, np.nan, np.inf]], np.float32)
     ones = np.array([[1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 1.0]], np.float32)
     kind = tile(Scalar.F32, 7)
-    (found,) = run_op("mulf", {"lhs": (kind, x), "rhs": (kind, ones)}, kind, {"rounding": Rounding.NEAREST_EVEN, "flush_to_zero": True})
+    (found,) = run_op(
+        "mulf",
+        {"lhs": (kind, x), "rhs": (kind, ones)},
+        kind,
+        {"rounding": Rounding.NEAREST_EVEN, "flush_to_zero": True},
+    )
     assert found[0].tolist()[:5] == [0, 0, 0, 0, 1]
     assert np.signbit(found[0]).tolist()[:5] == [False, True, False, True, False]
     assert np.isnan(found[0, 5])
     assert np.isinf(found[0, 6])
     for name, rounding in (("addf", Rounding.ZERO), ("divf", Rounding.APPROX)):
         other = np.zeros_like(x) if name == "addf" else np.ones_like(x)
-        (found,) = run_op(name, {"lhs": (kind, x), "rhs": (kind, other)}, kind, {"rounding": rounding, "flush_to_zero": True})
+        (found,) = run_op(
+            name,
+            {"lhs": (kind, x), "rhs": (kind, other)},
+            kind,
+            {"rounding": rounding, "flush_to_zero": True},
+        )
         assert found[0].tolist()[:5] == [0, 0, np.float32(least), -np.float32(least), 1]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("propagate", [False, True])
 @pytest.mark.parametrize("name", ["maxf", "minf"])
-def test_extremes_order_zeros_and_treat_nan_as_told(name: str, propagate: bool, kind: Scalar) -> None:
+def test_extremes_order_zeros_and_treat_nan_as_told(
+    name: str, propagate: bool, kind: Scalar
+) -> None:
     some = patterns(kind)
     pairs = list(itertools.product(some, some))
     first, second = (tuple(column) for column in zip(*pairs, strict=True))
-    found = bits_of(run(name, kind, [first, second], propagate_nan=propagate, flush_to_zero=False), kind)
+    found = bits_of(
+        run(name, kind, [first, second], propagate_nan=propagate, flush_to_zero=False), kind
+    )
     for got, a, b in zip(found, first, second, strict=True):
         x, y = decode(a, kind), decode(b, kind)
         if (x.nan and y.nan) or (propagate and (x.nan or y.nan)):
@@ -119,7 +142,9 @@ def _order(bits: int, kind: Scalar) -> tuple[float, int]:
 def test_extremes_flush_too() -> None:
     kind = tile(Scalar.F32, 2)
     x = np.array([[2.0**-130, -(2.0**-130)]], np.float32)
-    (found,) = run_op("maxf", {"lhs": (kind, x), "rhs": (kind, -np.ones_like(x))}, kind, {"flush_to_zero": True})
+    (found,) = run_op(
+        "maxf", {"lhs": (kind, x), "rhs": (kind, -np.ones_like(x))}, kind, {"flush_to_zero": True}
+    )
     assert found[0].tolist() == [0, 0]
     assert np.signbit(found[0]).tolist() == [False, True]
 
@@ -147,14 +172,19 @@ def test_whole_numbers(name: str, kind: Scalar) -> None:
             assert (result.nan, result.infinite) == (number.nan, number.infinite)
             continue
         whole = -(-number.value // 1) if name == "ceil" else number.value // 1
-        assert (result.value, result.negative) == (whole, number.negative if whole == 0 else whole < 0)
+        assert (result.value, result.negative) == (
+            whole,
+            number.negative if whole == 0 else whole < 0,
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_remainders_are_exact_and_have_the_sign_of_the_dividend(kind: Scalar) -> None:
     some = patterns(kind)[:: 2 if kind is Scalar.F64 else 1]
     first, second = (tuple(column) for column in zip(*itertools.product(some, some), strict=True))
-    for got, a, b in zip(bits_of(run("remf", kind, [first, second]), kind), first, second, strict=True):
+    for got, a, b in zip(
+        bits_of(run("remf", kind, [first, second]), kind), first, second, strict=True
+    ):
         x, y, result = decode(a, kind), decode(b, kind), decode(got, kind)
         if x.nan or y.nan or x.infinite or (y.finite and y.size == 0):
             assert result.nan
@@ -177,7 +207,10 @@ def test_comparisons(predicate: Predicate, ordering: Ordering, kind: Scalar) -> 
         if x.nan or y.nan:
             assert got == (ordering is Ordering.UNORDERED)
             continue
-        left, right = ((float("-inf") if n.negative else float("inf")) if n.infinite else n.value for n in (x, y))
+        left, right = (
+            (float("-inf") if n.negative else float("inf")) if n.infinite else n.value
+            for n in (x, y)
+        )
         assert got == COMPARE[predicate](left, right)
 
 
@@ -210,13 +243,21 @@ def test_an_observer_is_told_of_float_results_alone() -> None:
     run_op("addf", pair, kind, {"rounding": Rounding.NEAREST_EVEN}, observer=told)
     run_op("maxf", pair, kind, observer=told)
     run_op("exp", {"source": (kind, x)}, kind, observer=told)
-    run_op("cmpf", pair, other, {"predicate": Predicate.EQUAL, "ordering": Ordering.ORDERED}, observer=told)
+    run_op(
+        "cmpf",
+        pair,
+        other,
+        {"predicate": Predicate.EQUAL, "ordering": Ordering.ORDERED},
+        observer=told,
+    )
     assert told.seen == ["addf", "maxf", "exp"]
 
 
 @pytest.mark.parametrize("kind", [Scalar.F16, Scalar.F32], ids=str)
 @pytest.mark.parametrize("name", ["addf", "fma", "maxf"])
-def test_large_batches_and_shared_operands_give_what_single_blocks_give(name: str, kind: Scalar) -> None:
+def test_large_batches_and_shared_operands_give_what_single_blocks_give(
+    name: str, kind: Scalar
+) -> None:
     rng = np.random.default_rng(0)
     shape = tile(kind, 1024)
     x, y, shared = (rng.standard_normal((rows, 1024)).astype(storage(kind)) for rows in (80, 80, 1))
@@ -225,6 +266,8 @@ def test_large_batches_and_shared_operands_give_what_single_blocks_give(name: st
         del operands["acc"]
     attributes = {"rounding": Rounding.NEAREST_EVEN}
     (found,) = run_op(name, operands, shape, attributes)
-    (part,) = run_op(name, {key: (shape, held[-1:]) for key, (_, held) in operands.items()}, shape, attributes)
+    (part,) = run_op(
+        name, {key: (shape, held[-1:]) for key, (_, held) in operands.items()}, shape, attributes
+    )
     assert found.shape == (80, 1024)
     assert found[-1:].tolist() == part.tolist()

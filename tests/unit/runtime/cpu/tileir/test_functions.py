@@ -18,7 +18,9 @@ from tilec_runtime.cpu.tileir.ir import Rounding, Scalar
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 DIGITS = 60
-PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798")
+PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798"
+)
 TWO = Decimal(2)
 KINDS = [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.F64]
 
@@ -79,7 +81,9 @@ POSITIVE = {"log", "log2", "rsqrt", "fpowf"}
 
 def run(name: str, kind: Scalar, *tiles: Array, **attributes: object) -> Array:
     names = {"fpowf": ("source", "exponent"), "atan2": ("x", "y")}.get(name, ("source",))
-    operands = {key: (tile(kind, held.size), held[None]) for key, held in zip(names, tiles, strict=True)}
+    operands = {
+        key: (tile(kind, held.size), held[None]) for key, held in zip(names, tiles, strict=True)
+    }
     (found,) = run_op(name, operands, tile(kind, tiles[0].size), attributes)
     assert found.dtype == storage(kind)
     return found[0]
@@ -96,7 +100,13 @@ def units(got: float, exact: Decimal, kind: Scalar) -> float:
 
 def numbers(name: str, kind: Scalar) -> Array:
     rng = np.random.default_rng(5)
-    some = np.concatenate([rng.standard_normal(40) * 3, rng.standard_normal(20) * 0.01, [0.5, 1.0, -1.0, 2.0, 10.25, 0.99]])
+    some = np.concatenate(
+        [
+            rng.standard_normal(40) * 3,
+            rng.standard_normal(20) * 0.01,
+            [0.5, 1.0, -1.0, 2.0, 10.25, 0.99],
+        ]
+    )
     return (np.abs(some) if name in POSITIVE else some).astype(storage(kind))
 
 
@@ -109,7 +119,11 @@ def test_functions_come_as_near_as_said(name: str, kind: Scalar) -> None:
     found = run(name, kind, *tiles)
     with decimal.localcontext() as context:
         context.prec = DIGITS
-        for got, *given in zip(found.astype(float).tolist(), *[held.astype(float).tolist() for held in tiles], strict=True):
+        for got, *given in zip(
+            found.astype(float).tolist(),
+            *[held.astype(float).tolist() for held in tiles],
+            strict=True,
+        ):
             exact = EXACT[name](*map(Decimal, given))
             assert units(got, exact, kind) <= tolerance.of(name, kind), (given, got, exact)
 
@@ -117,8 +131,15 @@ def test_functions_come_as_near_as_said(name: str, kind: Scalar) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_powers_with_whole_exponents(kind: Scalar) -> None:
     base = np.array([1.5, -1.5, 0.5, -2.0, 3.0, 0.0, -1.0], np.float64).astype(storage(kind))
-    for exponents, number in ((held_integers([3, 2, -4, 5, 0, -1, 2**31 - 1], Scalar.I32), Scalar.I32), (np.array([True] * 7), Scalar.I1)):
-        (found,) = run_op("fpowi", {"source": (tile(kind, 7), base[None]), "exponent": (tile(number, 7), exponents[None])}, tile(kind, 7))
+    for exponents, number in (
+        (held_integers([3, 2, -4, 5, 0, -1, 2**31 - 1], Scalar.I32), Scalar.I32),
+        (np.array([True] * 7), Scalar.I1),
+    ):
+        (found,) = run_op(
+            "fpowi",
+            {"source": (tile(kind, 7), base[None]), "exponent": (tile(number, 7), exponents[None])},
+            tile(kind, 7),
+        )
         if number is Scalar.I32:
             assert found.astype(float)[0].tolist() == [3.375, 2.25, 16, -32, 1, math.inf, -1]
         else:
@@ -130,9 +151,17 @@ def test_powers_with_whole_exponents(kind: Scalar) -> None:
 def test_powers_multiply_as_a_gpu_does(kind: Scalar) -> None:
     number = storage(kind).type
     rng = np.random.default_rng(9)
-    base, exponents = rng.standard_normal(200).astype(number), rng.integers(-12, 13, 200).astype(np.int32)
+    base, exponents = (
+        rng.standard_normal(200).astype(number),
+        rng.integers(-12, 13, 200).astype(np.int32),
+    )
     (found,) = run_op(
-        "fpowi", {"source": (tile(kind, 200), base[None]), "exponent": (tile(Scalar.I32, 200), exponents[None])}, tile(kind, 200)
+        "fpowi",
+        {
+            "source": (tile(kind, 200), base[None]),
+            "exponent": (tile(Scalar.I32, 200), exponents[None]),
+        },
+        tile(kind, 200),
     )
     for got, x, n in zip(found[0], base, exponents.tolist(), strict=True):
         want, left = number(1), abs(n)
@@ -160,7 +189,12 @@ def test_special_arguments() -> None:
 
 def test_flushing_functions() -> None:
     tiny = np.float32(2.0**-127)
-    found = run("exp2", Scalar.F32, np.array([-126, -126.5, -149, 1, tiny, math.nan], np.float32), flush_to_zero=True)
+    found = run(
+        "exp2",
+        Scalar.F32,
+        np.array([-126, -126.5, -149, 1, tiny, math.nan], np.float32),
+        flush_to_zero=True,
+    )
     np.testing.assert_array_equal(found, np.array([2.0**-126, 0, 0, 2, 1, math.nan], np.float32))
     found = run("rsqrt", Scalar.F32, np.array([tiny, -tiny, 4], np.float32), flush_to_zero=True)
     assert found.tolist() == [math.inf, -math.inf, 0.5]
@@ -169,7 +203,10 @@ def test_flushing_functions() -> None:
 @pytest.mark.parametrize("name", ["exp", "tanh"])
 def test_the_fast_form_of_a_function_is_the_accurate_one(name: str) -> None:
     some = numbers(name, Scalar.F32)
-    fast, full = (run(name, Scalar.F32, some, rounding=rounding) for rounding in (Rounding.APPROX, Rounding.FULL))
+    fast, full = (
+        run(name, Scalar.F32, some, rounding=rounding)
+        for rounding in (Rounding.APPROX, Rounding.FULL)
+    )
     np.testing.assert_array_equal(fast, full)
 
 

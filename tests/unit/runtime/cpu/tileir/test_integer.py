@@ -27,10 +27,19 @@ def pairs(kind: Scalar) -> tuple[list[int], list[int]]:
     return list(first), list(second)
 
 
-def run(name: str, kind: Scalar, columns: list[list[int]], result: Scalar | None = None, **attributes: object) -> Array:
+def run(
+    name: str,
+    kind: Scalar,
+    columns: list[list[int]],
+    result: Scalar | None = None,
+    **attributes: object,
+) -> Array:
     names = ("source",) if len(columns) == 1 else ("lhs", "rhs")
     shape = (len(columns[0]),)
-    operands = {key: (tile(kind, *shape), held_integers(column, kind)[None]) for key, column in zip(names, columns, strict=True)}
+    operands = {
+        key: (tile(kind, *shape), held_integers(column, kind)[None])
+        for key, column in zip(names, columns, strict=True)
+    }
     (found,) = run_op(name, operands, tile(result or kind, *shape), attributes)
     assert found.dtype == storage(result or kind)
     return found[0]
@@ -63,7 +72,9 @@ PLAIN: dict[str, Callable[[int, int], int]] = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_results_wrap_around(name: str, kind: Scalar) -> None:
     x, y = pairs(kind)
-    assert signed(run(name, kind, [x, y]), kind) == [wrap(PLAIN[name](a, b), kind) for a, b in zip(x, y, strict=True)]
+    assert signed(run(name, kind, [x, y]), kind) == [
+        wrap(PLAIN[name](a, b), kind) for a, b in zip(x, y, strict=True)
+    ]
 
 
 @kinds
@@ -72,13 +83,20 @@ def test_results_wrap_around(name: str, kind: Scalar) -> None:
 def test_extremes(name: str, sign: Signedness, kind: Scalar) -> None:
     x, y = pairs(kind)
     choose = max if name == "maxi" else min
-    want = [wrap(choose(read(a, kind, sign), read(b, kind, sign)), kind) for a, b in zip(x, y, strict=True)]
+    want = [
+        wrap(choose(read(a, kind, sign), read(b, kind, sign)), kind)
+        for a, b in zip(x, y, strict=True)
+    ]
     assert signed(run(name, kind, [x, y], signedness=sign), kind) == want
 
 
 @kinds
 @signs
-@pytest.mark.parametrize("rounding", [Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF], ids=lambda item: item.name.lower())
+@pytest.mark.parametrize(
+    "rounding",
+    [Rounding.ZERO, Rounding.NEGATIVE_INF, Rounding.POSITIVE_INF],
+    ids=lambda item: item.name.lower(),
+)
 def test_quotients_round_as_told(rounding: Rounding, sign: Signedness, kind: Scalar) -> None:
     x, y = pairs(kind)
     found = signed(run("divi", kind, [x, y], signedness=sign, rounding=rounding), kind)
@@ -97,7 +115,9 @@ def test_quotients_round_as_told(rounding: Rounding, sign: Signedness, kind: Sca
 @signs
 def test_remainders_have_the_sign_of_the_dividend(sign: Signedness, kind: Scalar) -> None:
     x, y = pairs(kind)
-    for got, a, b in zip(signed(run("remi", kind, [x, y], signedness=sign), kind), x, y, strict=True):
+    for got, a, b in zip(
+        signed(run("remi", kind, [x, y], signedness=sign), kind), x, y, strict=True
+    ):
         p, q = read(a, kind, sign), read(b, kind, sign)
         assert got == (wrap(p - truncated(p, q) * q, kind) if q else 0), (a, b)
 
@@ -145,7 +165,9 @@ def test_comparisons(predicate: Predicate, sign: Signedness, kind: Scalar) -> No
     }[predicate]
     x, y = pairs(kind)
     found = run("cmpi", kind, [x, y], Scalar.I1, predicate=predicate, signedness=sign)
-    assert found.tolist() == [compare(read(a, kind, sign), read(b, kind, sign)) for a, b in zip(x, y, strict=True)]
+    assert found.tolist() == [
+        compare(read(a, kind, sign), read(b, kind, sign)) for a, b in zip(x, y, strict=True)
+    ]
 
 
 class Watcher:
@@ -162,11 +184,20 @@ class Watcher:
         raise AssertionError("integers are not told of")
 
 
-def broken(name: str, kind: Scalar, columns: list[list[int]], result: Scalar | None = None, **attributes: object) -> list[bool]:
+def broken(
+    name: str,
+    kind: Scalar,
+    columns: list[list[int]],
+    result: Scalar | None = None,
+    **attributes: object,
+) -> list[bool]:
     """Runs each tuple of numbers in a block of its own."""
     watcher: Any = Watcher()
     names = ("source",) if len(columns) == 1 else ("lhs", "rhs")
-    operands = {key: (tile(kind), held_integers(column, kind)) for key, column in zip(names, columns, strict=True)}
+    operands = {
+        key: (tile(kind), held_integers(column, kind))
+        for key, column in zip(names, columns, strict=True)
+    }
     run_op(name, operands, tile(result or kind), attributes, observer=watcher)
     assert len(watcher.seen) <= 1
     return list(watcher.seen[0]) if watcher.seen else [False] * len(columns[0])
@@ -180,23 +211,51 @@ def wraps(exact: int, kind: Scalar, sign: Signedness) -> bool:
 @kinds
 @pytest.mark.parametrize("promise", list(Overflow), ids=lambda item: item.name.lower())
 @pytest.mark.parametrize("name", ["addi", "subi", "muli", "shli"])
-def test_a_broken_promise_is_reported_for_its_block(name: str, promise: Overflow, kind: Scalar) -> None:
+def test_a_broken_promise_is_reported_for_its_block(
+    name: str, promise: Overflow, kind: Scalar
+) -> None:
     x, y = pairs(kind)
     exact = {**PLAIN, "shli": lambda a, b: a << min(b, 80)}[name]
     found = broken(name, kind, [x, y], overflow=promise)
     for got, a, b in zip(found, x, y, strict=True):
         want = False
-        for sign, promises in ((Signedness.SIGNED, (Overflow.NSW, Overflow.NW)), (Signedness.UNSIGNED, (Overflow.NUW, Overflow.NW))):
+        for sign, promises in (
+            (Signedness.SIGNED, (Overflow.NSW, Overflow.NW)),
+            (Signedness.UNSIGNED, (Overflow.NUW, Overflow.NW)),
+        ):
             right = b % (1 << kind.bits) if name == "shli" else read(b, kind, sign)
             want |= promise in promises and wraps(exact(read(a, kind, sign), right), kind, sign)
         assert got == want, (a, b)
 
 
 def test_negations_and_truncations_keep_promises_too() -> None:
-    assert broken("negi", Scalar.I8, [[-128, -127, 0, 5]], overflow=Overflow.NSW) == [True, False, False, False]
+    assert broken("negi", Scalar.I8, [[-128, -127, 0, 5]], overflow=Overflow.NSW) == [
+        True,
+        False,
+        False,
+        False,
+    ]
     numbers = [-129, -128, -1, 0, 127, 128, 255, 256]
-    assert broken("trunci", Scalar.I32, [numbers], Scalar.I8, overflow=Overflow.NSW) == [True, False, False, False, False, True, True, True]
-    assert broken("trunci", Scalar.I32, [numbers], Scalar.I8, overflow=Overflow.NUW) == [True, True, True, False, False, False, False, True]
+    assert broken("trunci", Scalar.I32, [numbers], Scalar.I8, overflow=Overflow.NSW) == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert broken("trunci", Scalar.I32, [numbers], Scalar.I8, overflow=Overflow.NUW) == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_what_all_blocks_share_is_reported_for_all() -> None:

@@ -33,13 +33,25 @@ def test_tf32_has_ten_bits_of_fraction() -> None:
 
 
 def test_any_byte_but_zero_is_true() -> None:
-    assert LAYOUTS[Scalar.I1].decode(np.array([0, 1, 2, 255], np.uint8)).tolist() == [False, True, True, True]
+    assert LAYOUTS[Scalar.I1].decode(np.array([0, 1, 2, 255], np.uint8)).tolist() == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 def test_bytes_of_tiles() -> None:
     assert LAYOUTS[Scalar.I4].bytes_of(np.array([[1, -1, 2]], np.int8)).tolist() == [0xF1, 0x02]
-    assert LAYOUTS[Scalar.F4E2M1FN].bytes_of(np.array([0.5, -6], ml_dtypes.float4_e2m1fn)).tolist() == [0xF1]
-    assert LAYOUTS[Scalar.I16].bytes_of(np.broadcast_to(np.int16(258), (2,))).tolist() == [2, 1, 2, 1]
+    assert LAYOUTS[Scalar.F4E2M1FN].bytes_of(
+        np.array([0.5, -6], ml_dtypes.float4_e2m1fn)
+    ).tolist() == [0xF1]
+    assert LAYOUTS[Scalar.I16].bytes_of(np.broadcast_to(np.int16(258), (2,))).tolist() == [
+        2,
+        1,
+        2,
+        1,
+    ]
     assert LAYOUTS[Scalar.I1].bytes_of(np.array([True, False])).tolist() == [1, 0]
 
 
@@ -47,11 +59,23 @@ def test_pointers_lie_as_integers() -> None:
     assert layout(Pointer(Scalar.F16)) is LAYOUTS[Scalar.I64]
 
 
-@pytest.mark.parametrize("element", [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.TF32, Scalar.F64, Scalar.F8E5M2], ids=str)
+@pytest.mark.parametrize(
+    "element",
+    [Scalar.F16, Scalar.BF16, Scalar.F32, Scalar.TF32, Scalar.F64, Scalar.F8E5M2],
+    ids=str,
+)
 def test_padding_of_floats(element: Scalar) -> None:
-    values = {Padding.ZERO: 0.0, Padding.NEG_ZERO: -0.0, Padding.NAN: np.nan, Padding.POS_INF: np.inf, Padding.NEG_INF: -np.inf}
+    values = {
+        Padding.ZERO: 0.0,
+        Padding.NEG_ZERO: -0.0,
+        Padding.NAN: np.nan,
+        Padding.POS_INF: np.inf,
+        Padding.NEG_INF: -np.inf,
+    }
     for padding, value in values.items():
-        found = np.float64(LAYOUTS[element].decode(np.array([LAYOUTS[element].padding(padding)]))[0])
+        found = np.float64(
+            LAYOUTS[element].decode(np.array([LAYOUTS[element].padding(padding)]))[0]
+        )
         assert np.signbit(found) == np.signbit(value)
         np.testing.assert_equal(found, value)
 

@@ -44,7 +44,9 @@ def test_a_read_only_array_is_not_writable() -> None:
     steps=st.lists(st.sampled_from([1, 2, -1, -2]), min_size=3, max_size=3),
     order=st.permutations(range(3)),
 )
-def test_every_element_of_a_view_is_found_by_its_address(shape: list[int], steps: list[int], order: list[int]) -> None:
+def test_every_element_of_a_view_is_found_by_its_address(
+    shape: list[int], steps: list[int], order: list[int]
+) -> None:
     base = np.arange(16**3, dtype=np.int32).reshape(16, 16, 16)[: shape[0] * 3]
     view = base[tuple(slice(None, None, step) for step in steps[: len(shape)])]
     view = view[tuple(slice(0, extent) for extent in shape)]
@@ -118,11 +120,18 @@ def test_new_regions_are_zero_aligned_and_apart() -> None:
     assert memory.find(second.address + 99) is second
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep freed memory by rules of their own")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc",
+    reason="other C libraries keep freed memory by rules of their own",
+)
 def test_memory_that_tiles_leave_is_used_again() -> None:
-    resource = pytest.importorskip("resource", reason="page faults are counted where there is getrusage")
+    resource = pytest.importorskip(
+        "resource", reason="page faults are counted where there is getrusage"
+    )
     Memory()
-    mine = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # threads of tests before may still be at work
+    mine = getattr(
+        resource, "RUSAGE_THREAD", resource.RUSAGE_SELF
+    )  # threads of tests before may still be at work
 
     def faults() -> int:
         count: int = resource.getrusage(mine).ru_minflt

@@ -42,14 +42,23 @@ def run(name: str, kinds: dict[str, Scalar], tiles: dict[str, Array], **attribut
 @pytest.mark.parametrize("blocks", [(3, 3, 3), (3, 1, 3), (1, 3, 1), (1, 1, 1), (3, 3, 1)])
 @pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.parametrize(("kind", "target"), PAIRS, ids=str)
-def test_products_are_as_near_as_their_sums(kind: Scalar, target: Scalar, batch: tuple[int, ...], blocks: tuple[int, int, int]) -> None:
-    lhs, rhs = random(kind, blocks[0], *batch, 4, 16), random(kind, blocks[1], *batch, 16, 8, seed=1)
+def test_products_are_as_near_as_their_sums(
+    kind: Scalar, target: Scalar, batch: tuple[int, ...], blocks: tuple[int, int, int]
+) -> None:
+    lhs, rhs = (
+        random(kind, blocks[0], *batch, 4, 16),
+        random(kind, blocks[1], *batch, 16, 8, seed=1),
+    )
     acc = random(target, blocks[2], *batch, 4, 8, seed=2)
     before = acc.copy()
-    found = run("mmaf", {"lhs": kind, "rhs": kind, "acc": target}, {"lhs": lhs, "rhs": rhs, "acc": acc})
+    found = run(
+        "mmaf", {"lhs": kind, "rhs": kind, "acc": target}, {"lhs": lhs, "rhs": rhs, "acc": acc}
+    )
     wide, other, start = (held.astype(np.float64) for held in (lhs, rhs, acc))
     exact, size = wide @ other + start, np.abs(wide) @ np.abs(other) + np.abs(start)
-    bound = size * tolerance.of_sum(Scalar.F64 if target is Scalar.F64 else Scalar.F32, 17) + np.abs(exact) * tolerance.of_sum(target, 1)
+    bound = size * tolerance.of_sum(
+        Scalar.F64 if target is Scalar.F64 else Scalar.F32, 17
+    ) + np.abs(exact) * tolerance.of_sum(target, 1)
     assert found.shape == exact.shape
     assert (np.abs(found.astype(np.float64) - exact) <= bound).all()
     assert (acc == before).all()
@@ -57,18 +66,28 @@ def test_products_are_as_near_as_their_sums(kind: Scalar, target: Scalar, batch:
 
 def test_operands_may_be_views() -> None:
     kinds = dict.fromkeys(("lhs", "rhs", "acc"), Scalar.F32)
-    lhs, rhs, acc = random(Scalar.F32, 2, 16, 4).transpose(0, 2, 1), random(Scalar.F32, 1, 1, 8), np.zeros((1, 4, 8), np.float32)
+    lhs, rhs, acc = (
+        random(Scalar.F32, 2, 16, 4).transpose(0, 2, 1),
+        random(Scalar.F32, 1, 1, 8),
+        np.zeros((1, 4, 8), np.float32),
+    )
     spread = np.broadcast_to(rhs, (1, 16, 8))
     found = run("mmaf", kinds, {"lhs": lhs, "rhs": spread, "acc": acc})
-    np.testing.assert_allclose(found, lhs.astype(np.float64) @ np.array(spread, np.float64), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        found, lhs.astype(np.float64) @ np.array(spread, np.float64), rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("inner", [8, 512])
 @pytest.mark.parametrize("left", list(Signedness), ids=lambda item: item.name.lower())
 @pytest.mark.parametrize("right", list(Signedness), ids=lambda item: item.name.lower())
-def test_integer_products_are_exact_and_wrap(left: Signedness, right: Signedness, inner: int) -> None:
+def test_integer_products_are_exact_and_wrap(
+    left: Signedness, right: Signedness, inner: int
+) -> None:
     rng = np.random.default_rng(0)
-    lhs, rhs = (rng.integers(-128, 128, (2, *shape)).astype(np.int8) for shape in ((4, inner), (inner, 8)))
+    lhs, rhs = (
+        rng.integers(-128, 128, (2, *shape)).astype(np.int8) for shape in ((4, inner), (inner, 8))
+    )
     lhs[:, 0], rhs[:, :, 0] = -128, -1
     acc = rng.integers(-(2**31), 2**31, (2, 4, 8)).astype(np.int32)
     found = run(
@@ -79,7 +98,8 @@ def test_integer_products_are_exact_and_wrap(left: Signedness, right: Signedness
         signedness_rhs=right,
     )
     first, second = (
-        (held.view(np.uint8) if sign is Signedness.UNSIGNED else held).astype(np.int64) for held, sign in ((lhs, left), (rhs, right))
+        (held.view(np.uint8) if sign is Signedness.UNSIGNED else held).astype(np.int64)
+        for held, sign in ((lhs, left), (rhs, right))
     )
     assert (found == (first @ second + acc).astype(np.int32)).all()
 
@@ -96,29 +116,52 @@ def test_integer_products_are_exact_and_wrap(left: Signedness, right: Signedness
     ids=str,
 )
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_scales_belong_to_runs_of_elements(kind: Scalar, scale: Scalar, run_length: int, batch: tuple[int, ...]) -> None:
+def test_scales_belong_to_runs_of_elements(
+    kind: Scalar, scale: Scalar, run_length: int, batch: tuple[int, ...]
+) -> None:
     inner, rng = 64, np.random.default_rng(4)
     limit = {Scalar.F4E2M1FN: 16, Scalar.F8E4M3FN: 0x78, Scalar.F8E5M2: 0x78}[kind]
-    scale_codes = {Scalar.F8E8M0FNU: (120, 134), Scalar.F8E4M3FN: (0x28, 0x48), Scalar.F8E5M3FNU: (0x60, 0x90)}[scale]
-    lhs, rhs = (floats(rng.integers(0, limit, (2, *batch, *shape)), kind) for shape in ((4, inner), (inner, 8)))
+    scale_codes = {
+        Scalar.F8E8M0FNU: (120, 134),
+        Scalar.F8E4M3FN: (0x28, 0x48),
+        Scalar.F8E5M3FNU: (0x60, 0x90),
+    }[scale]
+    lhs, rhs = (
+        floats(rng.integers(0, limit, (2, *batch, *shape)), kind)
+        for shape in ((4, inner), (inner, 8))
+    )
     scales = [
-        floats(rng.integers(*scale_codes, (2, *batch, *shape)), scale) for shape in ((4, inner // run_length), (inner // run_length, 8))
+        floats(rng.integers(*scale_codes, (2, *batch, *shape)), scale)
+        for shape in ((4, inner // run_length), (inner // run_length, 8))
     ]
     acc = random(Scalar.F32, 2, *batch, 4, 8)
     kinds = {"lhs": kind, "rhs": kind, "acc": Scalar.F32, "lhs_scale": scale, "rhs_scale": scale}
-    found = run("mmaf_scaled", kinds, {"lhs": lhs, "rhs": rhs, "acc": acc, "lhs_scale": scales[0], "rhs_scale": scales[1]})
-    values = [decoded(held, item) for held, item in ((lhs, kind), (rhs, kind), (scales[0], scale), (scales[1], scale))]
+    found = run(
+        "mmaf_scaled",
+        kinds,
+        {"lhs": lhs, "rhs": rhs, "acc": acc, "lhs_scale": scales[0], "rhs_scale": scales[1]},
+    )
+    values = [
+        decoded(held, item)
+        for held, item in ((lhs, kind), (rhs, kind), (scales[0], scale), (scales[1], scale))
+    ]
     first = values[0] * np.repeat(values[2], run_length, axis=-1)
     second = values[1] * np.repeat(values[3], run_length, axis=-2)
     exact = first @ second + acc
-    assert (np.abs(found - exact) <= tolerance.of_sum(Scalar.F32, 2) * (np.abs(first) @ np.abs(second) + np.abs(acc))).all()
+    assert (
+        np.abs(found - exact)
+        <= tolerance.of_sum(Scalar.F32, 2) * (np.abs(first) @ np.abs(second) + np.abs(acc))
+    ).all()
 
 
 def decoded(held: Array, kind: Scalar) -> Array:
     """The numbers of a tile, by fractions."""
     from tests.unit.runtime.cpu.tileir.reference import decode
 
-    known = [float(number.value) if (number := decode(bits, kind)).finite else np.nan for bits in range(1 << kind.bits)]
+    known = [
+        float(number.value) if (number := decode(bits, kind)).finite else np.nan
+        for bits in range(1 << kind.bits)
+    ]
     return np.array(known)[held.view(np.uint8)]
 
 
@@ -133,6 +176,12 @@ def test_a_scale_of_the_largest_size_overflows_the_result_only() -> None:
     one = floats(np.full((1, 1, 32), 0x38), Scalar.F8E4M3FN)
     zero = np.zeros((1, 1, 1), np.float32)
     high, low = (floats(np.full((1, 1, 1), code), Scalar.F8E8M0FNU) for code in (254, 0))
-    tiles = {"lhs": one, "rhs": one.transpose(0, 2, 1), "acc": zero, "lhs_scale": high, "rhs_scale": low}
+    tiles = {
+        "lhs": one,
+        "rhs": one.transpose(0, 2, 1),
+        "acc": zero,
+        "lhs_scale": high,
+        "rhs_scale": low,
+    }
     assert run("mmaf_scaled", kinds, tiles).tolist() == [[[32.0]]]
     assert run("mmaf_scaled", kinds, {**tiles, "rhs_scale": high}).tolist() == [[[np.inf]]]

@@ -1,4 +1,6 @@
-"""What a block computes does not depend on the other blocks of its batch, their number or their order: not in a single bit."""
+"""What a block computes does not depend on the other blocks of its batch, their number or their
+order: not in a single bit.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ BLOCKS = 7
 
 
 def random(kind: Scalar, shape: Sequence[int], seed: int) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32).astype(storage(kind))
+    return (
+        np.random.default_rng(seed).standard_normal(shape).astype(np.float32).astype(storage(kind))
+    )
 
 
 def as_array(results: tuple[Array, ...]) -> Array:
@@ -31,22 +35,35 @@ def bits(held: Array) -> bytes:
 
 
 def laid_out(held: Array, seed: int) -> list[Array]:
-    """The same tiles: one after the other, with their last two axes swapped in memory, and spread over more memory."""
-    swapped = np.ascontiguousarray(np.swapaxes(held, -1, -2)).swapaxes(-1, -2) if held.ndim > 2 else held.copy()
+    """The same tiles: one after the other, with their last two axes swapped in memory, and spread
+    over more memory.
+    """
+    swapped = (
+        np.ascontiguousarray(np.swapaxes(held, -1, -2)).swapaxes(-1, -2)
+        if held.ndim > 2
+        else held.copy()
+    )
     room = np.zeros((*held.shape[:-1], held.shape[-1] + 1 + seed % 3), held.dtype)
     room[..., 1 : held.shape[-1] + 1] = held
     return [held.copy(), swapped, room[..., 1 : held.shape[-1] + 1]]
 
 
 def agree(run: Callable[..., Array], *operands: Array, seed: int = 0) -> None:
-    """`run` gives each block the same bits whatever part of a batch it is in; an operand of one row is what all share."""
+    """`run` gives each block the same bits whatever part of a batch it is in; an operand of one row
+    is what all share.
+    """
     rng = np.random.default_rng(seed)
-    alone = [run(*[held if len(held) == 1 else held[row : row + 1].copy() for held in operands]) for row in range(BLOCKS)]
+    alone = [
+        run(*[held if len(held) == 1 else held[row : row + 1].copy() for held in operands])
+        for row in range(BLOCKS)
+    ]
     expected = [bits(found) for found in alone]
     for number in range(1, BLOCKS + 1):
         rows = rng.permutation(BLOCKS)[:number]
         for layout in range(3):
-            tiles = [laid_out(held if len(held) == 1 else held[rows], seed)[layout] for held in operands]
+            tiles = [
+                laid_out(held if len(held) == 1 else held[rows], seed)[layout] for held in operands
+            ]
             found = np.broadcast_to(run(*tiles), (number, *alone[0].shape[1:]))
             assert [bits(one) for one in found] == [expected[row] for row in rows], (number, layout)
 
@@ -54,18 +71,35 @@ def agree(run: Callable[..., Array], *operands: Array, seed: int = 0) -> None:
 @pytest.mark.parametrize("kind", [Scalar.F16, Scalar.TF32, Scalar.F32, Scalar.F64], ids=str)
 @pytest.mark.parametrize("shared", ["neither", "lhs", "rhs"])
 @pytest.mark.parametrize(
-    ("rows", "inner", "columns"), [(32, 32, 32), (64, 64, 16), (1, 64, 32), (32, 64, 1), (1, 128, 1), (2, 4, 2), (16, 1, 8), (4, 256, 64)]
+    ("rows", "inner", "columns"),
+    [
+        (32, 32, 32),
+        (64, 64, 16),
+        (1, 64, 32),
+        (32, 64, 1),
+        (1, 128, 1),
+        (2, 4, 2),
+        (16, 1, 8),
+        (4, 256, 64),
+    ],
 )
 def test_products(kind: Scalar, shared: str, rows: int, inner: int, columns: int) -> None:
     target = Scalar.F64 if kind is Scalar.F64 else Scalar.F32
     source = Scalar.F16 if kind is Scalar.TF32 else kind
     lhs = random(source, (1 if shared == "lhs" else BLOCKS, rows, inner), 1).astype(storage(kind))
-    rhs = random(source, (1 if shared == "rhs" else BLOCKS, inner, columns), 2).astype(storage(kind))
+    rhs = random(source, (1 if shared == "rhs" else BLOCKS, inner, columns), 2).astype(
+        storage(kind)
+    )
     acc = random(target, (BLOCKS, rows, columns), 3)
 
     def run(lhs: Array, rhs: Array, acc: Array) -> Array:
-        types = [(tile(element, *held.shape[1:]), held) for element, held in zip((kind, kind, target), (lhs, rhs, acc), strict=True)]
-        return as_array(run_op("mmaf", dict(zip(("lhs", "rhs", "acc"), types, strict=True)), types[2][0]))
+        types = [
+            (tile(element, *held.shape[1:]), held)
+            for element, held in zip((kind, kind, target), (lhs, rhs, acc), strict=True)
+        ]
+        return as_array(
+            run_op("mmaf", dict(zip(("lhs", "rhs", "acc"), types, strict=True)), types[2][0])
+        )
 
     agree(run, lhs, rhs, acc, seed=rows + inner)
 
@@ -80,7 +114,10 @@ def test_products_of_any_shape(seed: int) -> None:
     kind = Scalar.F32
 
     def run(lhs: Array, rhs: Array, acc: Array) -> Array:
-        operands = {name: (tile(kind, *held.shape[1:]), held) for name, held in (("lhs", lhs), ("rhs", rhs), ("acc", acc))}
+        operands = {
+            name: (tile(kind, *held.shape[1:]), held)
+            for name, held in (("lhs", lhs), ("rhs", rhs), ("acc", acc))
+        }
         return as_array(run_op("mmaf", operands, tile(kind, rows, columns)))
 
     if len(lhs) == len(rhs) == 1:
@@ -103,15 +140,36 @@ def combining(name: str, kind: Scalar) -> Callable[[Builder], Sequence[Block]]:
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 @pytest.mark.parametrize("operation", ["reduce", "scan"])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((64,), 0), ((1024,), 0), ((16, 64), 1), ((1, 256), 1), ((64, 1), 0), ((256, 8), 0), ((2, 16, 128), 2)]
+    ("shape", "axis"),
+    [
+        ((64,), 0),
+        ((1024,), 0),
+        ((16, 64), 1),
+        ((1, 256), 1),
+        ((64, 1), 0),
+        ((256, 8), 0),
+        ((2, 16, 128), 2),
+    ],
 )
 def test_sums(name: str, kind: Scalar, operation: str, shape: tuple[int, ...], axis: int) -> None:
     result = shape if operation == "scan" else shape[:axis] + shape[axis + 1 :]
-    attributes = {"dim": axis, "identities": (), **({"reverse": False} if operation == "scan" else {})}
+    attributes = {
+        "dim": axis,
+        "identities": (),
+        **({"reverse": False} if operation == "scan" else {}),
+    }
 
     def run(held: Array) -> Array:
         regions = combining(name, kind)
-        return as_array(run_op(operation, {"operands": (tile(kind, *shape), held)}, tile(kind, *result), attributes, regions=regions))
+        return as_array(
+            run_op(
+                operation,
+                {"operands": (tile(kind, *shape), held)},
+                tile(kind, *result),
+                attributes,
+                regions=regions,
+            )
+        )
 
     agree(run, random(kind, (BLOCKS, *shape), axis), seed=len(shape))
 
@@ -126,27 +184,47 @@ def test_zeros_of_both_signs(name: str, operation: str, kind: Scalar) -> None:
 
     def run(held: Array) -> Array:
         result = tile(kind, *((16,) if operation == "scan" else ()))
-        return as_array(run_op(operation, {"operands": (tile(kind, 16), held)}, result, attributes, regions=combining(name, kind)))
+        return as_array(
+            run_op(
+                operation,
+                {"operands": (tile(kind, 16), held)},
+                result,
+                attributes,
+                regions=combining(name, kind),
+            )
+        )
 
     agree(run, held)
     negative = np.signbit(held.astype(np.float32))
     combine = np.logical_and if name == "maxf" else np.logical_or
-    expected = combine.accumulate(negative, axis=1) if operation == "scan" else combine.reduce(negative, axis=1)
+    expected = (
+        combine.accumulate(negative, axis=1)
+        if operation == "scan"
+        else combine.reduce(negative, axis=1)
+    )
     np.testing.assert_array_equal(np.signbit(run(held).astype(np.float32)), expected)
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"fpowi"}))
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 def test_functions(name: str, kind: Scalar) -> None:
-    """Vector instructions take several elements at a time: what is left over at an end must come out like the others."""
+    """Vector instructions take several elements at a time: what is left over at an end must come
+    out like the others.
+    """
     function = computed(name, kind)
-    operands = [np.abs(random(kind, (1, 600), seed)) for seed in range(2 if name in ("fpowf", "atan2") else 1)]
+    operands = [
+        np.abs(random(kind, (1, 600), seed))
+        for seed in range(2 if name in ("fpowf", "atan2") else 1)
+    ]
     whole = function(*operands)
     for start in range(9):
         for length in (*range(1, 20), 500):
             for step in (1, 3):
                 part = slice(start, min(start + length * step, 600), step)
-                for views in ([held[:, part] for held in operands], [held[:, part].copy() for held in operands]):
+                for views in (
+                    [held[:, part] for held in operands],
+                    [held[:, part].copy() for held in operands],
+                ):
                     assert bits(function(*views)) == bits(whole[:, part]), (start, length, step)
 
 
@@ -157,7 +235,9 @@ def test_powers_with_one_exponent(kind: Scalar, exponent: float) -> None:
     power = computed("fpowf", kind)
     x = np.abs(random(kind, (400,), 5))
     one = np.array([exponent]).astype(storage(kind))
-    expected = power(x, np.concatenate((np.repeat(one, 399), np.array([1.5]).astype(storage(kind)))))[:-1]
+    expected = power(
+        x, np.concatenate((np.repeat(one, 399), np.array([1.5]).astype(storage(kind))))
+    )[:-1]
     assert bits(power(x[:-1], one)) == bits(expected)
     assert bits(power(x[:-1], np.repeat(one, 399))) == bits(expected)
     assert b"".join(bits(power(x[row : row + 1], one)) for row in range(399)) == bits(expected)

@@ -25,21 +25,43 @@ BASE = 0x7000_0000_0010
 WEAK = {"order": MemoryOrder.WEAK}
 
 
-def load(memory: Memory, element: Scalar, addresses: Array, mask: Array | None = None, padding: Any = None, **more: Any) -> Array:
+def load(
+    memory: Memory,
+    element: Scalar,
+    addresses: Array,
+    mask: Array | None = None,
+    padding: Any = None,
+    **more: Any,
+) -> Array:
     shape = addresses.shape[1:]
     operands: dict[str, Any] = {"source": (tile(Pointer(element), *shape), addresses)}
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape), mask)
     if padding is not None:
-        operands["padding"] = (tile(element, *shape), np.full((1, *shape), padding, STORAGE[element]))
-    found, token = run_op("load_ptr_tko", operands, [tile(element, *shape), TOKEN], WEAK, memory=memory, **more)
+        operands["padding"] = (
+            tile(element, *shape),
+            np.full((1, *shape), padding, STORAGE[element]),
+        )
+    found, token = run_op(
+        "load_ptr_tko", operands, [tile(element, *shape), TOKEN], WEAK, memory=memory, **more
+    )
     assert token is None
     return np.asarray(found)
 
 
-def store(memory: Memory, element: Scalar, addresses: Array, value: Array, mask: Array | None = None, **more: Any) -> None:
+def store(
+    memory: Memory,
+    element: Scalar,
+    addresses: Array,
+    value: Array,
+    mask: Array | None = None,
+    **more: Any,
+) -> None:
     shape = addresses.shape[1:]
-    operands: dict[str, Any] = {"destination": (tile(Pointer(element), *shape), addresses), "value": (tile(element, *shape), value)}
+    operands: dict[str, Any] = {
+        "destination": (tile(Pointer(element), *shape), addresses),
+        "value": (tile(element, *shape), value),
+    }
     if mask is not None:
         operands["mask"] = (tile(Scalar.I1, *shape), mask)
     run_op("store_ptr_tko", operands, TOKEN, WEAK, memory=memory, **more)
@@ -50,13 +72,20 @@ def batches(draw: st.DrawFn) -> tuple[Scalar, list[Region], Array, Array | None,
     """Element type, two regions, addresses of elements in them, a mask, and a number of blocks."""
     element = draw(st.sampled_from([kind for kind in Scalar if kind.bits != 4]))
     size, rng = LAYOUTS[element].size, np.random.default_rng(draw(st.integers(0, 1 << 30)))
-    regions = [Region(name, BASE + far, rng.integers(0, 256, 16 * size, np.uint8), itemsize=size) for name, far in (("x", 0), ("y", 4096))]
+    regions = [
+        Region(name, BASE + far, rng.integers(0, 256, 16 * size, np.uint8), itemsize=size)
+        for name, far in (("x", 0), ("y", 4096))
+    ]
     blocks, shape = draw(st.integers(1, 4)), draw(st.sampled_from([(), (1,), (4,), (2, 4)]))
     rows = draw(st.sampled_from([1, blocks]))
     addresses = BASE + rng.integers(0, 16, (rows, *shape)) * size
     if draw(st.booleans()):
         addresses += rng.integers(0, 2, addresses.shape) * 4096
-    mask = rng.integers(0, 2, (draw(st.sampled_from([1, blocks])), *shape)).astype(np.bool_) if draw(st.booleans()) else None
+    mask = (
+        rng.integers(0, 2, (draw(st.sampled_from([1, blocks])), *shape)).astype(np.bool_)
+        if draw(st.booleans())
+        else None
+    )
     if mask is not None and len(mask) == len(addresses):
         addresses = np.where(mask, addresses, 1)
     return element, regions, addresses, mask, blocks
@@ -76,12 +105,16 @@ def raw(regions: list[Region], address: int, size: int) -> Array:
 
 @settings(max_examples=50)
 @given(batch=batches(), padded=st.booleans())
-def test_loads_give_what_lies_at_each_address(batch: tuple[Scalar, list[Region], Array, Array | None, int], padded: bool) -> None:
+def test_loads_give_what_lies_at_each_address(
+    batch: tuple[Scalar, list[Region], Array, Array | None, int], padded: bool
+) -> None:
     element, regions, addresses, mask, blocks = batch
     layout, padding = LAYOUTS[element], np.ones((), LAYOUTS[element].held)[()]
     for observer in (None, Watcher()):
         more: dict[str, Any] = {"padding": padding} if padded and mask is not None else {}
-        found = load(Memory(regions), element, addresses, mask, blocks=blocks, observer=observer, **more)
+        found = load(
+            Memory(regions), element, addresses, mask, blocks=blocks, observer=observer, **more
+        )
         assert found.dtype == layout.held
         rows = max(len(addresses), 1 if mask is None else len(mask))
         assert len(found) == rows
@@ -97,12 +130,18 @@ def test_loads_give_what_lies_at_each_address(batch: tuple[Scalar, list[Region],
 
 @settings(max_examples=50)
 @given(batch=batches(), one=st.booleans())
-def test_of_stores_to_one_place_the_last_stays(batch: tuple[Scalar, list[Region], Array, Array | None, int], one: bool) -> None:
+def test_of_stores_to_one_place_the_last_stays(
+    batch: tuple[Scalar, list[Region], Array, Array | None, int], one: bool
+) -> None:
     element, regions, addresses, mask, blocks = batch
     layout = LAYOUTS[element]
     rng = np.random.default_rng(len(addresses))
     shape = (1 if one else blocks, *addresses.shape[1:])
-    values = layout.decode(rng.integers(0, 2 if element is Scalar.I1 else 256, (*shape, layout.size), np.uint8).view(layout.raw)[..., 0])
+    values = layout.decode(
+        rng.integers(0, 2 if element is Scalar.I1 else 256, (*shape, layout.size), np.uint8).view(
+            layout.raw
+        )[..., 0]
+    )
     before = [region.data.copy() for region in regions]
     for block in range(blocks):
         for place in np.ndindex(*addresses.shape[1:]):
@@ -124,9 +163,17 @@ def test_four_bit_elements_lie_two_to_a_byte() -> None:
     memory = Memory([region])
     pointer = tile(Pointer(Scalar.I4), 6)
     base = np.full((1, 6), BASE)
-    (addresses,) = run_op("offset", {"pointer": (pointer, base), "offset": (tile(Scalar.I32, 6), np.arange(6)[None])}, pointer)
+    (addresses,) = run_op(
+        "offset",
+        {"pointer": (pointer, base), "offset": (tile(Scalar.I32, 6), np.arange(6)[None])},
+        pointer,
+    )
     assert load(memory, Scalar.I4, addresses).tolist() == [[1, 2, 3, 4, 5, -1]]
-    (back,) = run_op("offset", {"pointer": (pointer, addresses), "offset": (tile(Scalar.I32, 6), -np.arange(6)[None])}, pointer)
+    (back,) = run_op(
+        "offset",
+        {"pointer": (pointer, addresses), "offset": (tile(Scalar.I32, 6), -np.arange(6)[None])},
+        pointer,
+    )
     np.testing.assert_array_equal(back, base)
     store(memory, Scalar.I4, addresses[:, 1:3], np.array([[-2, 7]], np.int8))
     assert region.data.tolist() == [0xE1, 0x47, 0xF5]
@@ -141,7 +188,9 @@ def test_four_bit_elements_lie_two_to_a_byte() -> None:
 def test_offsets_count_elements(kind: Scalar) -> None:
     pointer = tile(Pointer(Scalar.F32), 3)
     base, steps = np.array([[BASE] * 3, [BASE + 64] * 3]), np.array([[-1, 0, 100]], STORAGE[kind])
-    (found,) = run_op("offset", {"pointer": (pointer, base), "offset": (tile(kind, 3), steps)}, pointer)
+    (found,) = run_op(
+        "offset", {"pointer": (pointer, base), "offset": (tile(kind, 3), steps)}, pointer
+    )
     np.testing.assert_array_equal(found, base + np.array([[-4, 0, 400]]))
     assert steps.tolist() == [[-1, 0, 100]]
 
@@ -157,7 +206,9 @@ def test_pointers_become_numbers_and_other_pointers() -> None:
 
 
 def test_a_global_s_address() -> None:
-    (found,) = run_op("get_global", {}, tile(Pointer(Scalar.F32)), {"name": "table"}, addresses={"table": BASE})
+    (found,) = run_op(
+        "get_global", {}, tile(Pointer(Scalar.F32)), {"name": "table"}, addresses={"table": BASE}
+    )
     assert found.tolist() == [BASE]
 
 
@@ -176,19 +227,29 @@ def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Arra
     if element is Scalar.I1:
         data = np.packbits(held, bitorder="little").tobytes()
     elif element is Scalar.TF32:
-        data = b"".join(int(bits >> 13).to_bytes(3, "little") for bits in held.view(np.uint32).tolist())
+        data = b"".join(
+            int(bits >> 13).to_bytes(3, "little") for bits in held.view(np.uint32).tolist()
+        )
 
     def fill(builder: Builder) -> None:
         def spread(name: str) -> Value:
             base = builder.op("get_global", {}, tile(Pointer(element)), {"name": name})
-            wide = builder.op("broadcast", {"source": builder.op("reshape", {"source": base}, tile(Pointer(element), 1))}, pointers)
+            wide = builder.op(
+                "broadcast",
+                {"source": builder.op("reshape", {"source": base}, tile(Pointer(element), 1))},
+                pointers,
+            )
             places = builder.constant(np.arange(4, dtype=np.int32), Scalar.I32, 4)
             made: Value = builder.op("offset", {"pointer": wide, "offset": places}, pointers)
             return made
 
-        found, _ = builder.op("load_ptr_tko", {"source": spread("table")}, [tile(element, 4), TOKEN], WEAK)
+        found, _ = builder.op(
+            "load_ptr_tko", {"source": spread("table")}, [tile(element, 4), TOKEN], WEAK
+        )
         builder.op("store_ptr_tko", {"destination": spread("copy"), "value": found}, TOKEN, WEAK)
-        again, _ = builder.op("load_ptr_tko", {"source": spread("copy")}, [tile(element, 4), TOKEN], WEAK)
+        again, _ = builder.op(
+            "load_ptr_tko", {"source": spread("copy")}, [tile(element, 4), TOKEN], WEAK
+        )
         seen.append(again)
         builder.ret()
 
@@ -205,7 +266,10 @@ def test_variables_of_a_module_are_loaded_and_stored(element: Scalar, held: Arra
         assert start is not None
         assert start.launch.globals["copy"] % 64 == 0
         frame = start.frame(np.arange(1))
-        for step in (BINDERS[op.name](op, lambda block: lambda frame: ()) for op in made.function.body.ops[:-1]):
+        for step in (
+            BINDERS[op.name](op, lambda block: lambda frame: ())
+            for op in made.function.body.ops[:-1]
+        ):
             step(frame)
         assert frame.get(seen[0]).tolist() == [held.tolist()]
         (table,) = [region for region in memory.regions if region.name == "table"]
@@ -222,18 +286,33 @@ def test_an_address_past_the_end_names_the_parameter_and_the_element() -> None:
     what = f"kernel: load_ptr_tko reads address {region.end:#x}, which is element 16 of x with 16 elements, in block (0, 0, 1)"
     assert error.value.what == what
     assert error.value.cause == "an index is out of range, or a mask lets it through"
-    assert error.value.fix.startswith("compare the index with the number of elements; run `tilec sanitize --device cpu`")
-    assert (error.value.kernel, error.value.block, error.value.parameter, error.value.index) == ("kernel", (0, 0, 1), "x", (16,))
+    assert error.value.fix.startswith(
+        "compare the index with the number of elements; run `tilec sanitize --device cpu`"
+    )
+    assert (error.value.kernel, error.value.block, error.value.parameter, error.value.index) == (
+        "kernel",
+        (0, 0, 1),
+        "x",
+        (16,),
+    )
 
 
 def test_addresses_far_from_all_memory() -> None:
     one = np.array([[8]])
-    with pytest.raises(FaultError, match="store_ptr_tko writes address 0x8, which is in no memory of the launch: there is none, in block"):
+    with pytest.raises(
+        FaultError,
+        match="store_ptr_tko writes address 0x8, which is in no memory of the launch: there is none, in block",
+    ):
         store(Memory(), Scalar.F32, one, np.zeros((1, 1), np.float32))
     memory = Memory([Region("x", BASE, np.zeros(4, np.uint8), itemsize=4)])
-    with pytest.raises(FaultError, match="reads address 0x8, which is in no memory of the launch; the nearest is x with 1 element, in"):
+    with pytest.raises(
+        FaultError,
+        match="reads address 0x8, which is in no memory of the launch; the nearest is x with 1 element, in",
+    ):
         load(memory, Scalar.F32, one)
-    with pytest.raises(FaultError, match="is only partly in x: element 0 of 1 element, where 8 bytes do not fit"):
+    with pytest.raises(
+        FaultError, match="is only partly in x: element 0 of 1 element, where 8 bytes do not fit"
+    ):
         load(memory, Scalar.F64, np.array([[BASE]]))
     assert load(memory, Scalar.F32, one, np.array([[False]]), padding=5).tolist() == [[5]]
 
@@ -250,7 +329,10 @@ def test_an_address_between_elements() -> None:
 
 def test_a_constant_is_not_written() -> None:
     memory = Memory([Region("table", BASE, np.zeros(64, np.uint8), itemsize=4, writable=False)])
-    with pytest.raises(FaultError, match=r"store_ptr_tko writes element 2 of table, which may only be read, in block \(1, 0, 0\)"):
+    with pytest.raises(
+        FaultError,
+        match=r"store_ptr_tko writes element 2 of table, which may only be read, in block \(1, 0, 0\)",
+    ):
         store(
             memory,
             Scalar.F32,
@@ -262,18 +344,32 @@ def test_a_constant_is_not_written() -> None:
 
 
 def test_an_observer_is_told_of_each_region_and_of_what_lies_outside() -> None:
-    regions = [Region("x", BASE, np.full(8, 1, np.uint8)), Region("y", BASE + 4096, np.full(8, 2, np.uint8))]
+    regions = [
+        Region("x", BASE, np.full(8, 1, np.uint8)),
+        Region("y", BASE + 4096, np.full(8, 2, np.uint8)),
+    ]
     watcher = Watcher(go_on=True)
     addresses = np.array([[BASE, BASE + 8, BASE + 4100], [BASE + 3, BASE + 4096, BASE - 1]])
-    assert load(Memory(regions), Scalar.I8, addresses, observer=watcher).tolist() == [[1, 0, 2], [1, 2, 0]]
+    assert load(Memory(regions), Scalar.I8, addresses, observer=watcher).tolist() == [
+        [1, 0, 2],
+        [1, 2, 0],
+    ]
     (told,) = watcher.outsides
-    assert (told.rows.tolist(), told.addresses.tolist(), told.index) == ([0, 1], [BASE + 8, BASE - 1], None)
-    assert [(access.region.name, access.offsets[access.mask].tolist()) for access in watcher.accesses] == [("x", [0, 3]), ("y", [4, 0])]
+    assert (told.rows.tolist(), told.addresses.tolist(), told.index) == (
+        [0, 1],
+        [BASE + 8, BASE - 1],
+        None,
+    )
+    assert [
+        (access.region.name, access.offsets[access.mask].tolist()) for access in watcher.accesses
+    ] == [("x", [0, 3]), ("y", [4, 0])]
 
 
 def test_a_loaded_value_does_not_change_with_memory() -> None:
     array = np.zeros(4, np.float32)
-    found = load(Memory([Region.of("x", array)]), Scalar.F32, array.ctypes.data + 4 * np.arange(4)[None])
+    found = load(
+        Memory([Region.of("x", array)]), Scalar.F32, array.ctypes.data + 4 * np.arange(4)[None]
+    )
     array += 1
     assert found.sum() == 0
 
@@ -282,7 +378,15 @@ def test_blocks_allocate_memory_of_their_own_until_they_are_done() -> None:
     memory = Memory()
     where = launch(4, memory)
     result = Value(0, tile(Pointer(Scalar.F32)))
-    op = Op(name="alloca", results=(result,), operands={}, attributes={"count": 3, "alignment": 64}, regions=(), loc=None, number=7)
+    op = Op(
+        name="alloca",
+        results=(result,),
+        operands={},
+        attributes={"count": 3, "alignment": 64},
+        regions=(),
+        loc=None,
+        number=7,
+    )
     step = BINDERS["alloca"](op, lambda block: lambda frame: ())
     frame = Frame(where, np.arange(4))
     step(frame)
@@ -303,12 +407,20 @@ def test_blocks_allocate_memory_of_their_own_until_they_are_done() -> None:
 def test_masks_may_differ_by_block_where_addresses_do_not() -> None:
     array = np.arange(3, dtype=np.int32)
     memory = Memory([Region.of("x", array)])
-    addresses, mask = array.ctypes.data + 4 * np.arange(3)[None], np.array([[1, 0, 1], [0, 1, 0]], np.bool_)
-    assert load(memory, Scalar.I32, addresses, mask, padding=-1).tolist() == [[0, -1, 2], [-1, 1, -1]]
+    addresses, mask = (
+        array.ctypes.data + 4 * np.arange(3)[None],
+        np.array([[1, 0, 1], [0, 1, 0]], np.bool_),
+    )
+    assert load(memory, Scalar.I32, addresses, mask, padding=-1).tolist() == [
+        [0, -1, 2],
+        [-1, 1, -1],
+    ]
     store(memory, Scalar.I32, addresses, np.array([[7, 7, 7], [8, 8, 8]], np.int32), mask)
     assert array.tolist() == [7, 8, 7]
 
 
 def test_a_scalar_has_an_array_of_blocks_alone() -> None:
     array = np.array([5], np.int64)
-    assert load(Memory([Region.of("x", array)]), Scalar.I64, np.array([array.ctypes.data])).tolist() == [5]
+    assert load(
+        Memory([Region.of("x", array)]), Scalar.I64, np.array([array.ctypes.data])
+    ).tolist() == [5]

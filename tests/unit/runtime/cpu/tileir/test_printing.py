@@ -62,7 +62,13 @@ def test_tiles_are_nested_lists() -> None:
 
 def test_every_block_prints_in_the_order_of_the_batch() -> None:
     texts: list[str] = []
-    run_op("print_tko", {"args": [(I32, np.arange(3, dtype=np.int32))]}, TOKEN, {"text": "%d "}, output=texts.append)
+    run_op(
+        "print_tko",
+        {"args": [(I32, np.arange(3, dtype=np.int32))]},
+        TOKEN,
+        {"text": "%d "},
+        output=texts.append,
+    )
     assert texts == ["0 1 2 "]
 
 

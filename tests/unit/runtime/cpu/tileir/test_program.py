@@ -1,4 +1,6 @@
-"""Programs: every operation has one owner, kernels are found by name, and tiles are freed when nothing needs them."""
+"""Programs: every operation has one owner, kernels are found by name, and tiles are freed when
+nothing needs them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tilec_runtime.errors import TileIRError
 
 def test_every_operation_has_exactly_one_owner() -> None:
     names = [name for owner in programs._OWNERS for name in owner.BINDERS]
-    assert sorted([*names, "if", "for", "loop", "yield", "continue", "break", "return"]) == sorted(OPS)
+    assert sorted([*names, "if", "for", "loop", "yield", "continue", "break", "return"]) == sorted(
+        OPS
+    )
 
 
 def empty(name: str) -> object:
@@ -29,7 +33,10 @@ def test_kernels_are_found_by_name() -> None:
     both = dataclasses.replace(one, functions=(*one.functions, *two.functions))
     assert prepare(both, "two").name == "two"
     assert prepare(one).name == "one"
-    with pytest.raises(TileIRError, match=r"2 kernels in this Tile IR, and no name says which\n  fix: kernels that it has: one, two"):
+    with pytest.raises(
+        TileIRError,
+        match=r"2 kernels in this Tile IR, and no name says which\n  fix: kernels that it has: one, two",
+    ):
         prepare(both)
     with pytest.raises(TileIRError, match="no kernel three in this Tile IR"):
         prepare(both, "three")
@@ -56,6 +63,8 @@ def test_tiles_are_freed_behind_their_last_use() -> None:
             return found
 
     texts: list[str] = []
-    execute(dataclasses.replace(made, code=Spy()), [], (2, 1, 1), Memory(), Options(output=texts.append))
+    execute(
+        dataclasses.replace(made, code=Spy()), [], (2, 1, 1), Memory(), Options(output=texts.append)
+    )
     assert texts == ["[0, 2, 4, 6]" * 2]
     assert held == [{2}]  # the token; both tiles are gone

@@ -10,7 +10,15 @@ import pytest
 from tests.unit.runtime.cpu.tileir.build import I1, I32, Builder, module, run_op, tile
 from tilec_runtime.cpu.tileir.execute import Options, execute, prepare
 from tilec_runtime.cpu.tileir.frame import Access, Frame, Outside
-from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, Op, Pointer, SameElements, Scalar, TensorView
+from tilec_runtime.cpu.tileir.ir import (
+    Bounded,
+    DivBy,
+    Op,
+    Pointer,
+    SameElements,
+    Scalar,
+    TensorView,
+)
 from tilec_runtime.cpu.tileir.memory import Memory
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.cpu.tileir.views import Tensor
@@ -45,7 +53,9 @@ def assume(predicate: Any, held: Any, element: Any = Scalar.I32) -> list[int]:
     """Blocks for which an assumption does not hold."""
     values = np.asarray(held, np.int64 if isinstance(element, Pointer) else np.int32)
     kind, listener = tile(element, *values.shape[1:]), Listener()
-    (result,) = run_op("assume", {"value": (kind, values)}, kind, {"predicate": predicate}, observer=listener)
+    (result,) = run_op(
+        "assume", {"value": (kind, values)}, kind, {"predicate": predicate}, observer=listener
+    )
     assert result is values
     return [block for blocks in listener.broken for block in blocks]
 
@@ -63,7 +73,10 @@ def test_divisors_divide_every_element() -> None:
 
 def test_divisors_of_runs_divide_the_first_of_each() -> None:
     run = DivBy(4, every=4, along=0)
-    assert assume(run, [[4, 5, 6, 7, 12, 13], [4, 5, 6, 8, 12, 13], [5, 6, 7, 8, 12, 13], [4, 5, 6, 7, 13, 14]]) == [1, 2, 3]
+    assert assume(
+        run,
+        [[4, 5, 6, 7, 12, 13], [4, 5, 6, 8, 12, 13], [5, 6, 7, 8, 12, 13], [4, 5, 6, 7, 13, 14]],
+    ) == [1, 2, 3]
     columns = DivBy(32, every=2, along=0)
     assert assume(columns, [[[32, 64], [36, 68]], [[32, 64], [36, 65]]], Pointer(Scalar.F32)) == [1]
 
@@ -75,12 +88,21 @@ def test_groups_hold_the_same_elements() -> None:
 
 def test_what_is_the_same_for_all_blocks_is_broken_for_all() -> None:
     listener = Listener()
-    run_op("assume", {"value": (I32, np.array([3], np.int32))}, I32, {"predicate": DivBy(2)}, observer=listener, blocks=3)
+    run_op(
+        "assume",
+        {"value": (I32, np.array([3], np.int32))},
+        I32,
+        {"predicate": DivBy(2)},
+        observer=listener,
+        blocks=3,
+    )
     assert listener.broken == [[0, 1, 2]]
 
 
 def test_without_an_observer_assumptions_cost_nothing_and_hold() -> None:
-    (result,) = run_op("assume", {"value": (I32, np.array([3], np.int32))}, I32, {"predicate": DivBy(2)})
+    (result,) = run_op(
+        "assume", {"value": (I32, np.array([3], np.int32))}, I32, {"predicate": DivBy(2)}
+    )
     assert result.tolist() == [3]
 
 
@@ -88,8 +110,18 @@ def asserting(b: Builder) -> None:
     kind = tile(Scalar.I1, 2)
     b.op("assert", {"condition": b.constant(True, Scalar.I1)}, (), {"message": "never seen"})
     mask = b.op("constant", {}, kind, {"value": b"\x01"}, line=9)
-    whole = b.op("broadcast", {"source": b.op("reshape", {"source": b.constant(False, Scalar.I1)}, tile(Scalar.I1, 1))}, kind)
-    b.op("assert", {"condition": b.op("ori", {"lhs": mask, "rhs": whole}, kind)}, (), {"message": "sizes differ"}, line=12)
+    whole = b.op(
+        "broadcast",
+        {"source": b.op("reshape", {"source": b.constant(False, Scalar.I1)}, tile(Scalar.I1, 1))},
+        kind,
+    )
+    b.op(
+        "assert",
+        {"condition": b.op("ori", {"lhs": mask, "rhs": whole}, kind)},
+        (),
+        {"message": "sizes differ"},
+        line=12,
+    )
     b.ret()
 
 
@@ -113,15 +145,33 @@ def test_an_observer_decides_whether_a_failed_assertion_ends_it() -> None:
 
 def test_only_the_failing_blocks_are_named() -> None:
     listener = Listener()
-    run_op("assert", {"condition": (I1, np.array([True, False, True, False]))}, (), {"message": "odd"}, observer=listener)
+    run_op(
+        "assert",
+        {"condition": (I1, np.array([True, False, True, False]))},
+        (),
+        {"message": "odd"},
+        observer=listener,
+    )
     assert listener.broken == [[1, 3]]
     with pytest.raises(FaultError, match=r"block \(1, 0, 0\): the assertion failed: odd"):
-        run_op("assert", {"condition": (I1, np.array([True, False, True, False]))}, (), {"message": "odd"})
+        run_op(
+            "assert",
+            {"condition": (I1, np.array([True, False, True, False]))},
+            (),
+            {"message": "odd"},
+        )
 
 
 def test_the_base_of_a_tensor_may_be_promised_to_be_aligned() -> None:
     kind, listener = TensorView(Scalar.F32, (None,), (1,)), Listener()
     tensor = Tensor(np.array([64, 68, 128]), np.array([[8]]), np.array([[1]]))
-    (result,) = run_op("assume", {"value": (kind, tensor)}, kind, {"predicate": DivBy(16)}, observer=listener, blocks=3)
+    (result,) = run_op(
+        "assume",
+        {"value": (kind, tensor)},
+        kind,
+        {"predicate": DivBy(16)},
+        observer=listener,
+        blocks=3,
+    )
     assert result is tensor
     assert listener.broken == [[1]]

@@ -15,7 +15,17 @@ from tests.unit.runtime.cpu.tileir import tolerance
 from tests.unit.runtime.cpu.tileir.build import Builder, run_op, tile
 from tests.unit.runtime.cpu.tileir.samples import held_integers, signed
 from tilec_runtime.cpu.tileir.frame import Frame
-from tilec_runtime.cpu.tileir.ir import Block, Op, Ordering, Overflow, Predicate, Rounding, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Op,
+    Ordering,
+    Overflow,
+    Predicate,
+    Rounding,
+    Scalar,
+    Signedness,
+    Value,
+)
 from tilec_runtime.cpu.tileir.values import Array, storage
 
 NEAREST = {"rounding": Rounding.NEAREST_EVEN}
@@ -25,7 +35,9 @@ INTEGERS = [Scalar.I1, Scalar.I4, Scalar.I8, Scalar.I16, Scalar.I32, Scalar.I64]
 Regions = Callable[[Builder], Sequence[Block]]
 
 
-def single(name: str, kind: Scalar, attributes: Mapping[str, Any], swapped: bool = False) -> Regions:
+def single(
+    name: str, kind: Scalar, attributes: Mapping[str, Any], swapped: bool = False
+) -> Regions:
     """A region of one operation on the current element and the previous one."""
 
     def regions(builder: Builder) -> Sequence[Block]:
@@ -43,7 +55,14 @@ def reduce(held: Array, kind: Scalar, dim: int, regions: Regions, **more: Any) -
     shape = held.shape[1:]
     left = shape[:dim] + shape[dim + 1 :]
     attributes = {"dim": dim, "identities": ()}
-    (found,) = run_op("reduce", {"operands": [(tile(kind, *shape), held)]}, tile(kind, *left), attributes, regions, **more)
+    (found,) = run_op(
+        "reduce",
+        {"operands": [(tile(kind, *shape), held)]},
+        tile(kind, *left),
+        attributes,
+        regions,
+        **more,
+    )
     assert found.dtype == storage(kind)
     assert found.shape[1:] == left
     return found
@@ -68,7 +87,9 @@ def test_sums_are_as_near_as_a_tree_of_sums(kind: Scalar, dim: int) -> None:
     held = random(kind, 2, 8, 16, 32)
     found = reduce(held, kind, dim, single("addf", kind, NEAREST))
     wide = held.astype(np.float64)
-    bound = tolerance.of_sum(kind, 11 + held.shape[dim + 1].bit_length()) * np.abs(wide).sum(axis=dim + 1)
+    bound = tolerance.of_sum(kind, 11 + held.shape[dim + 1].bit_length()) * np.abs(wide).sum(
+        axis=dim + 1
+    )
     assert (np.abs(found.astype(np.float64) - wide.sum(axis=dim + 1)) <= bound).all()
 
 
@@ -83,15 +104,20 @@ def test_long_sums_stay_near(kind: Scalar) -> None:
 
 def test_each_half_precision_sum_is_rounded() -> None:
     held = np.array([[2048, 1, 1, 1]], np.float16)
-    # 2048 + 1 is 2048 in half precision, so that some order of adding has to be seen; all orders give 2048 or 2050.
-    assert reduce(held, Scalar.F16, 0, single("addf", Scalar.F16, NEAREST)).astype(float).tolist() in ([2048.0], [2050.0])
+    # 2048 + 1 is 2048 in half precision, so that some order of adding has to be seen; all orders
+    # give 2048 or 2050.
+    assert reduce(held, Scalar.F16, 0, single("addf", Scalar.F16, NEAREST)).astype(
+        float
+    ).tolist() in ([2048.0], [2050.0])
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
 def test_products(kind: Scalar) -> None:
     held = np.array([[[1, 2, -3, 0.5], [4, 1, 1, 2]]]).astype(storage(kind))
     assert reduce(held, kind, 1, single("mulf", kind, NEAREST)).astype(float).tolist() == [[-3, 8]]
-    assert reduce(held, kind, 0, single("mulf", kind, NEAREST)).astype(float).tolist() == [[4, 2, -3, 1]]
+    assert reduce(held, kind, 0, single("mulf", kind, NEAREST)).astype(float).tolist() == [
+        [4, 2, -3, 1]
+    ]
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
@@ -116,7 +142,11 @@ def test_extremes_of_floats(name: str, propagate: bool, kind: Scalar) -> None:
     for row in rows:
         numbers = [number for number in row if not math.isnan(number)]
         lost = not numbers or (propagate and len(numbers) < len(row))
-        want.append(nan if lost else ordered(numbers, key=lambda number: (number, math.copysign(1, number)))[0])
+        want.append(
+            nan
+            if lost
+            else ordered(numbers, key=lambda number: (number, math.copysign(1, number)))[0]
+        )
     across = reduce(held, kind, 1, regions)[0].astype(float)
     down = reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions)[0].astype(float)
     for found in (across, down):
@@ -134,7 +164,9 @@ def sequential(numbers: list[int], kind: Scalar, combine: Callable[[int, int], i
 
 
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
-@pytest.mark.parametrize("name", ["addi", "muli", "andi", "ori", "xori", "maxi", "mini", "umax", "umin"])
+@pytest.mark.parametrize(
+    "name", ["addi", "muli", "andi", "ori", "xori", "maxi", "mini", "umax", "umin"]
+)
 def test_reductions_and_scans_of_integers(name: str, kind: Scalar) -> None:
     mask = (1 << kind.bits) - 1
     combine: Callable[[int, int], int] = {
@@ -150,16 +182,29 @@ def test_reductions_and_scans_of_integers(name: str, kind: Scalar) -> None:
     }[name]
     rng = np.random.default_rng(kind.bits)
     half = 1 << (kind.bits - 1)
-    numbers = [[int(n) for n in rng.integers(-half, half - 1, 8, dtype=np.int64, endpoint=True)] for _ in range(3)]
+    numbers = [
+        [int(n) for n in rng.integers(-half, half - 1, 8, dtype=np.int64, endpoint=True)]
+        for _ in range(3)
+    ]
     held = np.stack([held_integers(row, kind) for row in numbers])[None]
-    attributes: dict[str, Any] = {"signedness": Signedness.UNSIGNED if name[0] == "u" else Signedness.SIGNED}
-    regions = single({"umax": "maxi", "umin": "mini"}.get(name, name), kind, {**attributes, **WRAPPING})
+    attributes: dict[str, Any] = {
+        "signedness": Signedness.UNSIGNED if name[0] == "u" else Signedness.SIGNED
+    }
+    regions = single(
+        {"umax": "maxi", "umin": "mini"}.get(name, name), kind, {**attributes, **WRAPPING}
+    )
     want = [sequential(row, kind, combine) for row in numbers]
     assert signed(reduce(held, kind, 1, regions), kind) == [row[-1] for row in want]
-    assert signed(reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions), kind) == [row[-1] for row in want]
-    assert signed(scan(held, kind, 1, False, regions), kind) == [number for row in want for number in row]
+    assert signed(reduce(held.transpose(0, 2, 1).copy(), kind, 0, regions), kind) == [
+        row[-1] for row in want
+    ]
+    assert signed(scan(held, kind, 1, False, regions), kind) == [
+        number for row in want for number in row
+    ]
     back = [sequential(row[::-1], kind, combine)[::-1] for row in numbers]
-    assert signed(scan(held, kind, 1, True, regions), kind) == [number for row in back for number in row]
+    assert signed(scan(held, kind, 1, True, regions), kind) == [
+        number for row in back for number in row
+    ]
 
 
 @pytest.mark.parametrize("kind", FLOATS, ids=str)
@@ -171,7 +216,8 @@ def test_running_sums(kind: Scalar, reverse: bool) -> None:
     wide = wide[..., ::-1] if reverse else wide
     exact, size = np.cumsum(wide, axis=2), np.cumsum(np.abs(wide), axis=2)
     assert (
-        np.abs(found - (exact[..., ::-1] if reverse else exact)) <= tolerance.of_sum(kind, 33) * (size[..., ::-1] if reverse else size)
+        np.abs(found - (exact[..., ::-1] if reverse else exact))
+        <= tolerance.of_sum(kind, 33) * (size[..., ::-1] if reverse else size)
     ).all()
 
 
@@ -191,7 +237,8 @@ def test_running_products_and_extremes(kind: Scalar, reverse: bool) -> None:
 def test_a_region_that_is_not_known_runs_on_pairs() -> None:
     def regions(builder: Builder) -> Sequence[Block]:
         def fill(current: Value, previous: Value) -> None:
-            # 2 + 3 * ... keeps no known form: max(current, previous) plus nothing, said in two steps.
+            # 2 + 3 * ... keeps no known form: max(current, previous) plus nothing, said in two
+            # steps.
             bigger = builder.op(
                 "cmpi",
                 {"lhs": current, "rhs": previous},
@@ -199,7 +246,14 @@ def test_a_region_that_is_not_known_runs_on_pairs() -> None:
                 {"predicate": Predicate.GREATER_THAN, "signedness": Signedness.SIGNED},
             )
             builder.op(
-                "yield", {"values": builder.op("select", {"condition": bigger, "if_true": current, "if_false": previous}, tile(Scalar.I32))}
+                "yield",
+                {
+                    "values": builder.op(
+                        "select",
+                        {"condition": bigger, "if_true": current, "if_false": previous},
+                        tile(Scalar.I32),
+                    )
+                },
             )
 
         return [builder.region([tile(Scalar.I32)] * 2, fill)]
@@ -207,7 +261,10 @@ def test_a_region_that_is_not_known_runs_on_pairs() -> None:
     held = np.random.default_rng(0).integers(-99, 99, (3, 4, 7)).astype(np.int32)
     for dim in (0, 1):
         assert reduce(held, Scalar.I32, dim, regions).tolist() == held.max(axis=dim + 1).tolist()
-        assert scan(held, Scalar.I32, dim, False, regions).tolist() == np.maximum.accumulate(held, axis=dim + 1).tolist()
+        assert (
+            scan(held, Scalar.I32, dim, False, regions).tolist()
+            == np.maximum.accumulate(held, axis=dim + 1).tolist()
+        )
     back = np.maximum.accumulate(held[..., ::-1], axis=2)[..., ::-1]
     assert scan(held, Scalar.I32, 1, True, regions).tolist() == back.tolist()
 
@@ -222,7 +279,12 @@ def test_the_order_of_elements_is_kept_where_it_matters() -> None:
                 {
                     "values": builder.op(
                         "addi",
-                        {"lhs": current, "rhs": builder.op("muli", {"lhs": previous, "rhs": zero}, tile(Scalar.I32), WRAPPING)},
+                        {
+                            "lhs": current,
+                            "rhs": builder.op(
+                                "muli", {"lhs": previous, "rhs": zero}, tile(Scalar.I32), WRAPPING
+                            ),
+                        },
                         tile(Scalar.I32),
                         WRAPPING,
                     )
@@ -242,11 +304,17 @@ def test_several_operands_are_combined_together() -> None:
     def regions(builder: Builder) -> Sequence[Block]:
         def fill(value: Value, best: Value, place: Value, best_place: Value) -> None:
             better = builder.op(
-                "cmpf", {"lhs": value, "rhs": best}, tile(Scalar.I1), {"predicate": Predicate.GREATER_THAN, "ordering": Ordering.ORDERED}
+                "cmpf",
+                {"lhs": value, "rhs": best},
+                tile(Scalar.I1),
+                {"predicate": Predicate.GREATER_THAN, "ordering": Ordering.ORDERED},
             )
             chosen = [
                 builder.op("select", {"condition": better, "if_true": new, "if_false": old}, kind)
-                for new, old, kind in ((value, best, tile(Scalar.F32)), (place, best_place, tile(Scalar.I32)))
+                for new, old, kind in (
+                    (value, best, tile(Scalar.F32)),
+                    (place, best_place, tile(Scalar.I32)),
+                )
             ]
             builder.op("yield", {"values": chosen})
 
@@ -256,26 +324,41 @@ def test_several_operands_are_combined_together() -> None:
     places = np.broadcast_to(np.arange(16, dtype=np.int32), (1, 4, 16))
     operands = [(tile(Scalar.F32, 4, 16), held), (tile(Scalar.I32, 4, 16), places)]
     results = [tile(Scalar.F32, 4), tile(Scalar.I32, 4)]
-    values, found = run_op("reduce", {"operands": operands}, results, {"dim": 1, "identities": ()}, regions)
+    values, found = run_op(
+        "reduce", {"operands": operands}, results, {"dim": 1, "identities": ()}, regions
+    )
     assert values.tolist() == held.max(axis=2).tolist()
     assert found.tolist() == held.argmax(axis=2).tolist()
     whole = [tile(Scalar.F32, 4, 16), tile(Scalar.I32, 4, 16)]
-    values, found = run_op("scan", {"operands": operands}, whole, {"dim": 1, "reverse": False, "identities": ()}, regions)
+    values, found = run_op(
+        "scan",
+        {"operands": operands},
+        whole,
+        {"dim": 1, "reverse": False, "identities": ()},
+        regions,
+    )
     assert values.tolist() == np.maximum.accumulate(held, axis=2).tolist()
     assert (np.take_along_axis(held, found.astype(np.int64), axis=2) == values).all()
 
 
 def test_rounding_other_than_to_nearest_is_kept_in_sums() -> None:
     held = np.array([[1.0, 2.0**-30, 2.0**-30, 2.0**-30]], np.float32)
-    found = reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, {"rounding": Rounding.POSITIVE_INF}))
+    found = reduce(
+        held, Scalar.F32, 0, single("addf", Scalar.F32, {"rounding": Rounding.POSITIVE_INF})
+    )
     exact = sum((Fraction(float(number)) for number in held[0]), Fraction(0))
     assert Fraction(float(found[0])) > exact
-    assert reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, {"rounding": Rounding.ZERO})).tolist() == [1.0]
+    assert reduce(
+        held, Scalar.F32, 0, single("addf", Scalar.F32, {"rounding": Rounding.ZERO})
+    ).tolist() == [1.0]
 
 
 def test_one_element_is_its_own_reduction() -> None:
     held = random(Scalar.F32, 3, 1, 5)
-    assert reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, NEAREST)).tolist() == held[:, 0].tolist()
+    assert (
+        reduce(held, Scalar.F32, 0, single("addf", Scalar.F32, NEAREST)).tolist()
+        == held[:, 0].tolist()
+    )
 
 
 def test_what_blocks_share_is_reduced_once() -> None:
@@ -292,6 +375,8 @@ def test_a_promise_inside_a_reduction_is_watched() -> None:
 
     watcher: Any = Watcher()
     held = np.array([[100, 100, 1, 1], [1, 2, 3, 4]], np.int8)
-    found = reduce(held, Scalar.I8, 0, single("addi", Scalar.I8, {"overflow": Overflow.NSW}), observer=watcher)
+    found = reduce(
+        held, Scalar.I8, 0, single("addi", Scalar.I8, {"overflow": Overflow.NSW}), observer=watcher
+    )
     assert found.tolist() == [-54, 10]
     assert watcher.seen == 1

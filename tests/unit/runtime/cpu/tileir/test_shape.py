@@ -30,7 +30,9 @@ def same(found: Array, wanted: Array) -> bool:
     """Whether arrays hold the same bits."""
     assert found.dtype == wanted.dtype
     bits = f"u{found.dtype.itemsize}"
-    return found.shape == wanted.shape and bool((np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(wanted).view(bits)).all())
+    return found.shape == wanted.shape and bool(
+        (np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(wanted).view(bits)).all()
+    )
 
 
 def one(name: str, source: Array, kind: Type, result: Type, **attributes: object) -> Array:
@@ -39,11 +41,21 @@ def one(name: str, source: Array, kind: Type, result: Type, **attributes: object
 
 
 def test_constants_are_shared_by_all_blocks() -> None:
-    (found,) = run_op("constant", {}, tile(Scalar.I16, 3), {"value": np.array([1, -2, 3], np.int16).tobytes()}, blocks=4)
+    (found,) = run_op(
+        "constant",
+        {},
+        tile(Scalar.I16, 3),
+        {"value": np.array([1, -2, 3], np.int16).tobytes()},
+        blocks=4,
+    )
     assert found.tolist() == [[1, -2, 3]]
-    (found,) = run_op("constant", {}, tile(Scalar.F32, 2, 2), {"value": np.float32(1.5).tobytes()}, blocks=4)
+    (found,) = run_op(
+        "constant", {}, tile(Scalar.F32, 2, 2), {"value": np.float32(1.5).tobytes()}, blocks=4
+    )
     assert found.tolist() == [[[1.5, 1.5], [1.5, 1.5]]]
-    (found,) = run_op("constant", {}, tile(Scalar.BF16), {"value": np.array(2, ml_dtypes.bfloat16).tobytes()})
+    (found,) = run_op(
+        "constant", {}, tile(Scalar.BF16), {"value": np.array(2, ml_dtypes.bfloat16).tobytes()}
+    )
     assert found.shape == (1,)
     assert float(found[0]) == 2
 
@@ -71,8 +83,12 @@ def test_changes_of_shape_keep_the_elements(kind: Scalar) -> None:
 def test_a_scalar_has_one_element() -> None:
     held = np.array([1.0, 2.0], np.float32)
     assert one("reshape", held, tile(Scalar.F32), tile(Scalar.F32, 1, 1)).shape == (2, 1, 1)
-    assert one("broadcast", held.reshape(2, 1), tile(Scalar.F32, 1), tile(Scalar.F32, 3)).tolist() == [[1, 1, 1], [2, 2, 2]]
-    assert one("reshape", held.reshape(2, 1, 1), tile(Scalar.F32, 1, 1), tile(Scalar.F32)).shape == (2,)
+    assert one(
+        "broadcast", held.reshape(2, 1), tile(Scalar.F32, 1), tile(Scalar.F32, 3)
+    ).tolist() == [[1, 1, 1], [2, 2, 2]]
+    assert one(
+        "reshape", held.reshape(2, 1, 1), tile(Scalar.F32, 1, 1), tile(Scalar.F32)
+    ).shape == (2,)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -93,7 +109,11 @@ def test_elements_are_chosen(kind: Scalar | Pointer, rows: tuple[int, int, int])
     first, second = some(element, rows[1], 8), some(element, rows[2], 8)[:, ::-1]
     if element not in (Scalar.I1, Scalar.F4E2M1FN, Scalar.I4):
         second = second + first.dtype.type(0) if element.bits == 64 else second
-    operands = {"condition": (tile(Scalar.I1, 8), condition), "if_true": (tile(kind, 8), first), "if_false": (tile(kind, 8), second)}
+    operands = {
+        "condition": (tile(Scalar.I1, 8), condition),
+        "if_true": (tile(kind, 8), first),
+        "if_false": (tile(kind, 8), second),
+    }
     (found,) = run_op("select", operands, tile(kind, 8))
     assert same(found, np.where(condition, first, second))
 
@@ -136,5 +156,9 @@ def test_parts_are_put_in_by_number(kind: Scalar) -> None:
 
 def test_a_part_that_does_not_exist_is_the_nearest_one() -> None:
     held = some(Scalar.I32, 2, 4)
-    (found,) = run_op("extract", {"source": (tile(Scalar.I32, 4), held), "indices": indices([7, -3])}, tile(Scalar.I32, 2))
+    (found,) = run_op(
+        "extract",
+        {"source": (tile(Scalar.I32, 4), held), "indices": indices([7, -3])},
+        tile(Scalar.I32, 2),
+    )
     assert same(found, np.stack((held[0, 2:], held[1, :2])))

@@ -1,4 +1,6 @@
-"""How Tile IR is printed: a whole kernel as a golden file, and what each part of an operation looks like."""
+"""How Tile IR is printed: a whole kernel as a golden file, and what each part of an operation looks
+like.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,10 @@ MATRIX = TensorView(Scalar.F32, (None, 4), (4, 1))
 
 def test_a_kernel_with_its_source_lines(golden: Golden) -> None:
     sources = {SOURCE: (FOLDER.parent / SOURCE).read_text(encoding="utf-8").splitlines()}
-    golden(FOLDER / "golden" / "tileir" / "scale.txt", render(read_module(SAMPLE.read_bytes()), sources))
+    golden(
+        FOLDER / "golden" / "tileir" / "scale.txt",
+        render(read_module(SAMPLE.read_bytes()), sources),
+    )
 
 
 def test_without_sources_every_operation_names_its_file() -> None:
@@ -70,8 +75,14 @@ def test_every_operation_has_a_form() -> None:
         (tile(Pointer(Scalar.I8), 4), "tile<4xptr<i8>>"),
         (Pointer(Scalar.F16, 0), "ptr<f16, <none>>"),
         (TensorView(Scalar.F16, (), ()), "tensor_view<f16>"),
-        (TensorView(Scalar.F16, (4,), (1,), 0), "tensor_view<4xf16, strides=[1], #cuda_tile.ptr_attr<none>>"),
-        (PartitionView((2, 8), MATRIX, (0, 1)), "partition_view<tile=(2x8), tensor_view<?x4xf32, strides=[4,1]>>"),
+        (
+            TensorView(Scalar.F16, (4,), (1,), 0),
+            "tensor_view<4xf16, strides=[1], #cuda_tile.ptr_attr<none>>",
+        ),
+        (
+            PartitionView((2, 8), MATRIX, (0, 1)),
+            "partition_view<tile=(2x8), tensor_view<?x4xf32, strides=[4,1]>>",
+        ),
         (
             PartitionView((2, 8), MATRIX, (1, 0), Padding.NAN),
             "partition_view<tile=(2x8), padding_value = nan, tensor_view<?x4xf32, strides=[4,1]>, dim_map=[1, 0]>",
@@ -92,7 +103,12 @@ def test_types(kind: Type, text: str) -> None:
     assert type_text(kind) == text
 
 
-def op(name: str, operands: dict[str, tuple[Type, ...]], results: tuple[Type, ...] = (), **attributes: Attribute) -> str:
+def op(
+    name: str,
+    operands: dict[str, tuple[Type, ...]],
+    results: tuple[Type, ...] = (),
+    **attributes: Attribute,
+) -> str:
     """The text of an operation, its operands %0, %1 … and its results behind them."""
     number = 0
 
@@ -103,11 +119,25 @@ def op(name: str, operands: dict[str, tuple[Type, ...]], results: tuple[Type, ..
 
     given = {key: tuple(value(kind) for kind in types) for key, types in operands.items()}
     made = tuple(value(kind) for kind in results)
-    return op_text(Op(name=name, results=made, operands=given, attributes=attributes, regions=(), loc=None, number=0))
+    return op_text(
+        Op(
+            name=name,
+            results=made,
+            operands=given,
+            attributes=attributes,
+            regions=(),
+            loc=None,
+            number=0,
+        )
+    )
 
 
 def constant(kind: Tile, data: bytes) -> str:
-    return op("constant", {}, (kind,), value=data).removeprefix("%0 = constant ").removesuffix(f" : {type_text(kind)}")
+    return (
+        op("constant", {}, (kind,), value=data)
+        .removeprefix("%0 = constant ")
+        .removesuffix(f" : {type_text(kind)}")
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,18 +164,45 @@ HINTS = HintsAttr({"sm_90": {"latency": IntegerAttr(Scalar.I32, 3), "allow_tma":
     ("text", "expected"),
     [
         (
-            op("addf", {"lhs": (F32,), "rhs": (F32,)}, (F32,), rounding=Rounding.ZERO, flush_to_zero=True),
+            op(
+                "addf",
+                {"lhs": (F32,), "rhs": (F32,)},
+                (F32,),
+                rounding=Rounding.ZERO,
+                flush_to_zero=True,
+            ),
             "%2 = addf %0, %1 rounding<zero> flush_to_zero : tile<f32>",
         ),
         (
-            op("addf", {"lhs": (F32,), "rhs": (F32,)}, (F32,), rounding=Rounding.NEAREST_EVEN, flush_to_zero=False),
+            op(
+                "addf",
+                {"lhs": (F32,), "rhs": (F32,)},
+                (F32,),
+                rounding=Rounding.NEAREST_EVEN,
+                flush_to_zero=False,
+            ),
             "%2 = addf %0, %1 : tile<f32>",
         ),
-        (op("addi", {"lhs": (I32,), "rhs": (I32,)}, (I32,), overflow=Overflow.NW), "%2 = addi %0, %1 overflow<no_wrap> : tile<i32>"),
-        (op("assume", {"value": (I32,)}, (I32,), predicate=DivBy(4, 2, 0)), "%1 = assume div_by<4, every 2 along 0>, %0 : tile<i32>"),
-        (op("assume", {"value": (I32,)}, (I32,), predicate=Bounded(0, None)), "%1 = assume bounded<0, ?>, %0 : tile<i32>"),
-        (op("assume", {"value": (I32,)}, (I32,), predicate=SameElements((2,))), "%1 = assume same_elements<[2]>, %0 : tile<i32>"),
-        (op("assert", {"condition": (I1,)}, message='a "b"\n'), 'assert %0, "a \\22b\\22\\0A" : tile<i1>'),
+        (
+            op("addi", {"lhs": (I32,), "rhs": (I32,)}, (I32,), overflow=Overflow.NW),
+            "%2 = addi %0, %1 overflow<no_wrap> : tile<i32>",
+        ),
+        (
+            op("assume", {"value": (I32,)}, (I32,), predicate=DivBy(4, 2, 0)),
+            "%1 = assume div_by<4, every 2 along 0>, %0 : tile<i32>",
+        ),
+        (
+            op("assume", {"value": (I32,)}, (I32,), predicate=Bounded(0, None)),
+            "%1 = assume bounded<0, ?>, %0 : tile<i32>",
+        ),
+        (
+            op("assume", {"value": (I32,)}, (I32,), predicate=SameElements((2,))),
+            "%1 = assume same_elements<[2]>, %0 : tile<i32>",
+        ),
+        (
+            op("assert", {"condition": (I1,)}, message='a "b"\n'),
+            'assert %0, "a \\22b\\22\\0A" : tile<i1>',
+        ),
         (op("return", {"values": ()}), "return"),
         (
             op(
@@ -164,7 +221,11 @@ HINTS = HintsAttr({"sm_90": {"latency": IntegerAttr(Scalar.I32, 3), "allow_tma":
         (
             op(
                 "load_view_tko",
-                {"view": (PartitionView((2, 4), MATRIX, (0, 1)),), "index": (I32, I32), "token": ()},
+                {
+                    "view": (PartitionView((2, 4), MATRIX, (0, 1)),),
+                    "index": (I32, I32),
+                    "token": (),
+                },
                 (tile(Scalar.F32, 2, 4), TOKEN),
                 order=MemoryOrder.WEAK,
                 inbounds=(True, False),
@@ -188,7 +249,14 @@ def test_globals_producer_and_functions() -> None:
     def fill(b: Builder) -> None:
         b.ret()
 
-    table = Global(name="table", type=tile(Scalar.I8, 2), data=b"\1\2", alignment=16, constant=True, private=True)
+    table = Global(
+        name="table",
+        type=tile(Scalar.I8, 2),
+        data=b"\1\2",
+        alignment=16,
+        constant=True,
+        private=True,
+    )
     whole = dataclasses.replace(module((), fill, variables=(table,)), producer="somebody 1.0")
     assert render(whole) == (
         "// Tile IR 13.4, by somebody 1.0\n"
@@ -214,9 +282,16 @@ def test_operations_of_a_library_stand_under_the_line_that_calls_it() -> None:
     negated, end = function.body.ops
     ops = (dataclasses.replace(negated, loc=place), dataclasses.replace(end, loc=None))
     whole = dataclasses.replace(
-        whole, functions=(dataclasses.replace(function, loc=None, body=dataclasses.replace(function.body, ops=ops)),)
+        whole,
+        functions=(
+            dataclasses.replace(
+                function, loc=None, body=dataclasses.replace(function.body, ops=ops)
+            ),
+        ),
     )
-    assert render(whole, {"kernel.py": ["def kernel(x):", "    lib.negate(x)"]}).splitlines()[2:] == [
+    assert render(whole, {"kernel.py": ["def kernel(x):", "    lib.negate(x)"]}).splitlines()[
+        2:
+    ] == [
         "entry @kernel(%0: tile<f32>) {",
         "  // kernel.py:2 | lib.negate(x)",
         "  %1 = negf %0 : tile<f32>  // lib.py:3:1, called at kernel.py:2:5",

@@ -15,7 +15,9 @@ CALLED = {"pow": ("fpowf",)}
 def test_the_page_says_what_the_table_says() -> None:
     section = PAGE.read_text(encoding="utf-8").split("## Functions")[1].split("## ")[0]
     told = {}
-    for names, single, double in re.findall(r"^\| ((?:`\w+` ?)+) \| ([\d.]+) \| ([\d.]+) \|$", section, re.MULTILINE):
+    for names, single, double in re.findall(
+        r"^\| ((?:`\w+` ?)+) \| ([\d.]+) \| ([\d.]+) \|$", section, re.MULTILINE
+    ):
         for name in re.findall(r"\w+", names):
             told.update(dict.fromkeys(CALLED.get(name, (name,)), (float(single), float(double))))
     assert told == tolerance.FUNCTIONS

@@ -1,4 +1,6 @@
-"""Stepping through blocks: what each operation held, breakpoints, look-ups, and the lines of a trace."""
+"""Stepping through blocks: what each operation held, breakpoints, look-ups, and the lines of a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,29 @@ ROW = tile(Scalar.I32, 8)
 
 
 def kernel() -> Module:
-    """Adds the block's number to 0 .. 7, once more in each pass of a loop of two, and in block 3 asserts what is not so."""
+    """Adds the block's number to 0 .. 7, once more in each pass of a loop of two, and in block 3
+    asserts what is not so.
+    """
 
     def fill(b: Builder) -> None:
         x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)  # line 1
         row = b.op("iota", {}, ROW)
-        wide = b.op("broadcast", {"source": b.op("reshape", {"source": x}, tile(Scalar.I32, 1))}, ROW)
+        wide = b.op(
+            "broadcast", {"source": b.op("reshape", {"source": x}, tile(Scalar.I32, 1))}, ROW
+        )
 
         def body(_: Value, total: Value) -> None:
-            more = b.op("addi", {"lhs": total, "rhs": wide}, ROW, {"overflow": Overflow.NONE}, line=50)
+            more = b.op(
+                "addi", {"lhs": total, "rhs": wide}, ROW, {"overflow": Overflow.NONE}, line=50
+            )
             b.op("continue", {"values": [more]})
 
-        ends = {"lower": b.constant(0), "upper": b.constant(2), "step": b.constant(1), "init": [row]}
+        ends = {
+            "lower": b.constant(0),
+            "upper": b.constant(2),
+            "step": b.constant(1),
+            "init": [row],
+        }
         total = b.op("for", ends, [ROW], {}, [b.region([I32, ROW], body)], line=40)
         b.op("print_tko", {"args": [total]}, TOKEN, {"text": "%d\n"}, line=60)
         b.op("assert", {"condition": less(b, x, b.constant(3))}, (), {"message": "far"}, line=70)
@@ -53,7 +66,9 @@ def kernel() -> Module:
 
 
 def test_each_step_shows_an_operation_with_its_tiles() -> None:
-    steps = list(tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None)))
+    steps = list(
+        tileir.step(kernel(), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None))
+    )
     names = [executed.op.name for executed in steps]
     assert names[:4] == ["get_tile_block_id", "iota", "reshape", "broadcast"]
     assert (names.count("addi"), names.count("for")) == (2, 1)
@@ -87,21 +102,33 @@ def test_a_breakpoint_stops_at_each_pass_and_values_can_be_looked_up() -> None:
 
 
 def test_numpy_warns_as_before_while_a_kernel_is_stepped_through() -> None:
-    with np.errstate(all="raise"), tileir.step(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper:
+    with (
+        np.errstate(all="raise"),
+        tileir.step(kernel(), [], (4, 1, 1), Memory(), (1, 0, 0)) as stepper,
+    ):
         assert stepper.run_to(50) is not None
         assert set(np.geterr().values()) == {"raise"}
 
 
 def test_several_blocks_run_one_after_another_and_print() -> None:
     texts: list[str] = []
-    stepper = tileir.step(prepare(kernel()), [], (4, 1, 1), Memory(), [(1, 0, 0), (0, 0, 0)], Options(output=texts.append))
+    stepper = tileir.step(
+        prepare(kernel()),
+        [],
+        (4, 1, 1),
+        Memory(),
+        [(1, 0, 0), (0, 0, 0)],
+        Options(output=texts.append),
+    )
     blocks = [executed.block for executed in stepper]
     assert list(dict.fromkeys(blocks)) == [(1, 0, 0), (0, 0, 0)]
     assert texts == ["[2, 3, 4, 5, 6, 7, 8, 9]\n", "[0, 1, 2, 3, 4, 5, 6, 7]\n"]
 
 
 def test_a_fault_comes_out_of_the_step_that_meets_it() -> None:
-    stepper = tileir.step(kernel(), [], (4, 1, 1), Memory(), (3, 0, 0), Options(output=lambda text: None))
+    stepper = tileir.step(
+        kernel(), [], (4, 1, 1), Memory(), (3, 0, 0), Options(output=lambda text: None)
+    )
     assert stepper.run_to(60) is not None
     with pytest.raises(FaultError, match=r"block \(3, 0, 0\): the assertion failed: far"):
         stepper.finish()
@@ -114,7 +141,9 @@ def test_blocks_must_be_of_the_grid() -> None:
 
 def test_grids_and_blocks_of_one_axis_are_numbers() -> None:
     for grid, block in ((4, 1), ((4,), (1,)), ((4, 1), [1, 0]), ((4, 1, 1), [(1,)])):
-        with tileir.step(kernel(), [], grid, Memory(), block, Options(output=lambda text: None)) as stepper:
+        with tileir.step(
+            kernel(), [], grid, Memory(), block, Options(output=lambda text: None)
+        ) as stepper:
             assert next(stepper).block == (1, 0, 0)
 
 
@@ -136,17 +165,32 @@ def test_other_grids_and_blocks_are_none(grid: Any, block: Any, words: str) -> N
 
 
 def test_a_trace_has_a_line_for_each_operation() -> None:
-    steps = tileir.step(prepare(kernel()), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None))
+    steps = tileir.step(
+        prepare(kernel()), [], (4, 1, 1), Memory(), (2, 0, 0), Options(output=lambda text: None)
+    )
     lines = [str(executed) for executed in steps]
-    assert lines[0].startswith("kernel.py:1:1: %0, %1, %2 = get_tile_block_id  -> int32 2, int32 0, int32 0")
+    assert lines[0].startswith(
+        "kernel.py:1:1: %0, %1, %2 = get_tile_block_id  -> int32 2, int32 0, int32 0"
+    )
     assert any(line.endswith("broadcast %4  -> int32[8] 2, 2, 2, 2, 2, 2, ...") for line in lines)
-    assert any(line.startswith("kernel.py:40:1: ") and " for " in line and " <- int32 0, int32 2, int32 1" in line for line in lines)
+    assert any(
+        line.startswith("kernel.py:40:1: ")
+        and " for " in line
+        and " <- int32 0, int32 2, int32 1" in line
+        for line in lines
+    )
 
 
 def test_tiles_are_shown_short() -> None:
     assert short(np.float32(0.1)[None][0:1]) == "float32[1] 0.1"
-    assert short(np.zeros((2, 4), np.bool_)) == "bool[2x4] False, False, False, False, False, False, ..."
-    assert short(Tensor(np.array([4096]), np.array([[3, 4]]), np.array([[4, 1]]))) == "tensor (3, 4) at 0x1000"
+    assert (
+        short(np.zeros((2, 4), np.bool_))
+        == "bool[2x4] False, False, False, False, False, False, ..."
+    )
+    assert (
+        short(Tensor(np.array([4096]), np.array([[3, 4]]), np.array([[4, 1]])))
+        == "tensor (3, 4) at 0x1000"
+    )
     assert short(object()) == "object"
 
 
@@ -154,7 +198,9 @@ def test_stepping_gives_what_a_launch_gives() -> None:
     stepped: list[str] = []
     launched: list[str] = []
     for x in range(3):
-        tileir.step(kernel(), [], (3, 1, 1), Memory(), (x, 0, 0), Options(output=stepped.append)).finish()
+        tileir.step(
+            kernel(), [], (3, 1, 1), Memory(), (x, 0, 0), Options(output=stepped.append)
+        ).finish()
     execute(prepare(kernel()), [], (3, 1, 1), Memory(), Options(output=launched.append))
     assert "".join(stepped) == "".join(launched)
 
@@ -170,15 +216,28 @@ def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
     pointers = tile(Pointer(Scalar.F32), 4)
 
     def fill(b: Builder, x: Value, limit: Value) -> None:
-        wide = b.op("broadcast", {"source": b.op("reshape", {"source": x}, tile(Pointer(Scalar.F32), 1))}, pointers)
+        wide = b.op(
+            "broadcast",
+            {"source": b.op("reshape", {"source": x}, tile(Pointer(Scalar.F32), 1))},
+            pointers,
+        )
         index = b.op("iota", {}, tile(Scalar.I32, 4))
         at = b.op("offset", {"pointer": wide, "offset": index}, pointers)
-        bound = b.op("broadcast", {"source": b.op("reshape", {"source": limit}, tile(Scalar.I32, 1))}, tile(Scalar.I32, 4))
+        bound = b.op(
+            "broadcast",
+            {"source": b.op("reshape", {"source": limit}, tile(Scalar.I32, 1))},
+            tile(Scalar.I32, 4),
+        )
         compare = {"predicate": Predicate.LESS_THAN, "signedness": Signedness.SIGNED}
         mask = b.op("cmpi", {"lhs": index, "rhs": bound}, tile(Scalar.I1, 4), compare)
         one = b.constant(np.ones(4, "f4"), Scalar.F32, 4)
         mode = {"order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE, "mode": AtomicMode.ADDF}
-        b.op("atomic_rmw_tko", {"pointers": at, "value": one, "mask": mask}, [tile(Scalar.F32, 4), TOKEN], mode)
+        b.op(
+            "atomic_rmw_tko",
+            {"pointers": at, "value": one, "mask": mask},
+            [tile(Scalar.F32, 4), TOKEN],
+            mode,
+        )
         b.ret()
 
     made = module((tile(Pointer(Scalar.F32)), I32), fill)
@@ -188,10 +247,15 @@ def test_a_trace_shows_what_attributes_say_and_addresses_by_parameter() -> None:
         region = memory.new("x", 8)
         region.itemsize = 4
         stepper = tileir.step(made, [region.address, 2], (1, 1, 1), memory)
-        assert [f"%{value.index} {held}" for value, held in stepper.parameters()] == ["%0 ptr<f32> x+0", "%1 int32 2"]
+        assert [f"%{value.index} {held}" for value, held in stepper.parameters()] == [
+            "%0 ptr<f32> x+0",
+            "%1 int32 2",
+        ]
         seen.append("\n".join(map(str, stepper)))
     assert seen[0] == seen[1]
-    assert "offset %3, %4  -> ptr<f32>[4] x+0, x+1, x+2, x+3" in seen[0]  # two of them out of bounds
+    assert (
+        "offset %3, %4  -> ptr<f32>[4] x+0, x+1, x+2, x+3" in seen[0]
+    )  # two of them out of bounds
     assert "cmpi less_than signed %4, %7  -> bool[4] True, True, False, False" in seen[0]
     assert "atomic_rmw_tko relaxed device addf %5, %9, %8  -> float32[4] 0, 0, " in seen[0]
 

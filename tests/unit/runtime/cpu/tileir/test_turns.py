@@ -9,7 +9,17 @@ import pytest
 
 from tests.unit.runtime.cpu.tileir.build import I1, I32, TOKEN, Builder, program, tile
 from tilec_runtime.cpu.tileir.execute import Options, execute
-from tilec_runtime.cpu.tileir.ir import AtomicMode, MemoryOrder, MemoryScope, Overflow, Pointer, Predicate, Scalar, Signedness, Value
+from tilec_runtime.cpu.tileir.ir import (
+    AtomicMode,
+    MemoryOrder,
+    MemoryScope,
+    Overflow,
+    Pointer,
+    Predicate,
+    Scalar,
+    Signedness,
+    Value,
+)
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.program import Program
 from tilec_runtime.errors import FaultError
@@ -19,18 +29,34 @@ ORDER = {"order": MemoryOrder.ACQ_REL, "scope": MemoryScope.DEVICE}
 
 
 def compare(b: Builder, lhs: Value, rhs: Value, predicate: Predicate) -> Value:
-    found: Value = b.op("cmpi", {"lhs": lhs, "rhs": rhs}, I1, {"predicate": predicate, "signedness": Signedness.SIGNED})
+    found: Value = b.op(
+        "cmpi",
+        {"lhs": lhs, "rhs": rhs},
+        I1,
+        {"predicate": predicate, "signedness": Signedness.SIGNED},
+    )
     return found
 
 
 def add(b: Builder, pointer: Value, number: Value) -> Value:
-    old, _ = b.op("atomic_rmw_tko", {"pointers": pointer, "value": number}, [I32, TOKEN], {**ORDER, "mode": AtomicMode.ADD})
+    old, _ = b.op(
+        "atomic_rmw_tko",
+        {"pointers": pointer, "value": number},
+        [I32, TOKEN],
+        {**ORDER, "mode": AtomicMode.ADD},
+    )
     found: Value = old
     return found
 
 
 def either(b: Builder, condition: Value, then: str, otherwise: str) -> None:
-    b.op("if", {"condition": condition}, (), {}, [b.region((), lambda: b.op(then)), b.region((), lambda: b.op(otherwise))])
+    b.op(
+        "if",
+        {"condition": condition},
+        (),
+        {},
+        [b.region((), lambda: b.op(then)), b.region((), lambda: b.op(otherwise))],
+    )
 
 
 def in_turn(first: int = 0, step: int = 1) -> Program:
@@ -38,7 +64,9 @@ def in_turn(first: int = 0, step: int = 1) -> Program:
 
     def fill(b: Builder, pointer: Value) -> None:
         x, _, _ = b.op("get_tile_block_id", {}, [I32] * 3)
-        wanted = b.op("addi", {"lhs": x, "rhs": b.constant(first)}, I32, {"overflow": Overflow.NONE})
+        wanted = b.op(
+            "addi", {"lhs": x, "rhs": b.constant(first)}, I32, {"overflow": Overflow.NONE}
+        )
 
         def body() -> None:
             seen = add(b, pointer, b.constant(0))
@@ -57,7 +85,9 @@ def run(made: Program, blocks: int, counter: Any = None, **options: Any) -> str:
     texts: list[str] = []
     held = np.zeros(1, np.int32) if counter is None else counter
     memory = Memory([Region.of("counter", held)])
-    execute(made, [held.ctypes.data], (blocks, 1, 1), memory, Options(output=texts.append, **options))
+    execute(
+        made, [held.ctypes.data], (blocks, 1, 1), memory, Options(output=texts.append, **options)
+    )
     return "".join(texts)
 
 
@@ -87,7 +117,12 @@ def test_a_wait_for_a_block_beyond_those_in_flight_is_found() -> None:
         add(b, pointer, b.op("exti", {"source": last}, I32, {"signedness": Signedness.UNSIGNED}))
 
         def body() -> None:
-            either(b, compare(b, add(b, pointer, b.constant(0)), b.constant(0), Predicate.GREATER_THAN), "break", "yield")
+            either(
+                b,
+                compare(b, add(b, pointer, b.constant(0)), b.constant(0), Predicate.GREATER_THAN),
+                "break",
+                "yield",
+            )
             b.op("continue")
 
         b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
@@ -110,7 +145,14 @@ def test_a_slow_wait_is_no_endless_one() -> None:
         """Counts to 5000 by atomics: nobody gets on for long, but what the blocks know changes."""
 
         def body() -> None:
-            either(b, compare(b, add(b, pointer, b.constant(1)), b.constant(5000), Predicate.GREATER_THAN), "break", "yield")
+            either(
+                b,
+                compare(
+                    b, add(b, pointer, b.constant(1)), b.constant(5000), Predicate.GREATER_THAN
+                ),
+                "break",
+                "yield",
+            )
             b.op("continue")
 
         b.op("loop", {"init": ()}, (), {}, [b.region((), body)])
@@ -128,7 +170,19 @@ def test_loops_that_cannot_wait_run_all_blocks_at_once() -> None:
         def body(count: Value) -> None:
             add(b, pointer, count)
             either(b, compare(b, count, b.constant(9), Predicate.EQUAL), "break", "yield")
-            b.op("continue", {"values": [b.op("addi", {"lhs": count, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})]})
+            b.op(
+                "continue",
+                {
+                    "values": [
+                        b.op(
+                            "addi",
+                            {"lhs": count, "rhs": b.constant(1)},
+                            I32,
+                            {"overflow": Overflow.NONE},
+                        )
+                    ]
+                },
+            )
 
         b.op("loop", {"init": [b.constant(0)]}, (), {}, [b.region([I32], body)])
         b.ret()
@@ -145,7 +199,12 @@ def test_an_ordered_load_can_be_waited_for_and_a_weak_one_cannot() -> None:
     def loads(order: MemoryOrder) -> bool:
         def fill(b: Builder, pointer: Value) -> None:
             def body() -> None:
-                seen, _ = b.op("load_ptr_tko", {"source": pointer}, [I32, TOKEN], {"order": order, "scope": MemoryScope.DEVICE})
+                seen, _ = b.op(
+                    "load_ptr_tko",
+                    {"source": pointer},
+                    [I32, TOKEN],
+                    {"order": order, "scope": MemoryScope.DEVICE},
+                )
                 either(b, compare(b, seen, b.constant(0), Predicate.NOT_EQUAL), "break", "continue")
                 b.op("continue")
 

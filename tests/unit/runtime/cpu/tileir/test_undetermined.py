@@ -1,4 +1,6 @@
-"""Undetermined elements are garbage, and can be varied: beyond an edge, and where a mask leaves out."""
+"""Undetermined elements are garbage, and can be varied: beyond an edge, and where a mask leaves
+out.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ NAN, BIG = np.nan, float(np.finfo(np.float32).max)
 def test_hostile_values(element: Scalar, values: list[Any]) -> None:
     form = LAYOUTS[element]
     found = form.decode(form.hostile())
-    np.testing.assert_array_equal(found if found.dtype.kind in "ib" else found.astype(np.float64), values)
+    np.testing.assert_array_equal(
+        found if found.dtype.kind in "ib" else found.astype(np.float64), values
+    )
 
 
 def load(
@@ -94,7 +98,9 @@ INDEX = [(I32, np.array([0, 1])), (I32, np.array([1]))]
 def test_elements_beyond_the_edge(turn: int | None, observer: Watcher | None) -> None:
     array = np.ones((3, 6), np.float32)
     found = load(matrix(), array, INDEX, observer=observer, undetermined=Undetermined(turn=turn))
-    other = np.zeros((2, 4), np.float32) if turn is None else garbage(LAYOUTS[Scalar.F32], (2, 4), turn)
+    other = (
+        np.zeros((2, 4), np.float32) if turn is None else garbage(LAYOUTS[Scalar.F32], (2, 4), turn)
+    )
     inside = np.zeros((2, 2, 4), np.bool_)
     inside[0, :, :2] = inside[1, :1, :2] = True
     np.testing.assert_array_equal(found, np.where(inside, np.float32(1), other))
@@ -104,7 +110,9 @@ def test_a_padding_mode_determines_them() -> None:
     array = np.ones((3, 6), np.float32)
     found = load(matrix(Padding.NEG_INF), array, INDEX)
     assert sorted(set(found.reshape(-1).tolist())) == [-np.inf, 1]
-    assert set(load(matrix(Padding.ZERO, Scalar.I32), array.astype(np.int32), INDEX).reshape(-1).tolist()) == {0, 1}
+    assert set(
+        load(matrix(Padding.ZERO, Scalar.I32), array.astype(np.int32), INDEX).reshape(-1).tolist()
+    ) == {0, 1}
 
 
 def test_rows_that_a_sparse_index_names_beyond_the_edge() -> None:
@@ -114,7 +122,9 @@ def test_rows_that_a_sparse_index_names_beyond_the_edge() -> None:
     for observer in (None, Watcher()):
         found = load(view, array, index, observer=observer)
         inside = np.array([[1, 0, 1, 0], [1, 1, 0, 1]], np.bool_)[:, :, None]
-        np.testing.assert_array_equal(found, np.where(inside, np.float32(1), garbage(LAYOUTS[Scalar.F32], (4, 4))))
+        np.testing.assert_array_equal(
+            found, np.where(inside, np.float32(1), garbage(LAYOUTS[Scalar.F32], (4, 4)))
+        )
 
 
 def test_one_operation_and_some_blocks_can_be_filled() -> None:
@@ -128,7 +138,11 @@ def test_one_operation_and_some_blocks_can_be_filled() -> None:
     ):
         found = load(matrix(), array, INDEX, undetermined=wish)
         assert [bool((tile_ != np.nan_to_num(tile_)).any()) for tile_ in found] == filled
-        assert all(set(tile_.reshape(-1).tolist()) == {0, 1} for tile_, full in zip(found, filled, strict=True) if not full)
+        assert all(
+            set(tile_.reshape(-1).tolist()) == {0, 1}
+            for tile_, full in zip(found, filled, strict=True)
+            if not full
+        )
 
 
 def test_who_reads_them_is_told_where_there_are_any() -> None:
@@ -157,7 +171,9 @@ def test_elements_that_a_mask_leaves_out() -> None:
     found, _ = run_op("load_ptr_tko", operands, results, weak, memory=memory)
     assert found.tolist() == [[1, -(2**31), 3, 2**31 - 1]]
     padded = {**operands, "padding": (tile(Scalar.I32, 4), np.full((1, 4), 9, np.int32))}
-    assert run_op("load_ptr_tko", padded, results, weak, memory=memory)[0].tolist() == [[1, 9, 3, 9]]
+    assert run_op("load_ptr_tko", padded, results, weak, memory=memory)[0].tolist() == [
+        [1, 9, 3, 9]
+    ]
 
 
 def test_what_an_atomic_gives_where_it_does_nothing() -> None:
@@ -169,5 +185,7 @@ def test_what_an_atomic_gives_where_it_does_nothing() -> None:
         "mask": (I1, np.array([False])),
     }
     attributes = {"mode": AtomicMode.ADD, "order": MemoryOrder.RELAXED, "scope": MemoryScope.DEVICE}
-    found, _ = run_op("atomic_rmw_tko", operands, [I32, TOKEN], attributes, memory=Memory([Region.of("x", array)]))
+    found, _ = run_op(
+        "atomic_rmw_tko", operands, [I32, TOKEN], attributes, memory=Memory([Region.of("x", array)])
+    )
     assert (found.tolist(), array.tolist()) == ([2**31 - 1], [5])

@@ -60,10 +60,16 @@ def test_a_message_names_operation_place_and_what_to_do() -> None:
     )
     assert caught.value.kernel == "sums"
     assert caught.value.location is not None
-    assert (caught.value.location.file, caught.value.location.line, caught.value.location.column) == ("kernel.py", 7, 1)
+    assert (
+        caught.value.location.file,
+        caught.value.location.line,
+        caught.value.location.column,
+    ) == ("kernel.py", 7, 1)
 
 
-def reduction(b: Builder, source: Value, result: Any, args: tuple[Any, ...], yielded: int = 0, **more: Any) -> None:
+def reduction(
+    b: Builder, source: Value, result: Any, args: tuple[Any, ...], yielded: int = 0, **more: Any
+) -> None:
     region = b.region(args, lambda *found: b.op("yield", {"values": found[: 1 + yielded]}))
     attributes = {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),)} | more
     b.op("reduce", {"operands": source}, result, attributes, (region,))
@@ -75,7 +81,12 @@ def row(b: Builder, x: Value, *shape: int) -> Value:
     return made
 
 
-def one(name: str, operands: Callable[..., dict[str, Any]], results: Any = (), attributes: dict[str, Any] | None = None) -> Fill:
+def one(
+    name: str,
+    operands: Callable[..., dict[str, Any]],
+    results: Any = (),
+    attributes: dict[str, Any] | None = None,
+) -> Fill:
     """A kernel with one operation, whose operands are made from the parameters."""
 
     def fill(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
@@ -87,13 +98,26 @@ def one(name: str, operands: Callable[..., dict[str, Any]], results: Any = (), a
 
 LOADED: dict[str, Any] = {"mask": None, "padding": None, "token": None}
 CASES: dict[str, tuple[Fill, str]] = {
-    "element": (one("negf", lambda b, x, n, *_: {"source": n}, I32), "negf: source is tile<i32>, not a tile of f16 or bf16 or f32 or f64"),
+    "element": (
+        one("negf", lambda b, x, n, *_: {"source": n}, I32),
+        "negf: source is tile<i32>, not a tile of f16 or bf16 or f32 or f64",
+    ),
     "rounding": (
-        one("addf", lambda b, x, *_: {"lhs": x, "rhs": x}, F32, {"rounding": Rounding.APPROX, "flush_to_zero": False}),
+        one(
+            "addf",
+            lambda b, x, *_: {"lhs": x, "rhs": x},
+            F32,
+            {"rounding": Rounding.APPROX, "flush_to_zero": False},
+        ),
         "addf: rounding approx is not for f32",
     ),
     "conversion": (
-        one("ftof", lambda b, x, *_: {"source": x}, tile(Scalar.F8E4M3FN), {"rounding": Rounding.ZERO}),
+        one(
+            "ftof",
+            lambda b, x, *_: {"source": x},
+            tile(Scalar.F8E4M3FN),
+            {"rounding": Rounding.ZERO},
+        ),
         "ftof: rounding zero is not for f32 to f8E4M3FN",
     ),
     "shorter": (
@@ -110,18 +134,37 @@ CASES: dict[str, tuple[Fill, str]] = {
         "divi: rounding negative_inf is not for this division",
     ),
     "comparison": (
-        one("cmpi", lambda b, x, n, *_: {"lhs": n, "rhs": n}, I32, {"predicate": Predicate.EQUAL, "signedness": Signedness.SIGNED}),
+        one(
+            "cmpi",
+            lambda b, x, n, *_: {"lhs": n, "rhs": n},
+            I32,
+            {"predicate": Predicate.EQUAL, "signedness": Signedness.SIGNED},
+        ),
         "cmpi: result is tile<i32>, not a tile of i1",
     ),
-    "constant": (one("constant", lambda *_: {}, ROW, {"value": bytes(5)}), "constant: 5 bytes are no tile<4xf32>"),
-    "iota": (one("iota", lambda *_: {}, tile(Scalar.I8, 512)), "iota: tile<512xi8> cannot hold its indices"),
+    "constant": (
+        one("constant", lambda *_: {}, ROW, {"value": bytes(5)}),
+        "constant: 5 bytes are no tile<4xf32>",
+    ),
+    "iota": (
+        one("iota", lambda *_: {}, tile(Scalar.I8, 512)),
+        "iota: tile<512xi8> cannot hold its indices",
+    ),
     "broadcast": (
         one("broadcast", lambda b, x, *_: {"source": row(b, x, 2)}, ROW),
         "broadcast: tile<2xf32> cannot be spread over tile<4xf32>",
     ),
-    "reshape": (one("reshape", lambda b, x, *_: {"source": row(b, x, 2)}, ROW), "reshape: tile<2xf32> and tile<4xf32> differ in size"),
+    "reshape": (
+        one("reshape", lambda b, x, *_: {"source": row(b, x, 2)}, ROW),
+        "reshape: tile<2xf32> and tile<4xf32> differ in size",
+    ),
     "permutation": (
-        one("permute", lambda b, x, *_: {"source": row(b, x, 2, 4)}, tile(Scalar.F32, 4, 2), {"permutation": (1, 1)}),
+        one(
+            "permute",
+            lambda b, x, *_: {"source": row(b, x, 2, 4)},
+            tile(Scalar.F32, 4, 2),
+            {"permutation": (1, 1)},
+        ),
         "permute: permutation [1, 1] is none of the dimensions of tile<2x4xf32>",
     ),
     "cat": (
@@ -129,28 +172,51 @@ CASES: dict[str, tuple[Fill, str]] = {
         "cat: tile<2xf32> and tile<4xf32> do not make tile<4xf32>",
     ),
     "indices": (
-        one("extract", lambda b, x, n, *_: {"source": row(b, x, 8, 4), "indices": (n,)}, tile(Scalar.F32, 2, 4)),
+        one(
+            "extract",
+            lambda b, x, n, *_: {"source": row(b, x, 8, 4), "indices": (n,)},
+            tile(Scalar.F32, 2, 4),
+        ),
         "extract: 1 indices are given for tile<8x4xf32>",
     ),
     "mma": (
         one(
             "mmaf",
-            lambda b, x, *_: {"lhs": row(b, x, 4, 8), "rhs": row(b, x, 4, 8), "acc": row(b, x, 4, 8)},
+            lambda b, x, *_: {
+                "lhs": row(b, x, 4, 8),
+                "rhs": row(b, x, 4, 8),
+                "acc": row(b, x, 4, 8),
+            },
             tile(Scalar.F32, 4, 8),
             {"fast_acc": False},
         ),
         "mmaf: tile<4x8xf32> times tile<4x8xf32> is no tile<4x8xf32>",
     ),
     "pointee": (
-        one("load_ptr_tko", lambda b, x, n, f, p: {"source": p, **LOADED}, (I32, TOKEN), {"order": MemoryOrder.WEAK}),
+        one(
+            "load_ptr_tko",
+            lambda b, x, n, f, p: {"source": p, **LOADED},
+            (I32, TOKEN),
+            {"order": MemoryOrder.WEAK},
+        ),
         "load_ptr_tko: tile<ptr<f32>> does not point to tile<i32>",
     ),
     "order": (
-        one("load_ptr_tko", lambda b, x, n, f, p: {"source": p, **LOADED}, (F32, TOKEN), {"order": MemoryOrder.RELEASE}),
+        one(
+            "load_ptr_tko",
+            lambda b, x, n, f, p: {"source": p, **LOADED},
+            (F32, TOKEN),
+            {"order": MemoryOrder.RELEASE},
+        ),
         "load_ptr_tko: it cannot be release",
     ),
     "scope": (
-        one("load_ptr_tko", lambda b, x, n, f, p: {"source": p, **LOADED}, (F32, TOKEN), {"order": MemoryOrder.ACQUIRE}),
+        one(
+            "load_ptr_tko",
+            lambda b, x, n, f, p: {"source": p, **LOADED},
+            (F32, TOKEN),
+            {"order": MemoryOrder.ACQUIRE},
+        ),
         "load_ptr_tko: acquire is without a scope",
     ),
     "atomic": (
@@ -162,13 +228,18 @@ CASES: dict[str, tuple[Fill, str]] = {
         ),
         "atomic_rmw_tko: max is not for tile<f32>",
     ),
-    "global": (one("get_global", lambda *_: {}, POINTER, {"name": "table"}), "get_global: there is no global table"),
+    "global": (
+        one("get_global", lambda *_: {}, POINTER, {"name": "table"}),
+        "get_global: there is no global table",
+    ),
     "join": (
         one("join_tokens", lambda b, *_: {"tokens": (b.op("make_token", {}, TOKEN),)}, TOKEN),
         "join_tokens: one token cannot be joined",
     ),
     "print": (
-        one("print_tko", lambda b, x, *_: {"args": (x,), "token": None}, TOKEN, {"text": "%d of %d"}),
+        one(
+            "print_tko", lambda b, x, *_: {"args": (x,), "token": None}, TOKEN, {"text": "%d of %d"}
+        ),
         "print_tko: its text has 2 conversions for 1 values",
     ),
     "percent": (
@@ -188,7 +259,13 @@ def in_loop(*, ends: str = "continue", carried: Any = I32, given: Any = I32) -> 
     def fill(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
         values = {I32: n, F32: x}
         body = b.region((I32, carried), lambda i, c: b.op(ends, {"values": values[given]}))
-        b.op("for", {"lower": n, "upper": n, "step": n, "init": n}, I32, {"unsigned_cmp": False}, (body,))
+        b.op(
+            "for",
+            {"lower": n, "upper": n, "step": n, "init": n},
+            I32,
+            {"unsigned_cmp": False},
+            (body,),
+        )
         b.ret()
 
     return fill
@@ -196,7 +273,9 @@ def in_loop(*, ends: str = "continue", carried: Any = I32, given: Any = I32) -> 
 
 def branches(first: str, second: str, results: Any = ()) -> Fill:
     def fill(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
-        made = [b.region((), lambda name=name: b.op(name, {"values": ()})) for name in (first, second)]
+        made = [
+            b.region((), lambda name=name: b.op(name, {"values": ()})) for name in (first, second)
+        ]
         b.op("if", {"condition": flag}, results, {}, made)
         b.ret()
 
@@ -218,7 +297,13 @@ def effect(b: Builder, x: Value, n: Value, flag: Value, pointer: Value) -> None:
         b.op("yield", {"values": lhs})
 
     region = b.region((F32, F32), body)
-    b.op("reduce", {"operands": row(b, x, 4)}, F32, {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),)}, (region,))
+    b.op(
+        "reduce",
+        {"operands": row(b, x, 4)},
+        F32,
+        {"dim": 0, "identities": (FloatAttr(Scalar.F32, 0),)},
+        (region,),
+    )
     b.ret()
 
 
@@ -235,20 +320,50 @@ STRUCTURE: dict[str, tuple[Fill, str]] = {
     "two ends": (twice, "operation 0 of kernel, return: operations follow it in its block"),
     "break from a for": (in_loop(ends="break"), "break: it cannot end a block of for"),
     "yield from a for": (in_loop(ends="yield"), "yield: it cannot end a block of for"),
-    "carried values": (in_loop(given=F32), "continue: the values are (tile<f32>) instead of (tile<i32>)"),
+    "carried values": (
+        in_loop(given=F32),
+        "continue: the values are (tile<f32>) instead of (tile<i32>)",
+    ),
     "arguments of a loop": (
         in_loop(carried=F32),
         "for: the arguments of its block are (tile<i32>, tile<f32>) instead of (tile<i32>, tile<i32>)",
     ),
-    "continue without a loop": (branches("continue", "yield"), "continue: it cannot end a block of if"),
-    "no yield": (branches("yield", "return", I32), "yield: the values are () instead of (tile<i32>)"),
-    "effects in a reduction": (effect, "assert: it has effects, which the block of a reduction may not have"),
-    "result of a reduction": (reduced(ROW, (F32, F32)), "reduce: the result of tile<4xf32> is tile<4xf32>"),
-    "dimension": (reduced(F32, (F32, F32), dim=1), "reduce: there is no dimension 1 in tile<4xf32>"),
-    "identity": (reduced(F32, (F32, F32), identities=(FloatAttr(Scalar.F64, 0),)), "reduce: an identity of tile<4xf32> is of another type"),
-    "identities": (reduced(F32, (F32, F32), identities=()), "reduce: there are 1 operands, 0 identities and 1 results"),
-    "block of a reduction": (reduced(F32, (F32, I32)), "reduce: the arguments of its block are not two scalars for each operand"),
-    "yields of a reduction": (reduced(F32, (F32, F32), yielded=1), "yield: the values are (tile<f32>, tile<f32>) instead of (tile<f32>)"),
+    "continue without a loop": (
+        branches("continue", "yield"),
+        "continue: it cannot end a block of if",
+    ),
+    "no yield": (
+        branches("yield", "return", I32),
+        "yield: the values are () instead of (tile<i32>)",
+    ),
+    "effects in a reduction": (
+        effect,
+        "assert: it has effects, which the block of a reduction may not have",
+    ),
+    "result of a reduction": (
+        reduced(ROW, (F32, F32)),
+        "reduce: the result of tile<4xf32> is tile<4xf32>",
+    ),
+    "dimension": (
+        reduced(F32, (F32, F32), dim=1),
+        "reduce: there is no dimension 1 in tile<4xf32>",
+    ),
+    "identity": (
+        reduced(F32, (F32, F32), identities=(FloatAttr(Scalar.F64, 0),)),
+        "reduce: an identity of tile<4xf32> is of another type",
+    ),
+    "identities": (
+        reduced(F32, (F32, F32), identities=()),
+        "reduce: there are 1 operands, 0 identities and 1 results",
+    ),
+    "block of a reduction": (
+        reduced(F32, (F32, I32)),
+        "reduce: the arguments of its block are not two scalars for each operand",
+    ),
+    "yields of a reduction": (
+        reduced(F32, (F32, F32), yielded=1),
+        "yield: the values are (tile<f32>, tile<f32>) instead of (tile<f32>)",
+    ),
 }
 
 
@@ -269,7 +384,9 @@ def done(b: Builder, *_: Value) -> None:
 
 
 def test_parameters_are_scalars() -> None:
-    assert "parameter 1 of kernel is tile<4xf32>, not a number or a pointer\n" in said(done, (F32, ROW))
+    assert "parameter 1 of kernel is tile<4xf32>, not a number or a pointer\n" in said(
+        done, (F32, ROW)
+    )
     assert "parameter 0 of kernel is token, not a number or a pointer\n" in said(done, (TOKEN,))
 
 
@@ -283,7 +400,10 @@ def test_parameters_are_scalars() -> None:
     ],
 )
 def test_globals(variables: tuple[tuple[Any, ...], ...], message: str) -> None:
-    made = tuple(Global(name=name, type=kind, data=data, alignment=alignment) for name, kind, data, alignment in variables)
+    made = tuple(
+        Global(name=name, type=kind, data=data, alignment=alignment)
+        for name, kind, data, alignment in variables
+    )
     assert f"Tile IR cannot be read: {message}\n" in said(done, variables=made)
 
 
@@ -304,4 +424,6 @@ def test_an_operation_without_debug_information_has_no_place() -> None:
     bare = dataclasses.replace(function, body=dataclasses.replace(function.body, ops=ops))
     with pytest.raises(TileIRError) as caught:
         verify(dataclasses.replace(whole, functions=(bare,)))
-    assert str(caught.value).startswith("Tile IR does not fit together: operation 0 of kernel, negf: result is tile<i32>, but source is")
+    assert str(caught.value).startswith(
+        "Tile IR does not fit together: operation 0 of kernel, negf: result is tile<i32>, but source is"
+    )

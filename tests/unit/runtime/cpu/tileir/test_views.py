@@ -63,7 +63,9 @@ class Case:
         return Tensor(np.array([base]), np.array([self.extents]), np.array([self.strides]))
 
     def positions(self, block: int) -> list[tuple[tuple[int, ...], int | None]]:
-        """For each element of a block's tile its place in the tile, and its place in the buffer; None outside the tensor."""
+        """For each element of a block's tile its place in the tile, and its place in the buffer;
+        None outside the tensor.
+        """
         geometry = Geometry.of(self.view)
         found: list[tuple[tuple[int, ...], int | None]] = []
         for place in np.ndindex(*geometry.tile):
@@ -71,7 +73,11 @@ class Case:
             for axis, dim in enumerate(geometry.dims):
                 held = self.index[axis][1]
                 row = held[block if len(held) > 1 else 0]
-                where = int(row[place[axis]]) if axis == geometry.sparse else int(row) * geometry.steps[axis] + place[axis]
+                where = (
+                    int(row[place[axis]])
+                    if axis == geometry.sparse
+                    else int(row) * geometry.steps[axis] + place[axis]
+                )
                 inside &= 0 <= where < self.extents[dim]
                 at += where * self.strides[dim]
             found.append((place, at if inside else None))
@@ -79,7 +85,9 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, elements: tuple[Scalar, ...] = tuple(Scalar), plain: bool = False) -> Case:
+def cases(
+    draw: st.DrawFn, elements: tuple[Scalar, ...] = tuple(Scalar), plain: bool = False
+) -> Case:
     element = draw(st.sampled_from(elements))
     rank = draw(st.integers(1, 3))
     extents = tuple(draw(st.integers(1, 9)) for _ in range(rank))
@@ -88,7 +96,11 @@ def cases(draw: st.DrawFn, elements: tuple[Scalar, ...] = tuple(Scalar), plain: 
     else:
         strides = tuple(draw(st.sampled_from([1, 2, 3, 9, 10, 81, 0, -1, -9])) for _ in range(rank))
     tile = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(rank))
-    padding = draw(st.sampled_from([None, *Padding])) if element.is_float else draw(st.sampled_from([None, Padding.ZERO]))
+    padding = (
+        draw(st.sampled_from([None, *Padding]))
+        if element.is_float
+        else draw(st.sampled_from([None, Padding.ZERO]))
+    )
     tensor = TensorView(element, (None,) * rank, (None,) * rank)
     view: View
     match draw(st.sampled_from(["partition", "strided", "gather"])):
@@ -96,13 +108,19 @@ def cases(draw: st.DrawFn, elements: tuple[Scalar, ...] = tuple(Scalar), plain: 
             view = PartitionView(tile, tensor, tuple(draw(st.permutations(range(rank)))), padding)
         case "strided":
             steps = tuple(draw(st.integers(1, 5)) for _ in range(rank))
-            view = StridedView(tile, steps, tensor, tuple(draw(st.permutations(range(rank)))), padding)
+            view = StridedView(
+                tile, steps, tensor, tuple(draw(st.permutations(range(rank)))), padding
+            )
         case _:
             view = GatherScatterView(tile, tensor, draw(st.integers(0, rank - 1)), padding)
     blocks = draw(st.integers(1, 6))
     index = [draw(indices(Geometry.of(view), axis, blocks)) for axis in range(rank)]
-    low = sum(min(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True))
-    high = sum(max(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True))
+    low = sum(
+        min(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True)
+    )
+    high = sum(
+        max(stride * (extent - 1), 0) for stride, extent in zip(strides, extents, strict=True)
+    )
     base = -low + 2 * draw(st.integers(0, 3))
     base += base % 2
     layout = LAYOUTS[element]
@@ -124,7 +142,9 @@ def indices(draw: st.DrawFn, geometry: Geometry, axis: int, blocks: int) -> tupl
             start, step = draw(st.integers(-2, 3)), draw(st.sampled_from([0, 1, 2, -1]))
             return Tile(element, ()), (start + step * np.arange(rows)).astype(STORAGE[element])
     number = rows * int(np.prod(shape))
-    held = np.array([draw(st.integers(-3, 10)) for _ in range(number)], STORAGE[element]).reshape(rows, *shape)
+    held = np.array([draw(st.integers(-3, 10)) for _ in range(number)], STORAGE[element]).reshape(
+        rows, *shape
+    )
     return Tile(element, shape), held
 
 
@@ -162,7 +182,9 @@ def test_loads_give_what_the_reference_gives(case: Case) -> None:
     observed = Watcher()
     form, padding = LAYOUTS[case.element], case.view.padding
     stated = None if padding is None else form.decode(np.array([form.padding(padding)]))
-    beyond = bits_of(garbage(form, case.view.tile) if stated is None else np.broadcast_to(stated, case.view.tile))
+    beyond = bits_of(
+        garbage(form, case.view.tile) if stated is None else np.broadcast_to(stated, case.view.tile)
+    )
     for observer in (None, observed):
         found, token = load(case, Memory([case.region]), observer=observer)
         assert token is None
@@ -172,8 +194,15 @@ def test_loads_give_what_the_reference_gives(case: Case) -> None:
             bits = bits_of(found[block if len(found) > 1 else 0])
             for place, at in case.positions(block):
                 assert bits[place] == (beyond[place] if at is None else four(case, read(case, at)))
-    touched = {(block, at) for block in range(case.blocks) for _, at in case.positions(block) if at is not None}
-    assert observed.elements(LAYOUTS[case.element]) == {(block, byte_of(case, at)) for block, at in touched}
+    touched = {
+        (block, at)
+        for block in range(case.blocks)
+        for _, at in case.positions(block)
+        if at is not None
+    }
+    assert observed.elements(LAYOUTS[case.element]) == {
+        (block, byte_of(case, at)) for block, at in touched
+    }
 
 
 def byte_of(case: Case, at: int) -> int:
@@ -187,7 +216,12 @@ def test_stores_leave_what_the_reference_leaves(case: Case, seed: int, one: bool
     rng = np.random.default_rng(seed)
     layout = LAYOUTS[case.element]
     shape = (1 if one else case.blocks, *case.view.tile)
-    raw = rng.integers(0, 2 if case.element is Scalar.I1 else 16 if layout.packed else 256, (*shape, layout.size), np.uint8)
+    raw = rng.integers(
+        0,
+        2 if case.element is Scalar.I1 else 16 if layout.packed else 256,
+        (*shape, layout.size),
+        np.uint8,
+    )
     held = layout.decode(raw.view(layout.raw)[..., 0])
     stored = bits_of(layout.encode(held))
     before = case.data.copy()
@@ -218,15 +252,27 @@ def test_each_block_may_have_a_tensor_of_its_own(case: Case) -> None:
     found = load(case, Memory([case.region]), Tensor(base, extents, whole.strides))[0]
     for block in range(rows):
         mine = Tensor(base[block : block + 1], extents[block : block + 1], whole.strides)
-        alone = dataclasses.replace(case, index=[(kind, held[block : block + 1] if len(held) > 1 else held) for kind, held in case.index])
+        alone = dataclasses.replace(
+            case,
+            index=[
+                (kind, held[block : block + 1] if len(held) > 1 else held)
+                for kind, held in case.index
+            ],
+        )
         expected = load(alone, Memory([case.region]), mine)[0][0]
-        np.testing.assert_array_equal(bits_of(found[block if len(found) > 1 else 0]), bits_of(expected))
+        np.testing.assert_array_equal(
+            bits_of(found[block if len(found) > 1 else 0]), bits_of(expected)
+        )
 
 
-def load(case: Case, memory: Memory, tensor: Tensor | None = None, **more: Any) -> tuple[Array, None]:
+def load(
+    case: Case, memory: Memory, tensor: Tensor | None = None, **more: Any
+) -> tuple[Array, None]:
     operands: dict[str, Any] = {"view": (case.view, tensor or case.tensor()), "index": case.index}
     kinds: list[Type] = [Tile(case.element, case.view.tile), TOKEN]
-    found = run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=memory, blocks=case.blocks, **more)
+    found = run_op(
+        "load_view_tko", operands, kinds, ATTRIBUTES, memory=memory, blocks=case.blocks, **more
+    )
     return found[0], found[1]
 
 
@@ -239,24 +285,41 @@ def store(case: Case, memory: Memory, held: Array, **more: Any) -> None:
     run_op("store_view_tko", operands, TOKEN, ATTRIBUTES, memory=memory, blocks=case.blocks, **more)
 
 
-def matrix(array: Array, tile: tuple[int, ...], *index: Array, element: Scalar = Scalar.F32, **more: Any) -> tuple[Any, ...]:
+def matrix(
+    array: Array, tile: tuple[int, ...], *index: Array, element: Scalar = Scalar.F32, **more: Any
+) -> tuple[Any, ...]:
     """Load tiles of an array."""
     rank = array.ndim
-    view = PartitionView(tile, TensorView(element, array.shape, (None,) * rank), tuple(range(rank)), more.pop("padding", None))
+    view = PartitionView(
+        tile,
+        TensorView(element, array.shape, (None,) * rank),
+        tuple(range(rank)),
+        more.pop("padding", None),
+    )
     memory = more.pop("memory", None) or Memory([Region.of("x", array)])
     strides = [stride // array.itemsize for stride in array.strides]
-    tensor = Tensor(np.array([array.ctypes.data]), np.array([more.pop("extents", array.shape)]), np.array([strides]))
+    tensor = Tensor(
+        np.array([array.ctypes.data]),
+        np.array([more.pop("extents", array.shape)]),
+        np.array([strides]),
+    )
     attributes = {**ATTRIBUTES, "inbounds": more.pop("inbounds", ())}
     operands: dict[str, Any] = {"view": (view, tensor), "index": [(I32, item) for item in index]}
     if "value" in more:
         operands["value"] = (Tile(element, tile), more.pop("value"))
         return run_op("store_view_tko", operands, TOKEN, attributes, memory=memory, **more)
-    return run_op("load_view_tko", operands, [Tile(element, tile), TOKEN], attributes, memory=memory, **more)
+    return run_op(
+        "load_view_tko", operands, [Tile(element, tile), TOKEN], attributes, memory=memory, **more
+    )
 
 
 def test_a_loaded_value_does_not_change_with_memory() -> None:
     array = np.zeros((4, 4), np.float32)
-    for index in ([np.array([0]), np.array([0])], [np.arange(2), np.zeros(2, int)], [np.array([1, 0, 1]), np.array([0, 1, 1])]):
+    for index in (
+        [np.array([0]), np.array([0])],
+        [np.arange(2), np.zeros(2, int)],
+        [np.array([1, 0, 1]), np.array([0, 1, 1])],
+    ):
         found = matrix(array, (2, 2), *index)[0]
         array += 1
         assert (found == array[0, 0] - 1).all()
@@ -281,10 +344,19 @@ def test_a_broken_promise_of_bounds() -> None:
     array = np.arange(16, dtype=np.float32).reshape(4, 4)
     inbounds = (False, True)
     # Beside the tensor, yet in its memory: on a GPU nobody would notice.
-    found = matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, memory=Memory([Region.of("x", array)]))[0]
+    found = matrix(
+        array[:, :3],
+        (2, 2),
+        np.array([0]),
+        np.array([1]),
+        inbounds=inbounds,
+        memory=Memory([Region.of("x", array)]),
+    )[0]
     np.testing.assert_array_equal(found[0], array[:2, 2:])
     watcher = Watcher(go_on=True)
-    found = matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, observer=watcher)[0]
+    found = matrix(
+        array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, observer=watcher
+    )[0]
     np.testing.assert_array_equal(found[0], [[2, 0], [6, 0]])
     (told,) = watcher.outsides
     assert told.promised
@@ -292,8 +364,18 @@ def test_a_broken_promise_of_bounds() -> None:
     assert told.shape is not None
     assert told.index.tolist() == [[0, 3], [1, 3]]
     assert told.shape.tolist() == [[4, 3], [4, 3]]
-    with pytest.raises(FaultError, match=r"reads element \(0, 3\) of a view with extents \(4, 3\), though it is declared in bounds"):
-        matrix(array[:, :3], (2, 2), np.array([0]), np.array([1]), inbounds=inbounds, observer=Watcher())
+    with pytest.raises(
+        FaultError,
+        match=r"reads element \(0, 3\) of a view with extents \(4, 3\), though it is declared in bounds",
+    ):
+        matrix(
+            array[:, :3],
+            (2, 2),
+            np.array([0]),
+            np.array([1]),
+            inbounds=inbounds,
+            observer=Watcher(),
+        )
     with pytest.raises(FaultError, match="though it is declared in bounds"):
         matrix(array, (2, 2), np.array([1]), np.array([2]), inbounds=inbounds)
 
@@ -301,7 +383,15 @@ def test_a_broken_promise_of_bounds() -> None:
 def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher()
-    found = matrix(array, (2, 2), np.array([5]), np.array([7]), inbounds=(False, True), observer=watcher, padding=Padding.ZERO)[0]
+    found = matrix(
+        array,
+        (2, 2),
+        np.array([5]),
+        np.array([7]),
+        inbounds=(False, True),
+        observer=watcher,
+        padding=Padding.ZERO,
+    )[0]
     assert (found == 0).all()
     assert [(told.promised, told.tile) for told in watcher.outsides] == [(False, (2, 2))]
     assert watcher.accesses == []
@@ -310,10 +400,26 @@ def test_what_is_checked_along_one_dimension_breaks_no_promise_along_another() -
 def test_an_observer_that_goes_on_reads_zeros_and_writes_nothing() -> None:
     array = np.ones((4, 4), np.float32)
     watcher = Watcher(go_on=True)
-    found = matrix(array, (4, 4), np.array([0, 1]), np.array([0]), extents=(6, 4), observer=watcher, padding=Padding.ZERO)[0]
+    found = matrix(
+        array,
+        (4, 4),
+        np.array([0, 1]),
+        np.array([0]),
+        extents=(6, 4),
+        observer=watcher,
+        padding=Padding.ZERO,
+    )[0]
     assert found.sum() == 16
     assert [told.rows.tolist() for told in watcher.outsides] == [[1] * 8]
-    matrix(array, (4, 4), np.array([1]), np.array([0]), extents=(6, 4), observer=watcher, value=np.zeros((1, 4, 4), np.float32))
+    matrix(
+        array,
+        (4, 4),
+        np.array([1]),
+        np.array([0]),
+        extents=(6, 4),
+        observer=watcher,
+        value=np.zeros((1, 4, 4), np.float32),
+    )
     assert (array == 1).all()
 
 
@@ -321,8 +427,18 @@ def test_a_store_to_memory_that_may_only_be_read() -> None:
     array = np.ones((4, 4), np.float32)
     memory = Memory([Region.of("x", array, writable=False)])
     with pytest.raises(FaultError) as error:
-        matrix(array, (2, 2), np.array([0, 1]), np.array([1]), value=np.zeros((1, 2, 2), np.float32), memory=memory)
-    assert error.value.what == "kernel: store_view_tko writes element (0, 2) of x, which may only be read, in block (0, 0, 0)"
+        matrix(
+            array,
+            (2, 2),
+            np.array([0, 1]),
+            np.array([1]),
+            value=np.zeros((1, 2, 2), np.float32),
+            memory=memory,
+        )
+    assert (
+        error.value.what
+        == "kernel: store_view_tko writes element (0, 2) of x, which may only be read, in block (0, 0, 0)"
+    )
     assert (array == 1).all()
 
 
@@ -335,7 +451,9 @@ def test_a_tensor_that_starts_between_elements() -> None:
         "index": [(I32, np.array([0]))],
     }
     with pytest.raises(FaultError) as error:
-        run_op("load_view_tko", operands, [Tile(Scalar.F32, (2,)), TOKEN], ATTRIBUTES, memory=memory)
+        run_op(
+            "load_view_tko", operands, [Tile(Scalar.F32, (2,)), TOKEN], ATTRIBUTES, memory=memory
+        )
     assert error.value.what == (
         "kernel: load_view_tko is given address 0x1002, which is no multiple of the element's 4 bytes (byte 2 of x), in block (0, 0, 0)"
     )
@@ -353,7 +471,10 @@ def test_nothing_is_touched_where_all_lies_outside() -> None:
 @pytest.mark.parametrize("go_on", [False, True])
 def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> None:
     array = np.ones((3, 6), np.float32)
-    where = np.array([0, 1, 2, 1, -1]), np.array([0, 1, 0, 2, 1])  # inside, partly, below, to the right, above
+    where = (
+        np.array([0, 1, 2, 1, -1]),
+        np.array([0, 1, 0, 2, 1]),
+    )  # inside, partly, below, to the right, above
     stored: list[dict[str, Any]] = [{}, {"value": np.zeros((5, 2, 4), np.float32)}]
     for value in stored:
         watcher = Watcher(go_on=go_on)
@@ -361,8 +482,16 @@ def test_an_observer_is_told_of_tiles_that_lie_entirely_outside(go_on: bool) -> 
         (told,) = watcher.outsides
         assert told.index is not None
         assert told.shape is not None
-        assert (told.kind is AccessKind.WRITE, told.promised, told.tile) == (bool(value), False, (2, 4))
-        assert (told.rows.tolist(), told.index.tolist(), told.shape.tolist()) == ([2, 3, 4], [[4, 0], [2, 8], [-2, 4]], [[3, 6]] * 3)
+        assert (told.kind is AccessKind.WRITE, told.promised, told.tile) == (
+            bool(value),
+            False,
+            (2, 4),
+        )
+        assert (told.rows.tolist(), told.index.tolist(), told.shape.tolist()) == (
+            [2, 3, 4],
+            [[4, 0], [2, 8], [-2, 4]],
+            [[3, 6]] * 3,
+        )
         assert told.addresses.tolist() == [array.ctypes.data + 4 * at for at in (24, 20, -8)]
         inside = [(0, at) for at in (0, 4, 8, 12, 24, 28, 32, 36)] + [(1, 64), (1, 68)]
         assert watcher.elements(LAYOUTS[Scalar.F32]) == set(inside)
@@ -373,9 +502,20 @@ def test_a_tile_outside_that_all_blocks_have_is_told_for_each() -> None:
     tensor = Tensor(np.array([array.ctypes.data]), np.array([array.shape]), np.array([[6, 1]]))
     view = PartitionView((2, 4), TensorView(Scalar.F32, (None, None), (None, None)), (1, 0), None)
     watcher = Watcher()
-    operands: dict[str, Any] = {"view": (view, tensor), "index": [(I32, np.array([0])), (I32, np.array([1]))]}
+    operands: dict[str, Any] = {
+        "view": (view, tensor),
+        "index": [(I32, np.array([0])), (I32, np.array([1]))],
+    }
     kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
-    run_op("load_view_tko", operands, kinds, ATTRIBUTES, memory=Memory([Region.of("x", array)]), blocks=3, observer=watcher)
+    run_op(
+        "load_view_tko",
+        operands,
+        kinds,
+        ATTRIBUTES,
+        memory=Memory([Region.of("x", array)]),
+        blocks=3,
+        observer=watcher,
+    )
     (told,) = watcher.outsides
     assert told.index is not None
     assert (told.rows.tolist(), told.index.tolist(), told.tile) == ([0, 1, 2], [[4, 0]] * 3, (4, 2))
@@ -390,7 +530,14 @@ def test_a_sparse_tile_lies_outside_if_all_of_its_places_do(places: list[int], l
     index = [(Tile(Scalar.I32, (2,)), np.array([places], np.int32)), (I32, np.array([0], np.int32))]
     kinds: list[Type] = [Tile(Scalar.F32, (2, 4)), TOKEN]
     memory = Memory([Region.of("x", array)])
-    run_op("load_view_tko", {"view": (view, tensor), "index": index}, kinds, ATTRIBUTES, memory=memory, observer=watcher)
+    run_op(
+        "load_view_tko",
+        {"view": (view, tensor), "index": index},
+        kinds,
+        ATTRIBUTES,
+        memory=memory,
+        observer=watcher,
+    )
     assert [told.tile for told in watcher.outsides] == ([(2, 4)] if lost else [])
 
 
@@ -399,8 +546,17 @@ def test_an_index_so_far_out_that_places_would_wrap(far: int) -> None:
     array = np.ones(64, np.float32)
     view = PartitionView((4,), TensorView(Scalar.F32, (64,), (1,)), (0,), Padding.NAN)
     tensor = Tensor(np.array([array.ctypes.data]), np.array([[64]]), np.array([[1]]))
-    operands: dict[str, Any] = {"view": (view, tensor), "index": [(Tile(Scalar.I64, ()), np.array([far, 0]))]}
-    found = run_op("load_view_tko", operands, [Tile(Scalar.F32, (4,)), TOKEN], ATTRIBUTES, memory=Memory([Region.of("x", array)]))[0]
+    operands: dict[str, Any] = {
+        "view": (view, tensor),
+        "index": [(Tile(Scalar.I64, ()), np.array([far, 0]))],
+    }
+    found = run_op(
+        "load_view_tko",
+        operands,
+        [Tile(Scalar.F32, (4,)), TOKEN],
+        ATTRIBUTES,
+        memory=Memory([Region.of("x", array)]),
+    )[0]
     assert np.isnan(found[0]).all()
     assert (found[1] == 1).all()
 
@@ -432,7 +588,10 @@ def test_tensors_are_parted_and_joined_with_their_blocks() -> None:
 def test_shapes_of_tensors_and_index_spaces() -> None:
     tensor = TensorView(Scalar.F32, (None, None), (None, None))
     held = Tensor(np.array([0]), np.array([[10, 7], [8, 0]]), np.array([[7, 1]]))
-    assert [item.tolist() for item in run_op("get_tensor_shape", {"source": (tensor, held)}, [I32, I32], blocks=2)] == [[10, 8], [7, 0]]
+    assert [
+        item.tolist()
+        for item in run_op("get_tensor_shape", {"source": (tensor, held)}, [I32, I32], blocks=2)
+    ] == [[10, 8], [7, 0]]
     for view, expected in (
         (PartitionView((4, 2), tensor, (0, 1)), [[3, 2], [4, 0]]),
         (PartitionView((4, 2), tensor, (1, 0)), [[2, 0], [5, 4]]),
@@ -453,18 +612,27 @@ _FAR = st.one_of(
 @settings(max_examples=300)
 @given(case=cases(), go_on=st.sampled_from([None, False, True]), data=st.data())
 def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObject) -> None:
-    """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with a fault that says why."""
+    """Whatever extents, strides, steps and indices damaged Tile IR has: a launch ends well, or with
+    a fault that says why.
+    """
 
     def some(numbers: tuple[int, ...], least: int = -(1 << 63)) -> tuple[int, ...]:
-        return tuple(max(data.draw(_FAR), least) if data.draw(st.booleans()) else number for number in numbers)
+        return tuple(
+            max(data.draw(_FAR), least) if data.draw(st.booleans()) else number
+            for number in numbers
+        )
 
     index = [(Tile(Scalar.I64, kind.shape), held.astype(np.int64)) for kind, held in case.index]
     for _, held in index:
         held.reshape(-1)[:1] = data.draw(_FAR)
     view = case.view
     if isinstance(view, StridedView):
-        view = dataclasses.replace(view, steps=tuple(min(step, (1 << 31) - 1) for step in some(view.steps, least=1)))
-    case = dataclasses.replace(case, view=view, extents=some(case.extents), strides=some(case.strides), index=index)
+        view = dataclasses.replace(
+            view, steps=tuple(min(step, (1 << 31) - 1) for step in some(view.steps, least=1))
+        )
+    case = dataclasses.replace(
+        case, view=view, extents=some(case.extents), strides=some(case.strides), index=index
+    )
     observers = [None if go_on is None else Watcher(go_on=go_on) for _ in range(2)]
     before, faults = case.data.copy(), []
     try:
@@ -473,7 +641,15 @@ def test_no_number_is_too_large(case: Case, go_on: bool | None, data: st.DataObj
         faults.append(error)
     assert (case.data == before).all()
     try:
-        store(case, Memory([case.region]), np.zeros((1, *view.tile), STORAGE[case.element]), observer=observers[1])
+        store(
+            case,
+            Memory([case.region]),
+            np.zeros((1, *view.tile), STORAGE[case.element]),
+            observer=observers[1],
+        )
     except FaultError as error:
         faults.append(error)
-    assert all(error.location is not None and (go_on is not True or "multiple" in error.what) for error in faults)
+    assert all(
+        error.location is not None and (go_on is not True or "multiple" in error.what)
+        for error in faults
+    )

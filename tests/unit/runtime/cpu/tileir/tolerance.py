@@ -1,11 +1,13 @@
-"""How near results of the cpu device come to the exact ones. What is not named here is exact or rounded once."""
+"""How near results of the cpu device come to the exact ones. What is not named here is exact or
+rounded once.
+"""
 
 from __future__ import annotations
 
 from tilec_runtime.cpu.tileir.ir import Scalar
 
-# Distance from the exact result in units of its last place, rounding included: in float32, and in float64. Half precision functions are
-# rounded once more from float32.
+# Distance from the exact result in units of its last place, rounding included: in float32, and in
+# float64. Half precision functions are rounded once more from float32.
 FUNCTIONS: dict[str, tuple[float, float]] = {
     "exp": (0.51, 2.0),
     "exp2": (0.51, 2.0),
@@ -33,5 +35,7 @@ def of(name: str, kind: Scalar) -> float:
 
 
 def of_sum(kind: Scalar, depth: int) -> float:
-    """How far a sum may lie from the exact one as a part of the sum of the magnitudes, where each element is added `depth` times."""
+    """How far a sum may lie from the exact one as a part of the sum of the magnitudes, where each
+    element is added `depth` times.
+    """
     return depth * _EPSILON[kind]

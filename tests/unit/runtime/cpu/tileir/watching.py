@@ -37,7 +37,9 @@ class Watcher:
             assert access.size == layout.size
             mask = np.ones(access.offsets.shape, np.bool_) if access.mask is None else access.mask
             rows = np.nonzero(mask)[0]
-            found |= set(zip(access.frame.blocks[rows].tolist(), access.offsets[mask].tolist(), strict=True))
+            found |= set(
+                zip(access.frame.blocks[rows].tolist(), access.offsets[mask].tolist(), strict=True)
+            )
         return found
 
     def assumed(self, op: Op, frame: Frame, broken: Array) -> None:

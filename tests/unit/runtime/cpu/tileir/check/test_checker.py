@@ -11,11 +11,24 @@ from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.check.shadow import SyncLog
 from tilec_runtime.cpu.tileir.frame import Access, AccessKind, Frame, Launch, Outside
-from tilec_runtime.cpu.tileir.ir import Block, Function, Loc, MemoryOrder, MemoryScope, Op, Signature
+from tilec_runtime.cpu.tileir.ir import (
+    Block,
+    Function,
+    Loc,
+    MemoryOrder,
+    MemoryScope,
+    Op,
+    Signature,
+)
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 
 READ, WRITE, ATOMIC = AccessKind.READ, AccessKind.WRITE, AccessKind.ATOMIC
-RELAXED, ACQ_REL, ACQUIRE, RELEASE = MemoryOrder.RELAXED, MemoryOrder.ACQ_REL, MemoryOrder.ACQUIRE, MemoryOrder.RELEASE
+RELAXED, ACQ_REL, ACQUIRE, RELEASE = (
+    MemoryOrder.RELAXED,
+    MemoryOrder.ACQ_REL,
+    MemoryOrder.ACQUIRE,
+    MemoryOrder.RELEASE,
+)
 
 
 class Scene:
@@ -23,16 +36,43 @@ class Scene:
 
     def __init__(self, *, uninitialized: tuple[str, ...] = (), alias: bool = False) -> None:
         x = np.zeros(64, np.float32)
-        arrays = {"x": x, "y": x if alias else np.zeros(64, np.float32), "flag": np.zeros(4, np.int32)}
+        arrays = {
+            "x": x,
+            "y": x if alias else np.zeros(64, np.float32),
+            "flag": np.zeros(4, np.int32),
+        }
         self.regions = {name: Region.of(name, array) for name, array in arrays.items()}
         self.memory = Memory(self.regions.values())
         body = Block((), ())
-        function = Function(name="k", signature=Signature((), ()), entry=True, hints=None, body=body, loc=None, values=0)
+        function = Function(
+            name="k",
+            signature=Signature((), ()),
+            entry=True,
+            hints=None,
+            body=body,
+            loc=None,
+            values=0,
+        )
         self.checker = Checker(function, self.memory, uninitialized=uninitialized)
-        self.launch = Launch(kernel="k", grid=(64, 1, 1), memory=self.memory, observer=self.checker, output=print, globals={})
+        self.launch = Launch(
+            kernel="k",
+            grid=(64, 1, 1),
+            memory=self.memory,
+            observer=self.checker,
+            output=print,
+            globals={},
+        )
 
     def op(self, line: int) -> Op:
-        return Op(name="op", results=(), operands={}, attributes={}, regions=(), loc=Loc("k.py", line, 5), number=line)
+        return Op(
+            name="op",
+            results=(),
+            operands={},
+            attributes={},
+            regions=(),
+            loc=Loc("k.py", line, 5),
+            number=line,
+        )
 
     def access(
         self,
@@ -58,7 +98,9 @@ class Scene:
                 size=size,
                 kind=kind,
                 order=order,
-                scope=scope if scope is not None or order is MemoryOrder.WEAK else MemoryScope.DEVICE,
+                scope=scope
+                if scope is not None or order is MemoryOrder.WEAK
+                else MemoryScope.DEVICE,
             )
         )
 
@@ -90,7 +132,9 @@ def test_two_blocks_of_one_batch_write_one_element() -> None:
     scene.access(1, WRITE, [3, 5], [[0, 1], [1, 2]])
     (found,) = scene.checker.findings
     assert found.kind is FindingKind.WRITE_RACE
-    assert found.what == "block (3, 0, 0) writes x[1], which block (5, 0, 0) writes in the same launch"
+    assert (
+        found.what == "block (3, 0, 0) writes x[1], which block (5, 0, 0) writes in the same launch"
+    )
     assert (found.block, found.parameter, found.index, found.count) == ((3, 0, 0), "x", (1,), 1)
     assert found.location == Loc("k.py", 1, 5)
     assert (other_of(found).block, other_of(found).location) == ((5, 0, 0), Loc("k.py", 1, 5))
@@ -150,8 +194,13 @@ def test_atomics_of_the_block_alone_order_nothing_between_blocks() -> None:
     assert scene.kinds() == [FindingKind.WRITE_RACE]
 
 
-@pytest.mark.parametrize(("released", "acquired", "races"), [(ACQ_REL, ACQ_REL, 0), (RELAXED, ACQ_REL, 1), (ACQ_REL, RELAXED, 1)])
-def test_a_flag_orders_what_it_releases_and_acquires(released: MemoryOrder, acquired: MemoryOrder, races: int) -> None:
+@pytest.mark.parametrize(
+    ("released", "acquired", "races"),
+    [(ACQ_REL, ACQ_REL, 0), (RELAXED, ACQ_REL, 1), (ACQ_REL, RELAXED, 1)],
+)
+def test_a_flag_orders_what_it_releases_and_acquires(
+    released: MemoryOrder, acquired: MemoryOrder, races: int
+) -> None:
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
     scene.access(2, ATOMIC, [0], [[0]], name="flag", order=released)
@@ -230,17 +279,29 @@ def test_rows_in_any_order_are_told_by_their_blocks() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from([READ, WRITE]), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4)),
+        st.tuples(
+            st.sampled_from([READ, WRITE]),
+            st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=4),
+        ),
         max_size=6,
     )
 )
-def test_races_are_found_where_two_blocks_meet_and_nowhere_else(accesses: list[tuple[AccessKind, list[tuple[int, int]]]]) -> None:
+def test_races_are_found_where_two_blocks_meet_and_nowhere_else(
+    accesses: list[tuple[AccessKind, list[tuple[int, int]]]],
+) -> None:
     scene = Scene()
     for line, (kind, touched) in enumerate(accesses):
-        scene.access(line, kind, [block for block, _ in touched], [[2 * part, 2 * part + 1] for _, part in touched])
+        scene.access(
+            line,
+            kind,
+            [block for block, _ in touched],
+            [[2 * part, 2 * part + 1] for _, part in touched],
+        )
     done = [(kind, *place) for kind, touched in accesses for place in touched]
     expected = any(
-        one[1] != two[1] and one[2] == two[2] and WRITE in (one[0], two[0]) for place, one in enumerate(done) for two in done[place:]
+        one[1] != two[1] and one[2] == two[2] and WRITE in (one[0], two[0])
+        for place, one in enumerate(done)
+        for two in done[place:]
     )
     assert bool(scene.checker.findings) == expected
 
@@ -317,7 +378,9 @@ def test_an_access_outside_says_which_element_of_what() -> None:
     assert (found.block, found.index, found.count) == ((2, 0, 0), (66,), 2)
 
 
-def test_too_much_synchronisation_is_taken_for_order_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_synchronisation_is_taken_for_order_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tilec_runtime.cpu.tileir.check.shadow._MOST_WORK", 0)
     scene = Scene()
     scene.access(1, WRITE, [0], [[5]])
@@ -332,13 +395,24 @@ def test_an_empty_log_orders_nothing() -> None:
 
 
 EVENTS = st.tuples(
-    st.sampled_from([READ, WRITE, ATOMIC]), st.integers(0, 3), st.integers(0, 2), st.sampled_from([RELAXED, ACQUIRE, RELEASE, ACQ_REL])
+    st.sampled_from([READ, WRITE, ATOMIC]),
+    st.integers(0, 3),
+    st.integers(0, 2),
+    st.sampled_from([RELAXED, ACQUIRE, RELEASE, ACQ_REL]),
 )
 
 
-@given(st.lists(EVENTS, max_size=14), st.lists(st.integers(0, 14), min_size=2, max_size=2), st.integers(0, 3), st.integers(0, 3))
+@given(
+    st.lists(EVENTS, max_size=14),
+    st.lists(st.integers(0, 14), min_size=2, max_size=2),
+    st.integers(0, 3),
+    st.integers(0, 3),
+)
 def test_order_is_the_same_looked_at_from_either_end(
-    events: list[tuple[AccessKind, int, int, MemoryOrder]], times: list[int], first: int, second: int
+    events: list[tuple[AccessKind, int, int, MemoryOrder]],
+    times: list[int],
+    first: int,
+    second: int,
 ) -> None:
     scene = Scene()
     for line, (kind, block, element, order) in enumerate(events):
@@ -358,7 +432,13 @@ def test_the_last_of_ten_thousand_blocks_is_still_followed() -> None:
     number = 10_000
     for start in range(0, number, 1000):
         blocks = list(range(start, start + 1000))
-        scene.access(1, WRITE, blocks, [[block % 64] for block in blocks], mask=[[block >= number - 64] for block in blocks])
+        scene.access(
+            1,
+            WRITE,
+            blocks,
+            [[block % 64] for block in blocks],
+            mask=[[block >= number - 64] for block in blocks],
+        )
         scene.access(2, ATOMIC, blocks, [[0]] * 1000, name="flag", order=ACQ_REL)
     scene.access(3, READ, [number - 1], [list(range(64))])
     assert scene.kinds() == []
@@ -384,10 +464,22 @@ def test_a_tile_entirely_outside_is_a_finding_of_its_own(kind: AccessKind) -> No
     assert scene.checker.outside(told)
     assert scene.checker.outside(told)
     (found,) = scene.checker.findings
-    assert (found.kind, found.block, found.parameter, found.index, found.count) == (FindingKind.OUT_OF_BOUNDS, (4, 0, 0), "x", (64, 0), 4)
+    assert (found.kind, found.block, found.parameter, found.index, found.count) == (
+        FindingKind.OUT_OF_BOUNDS,
+        (4, 0, 0),
+        "x",
+        (64, 0),
+        4,
+    )
     verb = "reads" if kind is READ else "writes"
-    assert found.what == f"{verb} a tile of [16, 1] elements from [64, 0] on, which lies entirely outside of x, whose extents are [64, 1]"
-    assert found.hint == "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
+    assert (
+        found.what
+        == f"{verb} a tile of [16, 1] elements from [64, 0] on, which lies entirely outside of x, whose extents are [64, 1]"
+    )
+    assert (
+        found.hint
+        == "only a part of a tile may lie outside: launch no block, and make no pass of a loop, that has no part inside"
+    )
 
 
 def test_findings_are_json() -> None:
@@ -396,4 +488,8 @@ def test_findings_are_json() -> None:
     found = scene.checker.findings[0].as_json()
     assert found["kind"] == "write-write race"
     assert found["location"] == {"file": "k.py", "line": 1, "column": 6}
-    assert found["other"] == {"what": "writes", "location": {"file": "k.py", "line": 1, "column": 6}, "block": [5, 0, 0]}
+    assert found["other"] == {
+        "what": "writes",
+        "location": {"file": "k.py", "line": 1, "column": 6},
+        "block": [5, 0, 0],
+    }

@@ -1,4 +1,6 @@
-"""Kernels, built by hand, that do what cuda.tile cannot be brought to write; run by the interpreter with the checker watching."""
+"""Kernels, built by hand, that do what cuda.tile cannot be brought to write; run by the interpreter
+with the checker watching.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from tests.unit.runtime.cpu.tileir.build import I32, TOKEN, Builder, program, ti
 from tilec_runtime.cpu.tileir.check.checker import Checker
 from tilec_runtime.cpu.tileir.check.findings import Finding, FindingKind, Side
 from tilec_runtime.cpu.tileir.execute import Options, execute
-from tilec_runtime.cpu.tileir.ir import Bounded, DivBy, MemoryOrder, Overflow, Pointer, Scalar, Tile, Value
+from tilec_runtime.cpu.tileir.ir import (
+    Bounded,
+    DivBy,
+    MemoryOrder,
+    Overflow,
+    Pointer,
+    Scalar,
+    Tile,
+    Value,
+)
 from tilec_runtime.cpu.tileir.memory import Memory, Region
 from tilec_runtime.cpu.tileir.values import Array
 from tilec_runtime.errors import FaultError
@@ -58,9 +69,17 @@ def line(side: Finding | Side | None) -> int:
 
 
 def checked(
-    kinds: list[Tile], fill: Fill, arguments: list[Any], arrays: Mapping[str, Array], slots: list[str], blocks: int = 4, **options: Any
+    kinds: list[Tile],
+    fill: Fill,
+    arguments: list[Any],
+    arrays: Mapping[str, Array],
+    slots: list[str],
+    blocks: int = 4,
+    **options: Any,
 ) -> tuple[Finding, ...]:
-    """What the checker finds in a launch; the arrays' addresses stand for their names in the arguments."""
+    """What the checker finds in a launch; the arrays' addresses stand for their names in the
+    arguments.
+    """
     made = program(kinds, ended(fill))
     memory = Memory(Region.of(name, array) for name, array in arrays.items())
     checker = Checker(made.function, memory, slots=slots, **options)
@@ -81,14 +100,19 @@ def checked(
         (Overflow.NONE, 2**31 - 1, 1, False),
     ],
 )
-def test_arithmetic_that_wraps_although_it_promises_not_to(promise: Overflow, x: int, y: int, overflows: bool) -> None:
+def test_arithmetic_that_wraps_although_it_promises_not_to(
+    promise: Overflow, x: int, y: int, overflows: bool
+) -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
         b.op("addi", {"lhs": x, "rhs": y}, I32, {"overflow": promise}, line=9)
 
     found = checked([I32, I32], fill, [x, y], {}, ["x", "y"])
     assert [item.kind for item in found] == [FindingKind.OVERFLOW] * overflows
     if overflows:
-        assert found[0].what == f"addi overflows where the kernel promises that it does not: {x} and {y}"
+        assert (
+            found[0].what
+            == f"addi overflows where the kernel promises that it does not: {x} and {y}"
+        )
         assert (line(found[0]), found[0].block, found[0].count) == (9, (0, 0, 0), 4)
 
 
@@ -107,7 +131,9 @@ def test_a_misaligned_pointer_ends_the_launch_and_is_told() -> None:
     def fill(b: Builder, pointer: Value) -> None:
         load(b, pointer, line=7)
 
-    with pytest.raises(FaultError, match=r"no multiple of the element's 4 bytes \(byte 2 of x\)") as caught:
+    with pytest.raises(
+        FaultError, match=r"no multiple of the element's 4 bytes \(byte 2 of x\)"
+    ) as caught:
         checked([POINTER], fill, [x.ctypes.data + 2], {"x": x}, ["x.ptr"])
     assert caught.value.location is not None
     assert (caught.value.location.line, caught.value.parameter) == (7, "x")
@@ -123,7 +149,10 @@ def test_promises_about_pointers_and_numbers() -> None:
 
     address = (x.ctypes.data & ~4095) + 16
     first, second = checked([POINTER, I32], fill, [address, 200], {"x": x}, ["x.ptr", "n"])
-    assert first.what == f"the address of x, {address:#x}, is not a multiple of 4096 bytes, as the kernel assumes"
+    assert (
+        first.what
+        == f"the address of x, {address:#x}, is not a multiple of 4096 bytes, as the kernel assumes"
+    )
     assert second.what == "n is 200; the kernel assumes that it is at least 0 and at most 100"
     assert [(item.kind, item.parameter, line(item)) for item in (first, second)] == [
         (FindingKind.BROKEN_PROMISE, "x", 3),
@@ -141,7 +170,9 @@ def test_two_parameters_for_the_same_memory() -> None:
         beside = b.op("addi", {"lhs": here, "rhs": b.constant(1)}, I32, {"overflow": Overflow.NONE})
         store(b, at(b, y, beside), seen, line=5)
 
-    apart = checked([POINTER, POINTER], fill, ["x", "y"], {"x": x, "y": x.copy()}, ["x.ptr", "y.ptr"])
+    apart = checked(
+        [POINTER, POINTER], fill, ["x", "y"], {"x": x, "y": x.copy()}, ["x.ptr", "y.ptr"]
+    )
     assert apart == ()
     (found,) = checked([POINTER, POINTER], fill, ["x", "y"], {"x": x, "y": x}, ["x.ptr", "y.ptr"])
     assert (found.kind, found.index, found.count) == (FindingKind.READ_RACE, (1,), 3)
@@ -156,10 +187,22 @@ def test_a_pointer_that_lands_in_another_parameter() -> None:
         load(b, x, line=1)
         store(b, at(b, y, b.constant(-3)), b.constant(1), line=3)
 
-    found = checked([POINTER, POINTER], fill, ["x", "y"], {"x": both[:16], "y": both[16:]}, ["x.ptr", "y.ptr"], blocks=1)
+    found = checked(
+        [POINTER, POINTER],
+        fill,
+        ["x", "y"],
+        {"x": both[:16], "y": both[16:]},
+        ["x.ptr", "y.ptr"],
+        blocks=1,
+    )
     (stray,) = found
     assert stray.what == "writes element [-3] of y, which has 16: that is memory of x"
-    assert (stray.kind, stray.parameter, stray.index, line(stray)) == (FindingKind.OUT_OF_BOUNDS, "y", (-3,), 3)
+    assert (stray.kind, stray.parameter, stray.index, line(stray)) == (
+        FindingKind.OUT_OF_BOUNDS,
+        "y",
+        (-3,),
+        3,
+    )
 
 
 def test_an_access_outside_belongs_to_its_pointer_and_not_to_what_lies_near() -> None:
@@ -168,13 +211,22 @@ def test_an_access_outside_belongs_to_its_pointer_and_not_to_what_lies_near() ->
     def fill(b: Builder, x: Value, y: Value) -> None:
         store(b, at(b, y, b.constant(500)), b.constant(1))
 
-    (found,) = checked([POINTER, POINTER], fill, ["x", "y"], {"x": whole[510:520], "y": whole[:10]}, ["x.ptr", "y.ptr"], blocks=1)
+    (found,) = checked(
+        [POINTER, POINTER],
+        fill,
+        ["x", "y"],
+        {"x": whole[510:520], "y": whole[:10]},
+        ["x.ptr", "y.ptr"],
+        blocks=1,
+    )
     assert found.what == "writes element [500] of y, which has 10"
 
 
 def test_what_no_block_writes_is_not_followed() -> None:
     x, y = np.zeros(16, np.int32), np.zeros(16, np.int32)
-    made = program([POINTER, POINTER], ended(lambda b, x, y: store(b, at(b, y, block(b)), load(b, x))))
+    made = program(
+        [POINTER, POINTER], ended(lambda b, x, y: store(b, at(b, y, block(b)), load(b, x)))
+    )
     memory = Memory(Region.of(name, array) for name, array in (("x", x), ("y", y)))
     checker = Checker(made.function, memory, slots=["x.ptr", "y.ptr"])
     execute(made, [x.ctypes.data, y.ctypes.data], (4, 1, 1), memory, Options(observer=checker))
@@ -184,7 +236,12 @@ def test_what_no_block_writes_is_not_followed() -> None:
 
 def test_no_blocks_no_findings() -> None:
     x = np.zeros(4, np.int32)
-    assert checked([POINTER], lambda b, x: store(b, x, b.constant(1)), ["x"], {"x": x}, ["x.ptr"], blocks=0) == ()
+    assert (
+        checked(
+            [POINTER], lambda b, x: store(b, x, b.constant(1)), ["x"], {"x": x}, ["x.ptr"], blocks=0
+        )
+        == ()
+    )
 
 
 def test_elements_beyond_two_gigabytes_are_named_rightly() -> None:
@@ -198,7 +255,9 @@ def test_elements_beyond_two_gigabytes_are_named_rightly() -> None:
     assert (found.index, found.what) == ((2**33,), "reads element [8589934592] of x, which has 8")
 
 
-def gather(b: Builder, pointer: Value, stride: Value, first: Value, columns: int, mask: Value | None = None) -> None:
+def gather(
+    b: Builder, pointer: Value, stride: Value, first: Value, columns: int, mask: Value | None = None
+) -> None:
     """Load `x[first, 0:columns]` as cuda.tile does: each index times its stride, added up."""
     shape = (columns,)
     single = [b.op("reshape", {"source": value}, tile(Scalar.I32, 1)) for value in (first, stride)]
@@ -206,41 +265,75 @@ def gather(b: Builder, pointer: Value, stride: Value, first: Value, columns: int
     plain = {"overflow": Overflow.NONE}
     row = b.op("muli", {"lhs": rows[0], "rhs": rows[1]}, tile(Scalar.I32, *shape), plain)
     column = b.op("iota", {}, tile(Scalar.I32, *shape))
-    last = b.op("muli", {"lhs": column, "rhs": b.constant(1, Scalar.I32, *shape)}, tile(Scalar.I32, *shape), plain)
+    last = b.op(
+        "muli",
+        {"lhs": column, "rhs": b.constant(1, Scalar.I32, *shape)},
+        tile(Scalar.I32, *shape),
+        plain,
+    )
     offset = b.op("addi", {"lhs": row, "rhs": last}, tile(Scalar.I32, *shape), plain)
     base = b.op("reshape", {"source": pointer}, tile(Pointer(Scalar.I32), 1))
     many = b.op("broadcast", {"source": base}, tile(Pointer(Scalar.I32), *shape))
     place = b.op("offset", {"pointer": many, "offset": offset}, tile(Pointer(Scalar.I32), *shape))
-    b.op("load_ptr_tko", {"source": place, "mask": mask}, [tile(Scalar.I32, *shape), TOKEN], WEAK, line=50)
+    b.op(
+        "load_ptr_tko",
+        {"source": place, "mask": mask},
+        [tile(Scalar.I32, *shape), TOKEN],
+        WEAK,
+        line=50,
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "stride", "count", "what"),
     [
         (4, 12, 0, ""),
-        (16, 12, 12, "reads element [0, 12] of x, whose extents are [4, 12]"),  # three of its blocks stay in the memory of x
-        (16, 13, 0, ""),  # not the stride of x: these are other indices, and nothing is known of them
+        (
+            16,
+            12,
+            12,
+            "reads element [0, 12] of x, whose extents are [4, 12]",
+        ),  # three of its blocks stay in the memory of x
+        (
+            16,
+            13,
+            0,
+            "",
+        ),  # not the stride of x: these are other indices, and nothing is known of them
     ],
 )
-def test_an_index_beyond_its_extent_that_hits_the_next_row(columns: int, stride: int, count: int, what: str) -> None:
+def test_an_index_beyond_its_extent_that_hits_the_next_row(
+    columns: int, stride: int, count: int, what: str
+) -> None:
     x = np.zeros((4, 12), np.int32)
 
     def fill(b: Builder, pointer: Value, step: Value) -> None:
         gather(b, pointer, step, block(b), columns)
 
-    found = checked([POINTER, I32], fill, ["x", stride], {"x": x}, ["x.ptr", "x.stride[0]"], blocks=3)
+    found = checked(
+        [POINTER, I32], fill, ["x", stride], {"x": x}, ["x.ptr", "x.stride[0]"], blocks=3
+    )
     assert [(one.kind, one.what, one.parameter, one.count, line(one)) for one in found] == [
         (FindingKind.OUT_OF_BOUNDS, what, "x", count, 50)
     ] * bool(count)
 
 
-@pytest.mark.parametrize(("number", "found"), [(0, ""), (11, ""), (12, "1 element"), (15, "4 elements"), (16, "")])
+@pytest.mark.parametrize(
+    ("number", "found"), [(0, ""), (11, ""), (12, "1 element"), (15, "4 elements"), (16, "")]
+)
 def test_memory_between_the_rows_of_an_array(number: int, found: str) -> None:
     x = np.zeros((4, 16), np.int32)[:, :12]
-    findings = checked([POINTER], lambda b, pointer: load(b, at(b, pointer, b.constant(number))), ["x"], {"x": x}, ["x.ptr"], blocks=1)
-    assert [one.what for one in findings] == [f"reads memory {found} behind element [0, 11] of x, which is between its elements"] * bool(
-        found
+    findings = checked(
+        [POINTER],
+        lambda b, pointer: load(b, at(b, pointer, b.constant(number))),
+        ["x"],
+        {"x": x},
+        ["x.ptr"],
+        blocks=1,
     )
+    assert [one.what for one in findings] == [
+        f"reads memory {found} behind element [0, 11] of x, which is between its elements"
+    ] * bool(found)
 
 
 def test_elements_of_an_array_whose_rows_overlap_are_all_its_own() -> None:

@@ -48,7 +48,14 @@ def test_a_pointer_is_followed_through_arithmetic() -> None:
 
 def test_a_choice_of_two_pointers_is_both() -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
-        store(b, b.op("select", {"cond": b.constant(True, Scalar.I1), "val_if_true": x, "val_if_false": y}, POINTER))
+        store(
+            b,
+            b.op(
+                "select",
+                {"cond": b.constant(True, Scalar.I1), "val_if_true": x, "val_if_false": y},
+                POINTER,
+            ),
+        )
 
     found, _ = provenance(fill)
     assert set(found.written or ()) == {"x", "y"}
@@ -61,7 +68,13 @@ def test_loops_hand_pointers_on() -> None:
             b.op("continue", {"values": [y]})
 
         bounds = {name: b.constant(n) for name, n in (("lower", 0), ("upper", 4), ("step", 1))}
-        b.op("for", {**bounds, "init": [x]}, [POINTER], {}, [b.region([b.constant(0).type, POINTER], body)])
+        b.op(
+            "for",
+            {**bounds, "init": [x]},
+            [POINTER],
+            {},
+            [b.region([b.constant(0).type, POINTER], body)],
+        )
 
     found, _ = provenance(fill)
     assert set(found.written or ()) == {"x", "y"}
@@ -69,7 +82,10 @@ def test_loops_hand_pointers_on() -> None:
 
 def test_branches_yield_pointers() -> None:
     def fill(b: Builder, x: Value, y: Value) -> None:
-        both = [b.region((), lambda: b.op("yield", {"values": [y]})), b.region((), lambda: b.op("yield", {"values": [y]}))]
+        both = [
+            b.region((), lambda: b.op("yield", {"values": [y]})),
+            b.region((), lambda: b.op("yield", {"values": [y]})),
+        ]
         store(b, b.op("if", {"condition": b.constant(True, Scalar.I1)}, [POINTER], {}, both))
 
     found, _ = provenance(fill)
@@ -81,7 +97,9 @@ def test_branches_yield_pointers() -> None:
     [
         lambda b, x: load(b, x, POINTER),
         lambda b, x: b.op("int_to_ptr", {"source": b.constant(64, Scalar.I64)}, POINTER),
-        lambda b, x: b.op("int_to_ptr", {"source": b.op("ptr_to_int", {"source": x}, I64)}, POINTER),
+        lambda b, x: b.op(
+            "int_to_ptr", {"source": b.op("ptr_to_int", {"source": x}, I64)}, POINTER
+        ),
         lambda b, x: b.op("get_global", {}, POINTER, {"name": "table"}),
     ],
 )
