@@ -6,6 +6,8 @@ import gc
 import os
 import resource
 import struct
+import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 
 from tests.runtime_samples import ADD, bundle_of, fake_driver
 from tests.unit.runtime.core.exchange import LIBRARY, TORCH, Torch
-from tests.unit.runtime.core.samples import Plan, Recorder, core, table
+from tests.unit.runtime.core.samples import Plan, Recorder, table
 from tests.waiting import joined
 from tilec.testing.fake_driver import FakeDriver
 from tilec_runtime import Module, Tensor, load
@@ -464,10 +466,15 @@ def test_a_table_that_is_dropped_drops_its_plans() -> None:
 def test_the_core_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilec_runtime.launch import native
 
-    monkeypatch.setenv("TILEC_NATIVE", "0")
-    assert native._loaded() is None
-    monkeypatch.delenv("TILEC_NATIVE")
-    assert native._loaded() is core
+    code = "from tilec_runtime.core import CORE; print(CORE is None)"
+    off = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TILEC_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert off.stdout == "True\n"
     monkeypatch.setattr(native, "CORE", None)
     module, driver, plans = add_module()
     assert plans is None
