@@ -9,7 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilec.package.write import write_bundle
 from tilec.testing.fake_driver import H200, FakeDriver, FakeKernel
 from tilec_runtime import Module, load
 from tilec_runtime.bundle.read import Bundle
@@ -126,6 +125,8 @@ def bundle_of(*kernels: KernelInfo) -> Bundle:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sample.tilec"
+        from tilec.package.write import write_bundle  # processes that only launch go without it
+
         write_bundle(path, info, IMAGES.__getitem__)
         return Bundle.open(path.read_bytes())
 

@@ -12,11 +12,11 @@ from tilec.compile.project import look_at_project, pick
 from tilec.frontends.base import BUILTIN
 from tilec.manifest.files import reference_problems
 from tilec.manifest.problems import order_of
+from tilec.model.declaration import KernelDecl
 from tilec.plan import make_plan
 from tilec.plan.syntax import look_at_function
 from tilec.plan.targets import parse_targets
 from tilec_runtime.errors import Diagnostic, Location, ManifestError, TilecError
-from tilec_runtime.model.kernel import KernelDecl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from tilec.compile.cache import Cache
 from tilec.compile.keys import KeyMaker, explain_change
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Image, ImageInfo
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 NAMES = st.sampled_from(["a", "b", "a b", "", "1:a", "é"])
 VALUES = st.one_of(

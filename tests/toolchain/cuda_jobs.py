@@ -7,10 +7,11 @@ from pathlib import Path
 
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Option, Source, Variant
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 
 NVCC = {"compiler": "nvcc"}
 

@@ -13,10 +13,10 @@ import pytest
 from tilec.frontends.base import Frontend, ToolSearch
 from tilec.frontends.cuda.frontend import CudaFrontend
 from tilec.frontends.tile.frontend import TileFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Options, Source, Variant
 from tilec.testing import contract
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Param, ParamKind
 
 pytestmark = pytest.mark.toolchain

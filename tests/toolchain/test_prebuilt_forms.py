@@ -21,11 +21,11 @@ from tests.toolchain.prebuilt_samples import (
     tile_made,
 )
 from tilec.frontends.prebuilt.frontend import PrebuiltFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Source
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 pytestmark = pytest.mark.toolchain

@@ -12,10 +12,10 @@ import pytest
 from tests.toolchain.simt_jobs import frontend, job, scalar, tensor, write
 from tilec.frontends.simt.function import capturing
 from tilec.frontends.simt.scope import captured
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl
 
 pytestmark = pytest.mark.toolchain
 pytest.importorskip("numba_cuda")

@@ -12,12 +12,12 @@ import pytest
 from tests.toolchain.simt_jobs import ADD, FILES, KERNELS, Z, frontend, job, scalar, tensor, write
 from tilec.frontends.simt.entry import NAMES
 from tilec.frontends.simt.frontend import SimtFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot
 
 pytestmark = pytest.mark.toolchain

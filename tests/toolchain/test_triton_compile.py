@@ -29,12 +29,13 @@ from tests.toolchain.triton_jobs import (
 )
 from tilec.frontends.triton import api
 from tilec.frontends.triton.frontend import TritonFrontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.testing import contract
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind, joined_abi
 
 pytestmark = pytest.mark.toolchain

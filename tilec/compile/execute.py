@@ -17,10 +17,10 @@ from tilec.compile.cache import Cache
 from tilec.compile.events import Done, Failed, Observer, Outcome
 from tilec.compile.schedule import Timings
 from tilec.frontends.base import ToolSearch
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CacheError, CompileError, TilecError
 from tilec_runtime.model.digest import sha256
-from tilec_runtime.model.kernel import KernelDecl
 
 if TYPE_CHECKING:  # what drives workers is imported when the first of them is needed: an up-to-date build needs none
     from tilec.compile import wire

@@ -13,9 +13,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Source, Variant
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import Assumption, Param
 
 #: Raised whenever tilec itself compiles the same inputs into something else: everything cached before is then passed over.

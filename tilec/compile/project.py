@@ -20,6 +20,7 @@ from tilec.manifest.files import file_problems, source_problem
 from tilec.manifest.load import load
 from tilec.manifest.tuning_file import read_record
 from tilec.manifest.types import Kernel, Manifest
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Source
 from tilec.plan import LanguageFacts
 from tilec.plan.options import option_problem
@@ -32,7 +33,7 @@ from tilec_runtime.errors import (
     TilecError,
     ToolchainError,
 )
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.suggest import did_you_mean
 
 UNREADABLE = "sources cannot be read"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tilec.compile.cache import Cache
 from tilec.compile.codec import decode, encode
-from tilec_runtime.model.kernel import KernelDecl
+from tilec.model.declaration import KernelDecl
 
 
 def load_declarations(cache: Cache, key: str) -> tuple[KernelDecl, ...] | None:

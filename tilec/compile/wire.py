@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 from tilec.compile.events import Done
 from tilec.frontends.base import ToolSearch
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import TilecError
-from tilec_runtime.model.kernel import KernelDecl
 
 _LENGTH = struct.Struct("<Q")
 

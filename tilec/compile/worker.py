@@ -24,6 +24,7 @@ from tilec.compile.events import Done
 from tilec.compile.keylock import KeyLock
 from tilec.compile.keys import inputs_digest
 from tilec.frontends.base import Frontend
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
 from tilec_runtime.errors import (
     CompileError,
@@ -35,7 +36,6 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl
 
 _LOOK_AGAIN = 0.02  # seconds between two looks for what another process compiles
 _BUG = "this is a bug in tilec or in the frontend: please report it with the log"

@@ -8,10 +8,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

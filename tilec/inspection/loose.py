@@ -16,21 +16,14 @@ from tilec.frontends.prebuilt.tools import Members, Opener
 from tilec.frontends.tools import sass
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, kind_of
 from tilec.frontends.tools.tile_bytecode import read_tile
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle.cubin import is_for_linking, is_host_code, read_cubin
 from tilec_runtime.errors import BundleError, Location, UsageError
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.driver import cuda_of_ptx_isa
 from tilec_runtime.model.image import ImageInfo
-from tilec_runtime.model.kernel import (
-    BundleInfo,
-    KernelDecl,
-    KernelInfo,
-    LaunchInfo,
-    PackageInfo,
-    ParamDecl,
-    VariantInfo,
-)
+from tilec_runtime.model.kernel import BundleInfo, KernelInfo, LaunchInfo, PackageInfo, VariantInfo
 from tilec_runtime.model.signature import Param, ParamKind
 
 # How a report calls each kind of file.

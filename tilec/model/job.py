@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param
 

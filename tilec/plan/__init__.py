@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Profile
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.tuning import table_of
 from tilec.plan.captures import with_captures
@@ -28,7 +29,7 @@ from tilec.plan.tuning import PASSED_OVER, Tuned, check_record, newer_tools, spa
 from tilec_runtime.errors import Diagnostic, ManifestError, UsageError
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.driver import cuda_of_branch, ptx_isa_of_cuda
-from tilec_runtime.model.kernel import AxisValue, KernelDecl, KernelInfo, LaunchInfo
+from tilec_runtime.model.kernel import AxisValue, KernelInfo, LaunchInfo
 from tilec_runtime.model.safety import Checks
 from tilec_runtime.model.signature import Param
 from tilec_runtime.model.suggest import did_you_mean

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tilec.manifest.types import Kernel, ParamTable
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.matrix import Report
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 # Kinds of dtypes that hold a captured number of a kind: an integer may become a float.
 _HELD = {

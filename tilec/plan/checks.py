@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 
 from tilec.manifest.types import Input, Kernel
 from tilec.model.cpp import cut
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Variant
 from tilec.plan.matrix import Report
 from tilec.plan.params import suggest, symbol_places
@@ -19,7 +20,6 @@ from tilec_runtime.errors import ExpressionError
 from tilec_runtime.model import expr
 from tilec_runtime.model.arch import ARCHS, Target, TargetKind
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Param, ParamKind
 from tilec_runtime.model.table import same_point
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Kernel, ParamTable
 from tilec.model.cpp import cut, dtype_of
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.plan.boxes import fault_of
 from tilec.plan.matrix import Report
 from tilec_runtime.model import expr
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 from tilec_runtime.model.tensormap import ALIGN, SIZE

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 from tilec.manifest.types import Kernel
 from tilec.model.alike import Alike, conditions, unstated
+from tilec.model.declaration import AxisUse, KernelDecl
 from tilec.plan.matrix import Report
 from tilec_runtime.errors import Diagnostic, ExpressionError
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisUse, AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Safety
 
 _NAME = re.compile(r"[^\W\d]\w*")

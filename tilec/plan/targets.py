@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from tilec.manifest.types import Kernel, Manifest, Override
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import UsageError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.suggest import nearest
 
 

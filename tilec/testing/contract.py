@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tilec.frontends.base import Frontend, ToolSearch
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Options, Source
 from tilec_runtime.errors import CompileError, TilecError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,11 +19,12 @@ from typing import Any
 from tilec.compile.events import Outcome
 from tilec.frontends.base import ToolSearch
 from tilec.frontends.tools.run import run_tool
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image, ImageInfo, Resources
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.signature import AbiSlot
 
 _KERNEL = re.compile(r"kernel\s+(\w+)\s*(?:\(([^)]*)\))?")

@@ -450,4 +450,4 @@ def load(device: DeviceLike | None = None) -> Module:
     """
 
 
-# Written by tilec, sha256 954a99b145817bce676f0638ba38c97e554b3b942d4bb91bfef69fd830f63291
+# Written by tilec, sha256 f61ec6333288cf53defa9216b5f9c0099e6b5306e98626371c20aaec8209e923

@@ -12,6 +12,7 @@ import pytest
 from tests.bundle_samples import Sample
 from tilec.compile.keys import Change
 from tilec.compile.outputs import Output
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.errors import (
     BuildError,
@@ -23,7 +24,6 @@ from tilec_runtime.errors import (
 )
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import Resources
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Assumption
 
 

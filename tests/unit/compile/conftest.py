@@ -16,11 +16,11 @@ from tilec.compile.crew import Crew
 from tilec.compile.execute import KeyedJob, Pool
 from tilec.compile.keys import KeyMaker, inputs_digest
 from tilec.frontends.base import ToolSearch
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.testing.fakes import FakeFrontend, MemoryObserver
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 FRONTENDS = {"fake": "tilec.testing.fakes:FakeFrontend"}
 PLACE = Location(file="k.fake", line=1, column=8)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tilec.compile.codec import decode, encode
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.bundle import store
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.image import ImageInfo, Resources
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 PLACE = Location(file="k.cu", line=1, column=2)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.testing import contract
 from tilec.testing.contract import Sample
 from tilec.testing.fakes import FakeFrontend
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import KernelDecl
 
 
 def job_of(source: Source, decl: KernelDecl) -> Job:

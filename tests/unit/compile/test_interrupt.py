@@ -23,7 +23,7 @@ from tilec_runtime.errors import Location
 from tilec.frontends.base import ToolSearch
 from tilec_runtime.model.arch import Target
 from tilec.model.job import Job, KernelSpec, Source, Variant
-from tilec_runtime.model.kernel import KernelDecl
+from tilec.model.declaration import KernelDecl
 
 root = Path(sys.argv[1])
 options = (("hang", str(root / "pids")), ("only", "hang"))

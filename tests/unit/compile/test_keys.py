@@ -14,10 +14,11 @@ import pytest
 from tilec.compile import keys
 from tilec.compile.keys import EXEMPT, Change, KeyMaker, declaration_key, explain_change, recall
 from tilec.model.alike import Alike
+from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.model.job import InputFile, Job, KernelSpec, Member, Source, Variant
 from tilec_runtime.errors import Diagnostic, Location
 from tilec_runtime.model.arch import Target
-from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 from tilec_runtime.model.safety import Checks, Safety
 from tilec_runtime.model.signature import AbiSlot, Assumption, Param, ParamKind
 

@@ -15,9 +15,10 @@ from tilec.compile.cache import Cache
 from tilec.compile.project import declare, may_select, open_project
 from tilec.frontends.base import ToolSearch
 from tilec.manifest.files import reference_problems
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Source
 from tilec_runtime.errors import Location, ManifestError, MissingError, ToolchainError
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 
 def problems(root: Path) -> list[str]:

@@ -103,7 +103,7 @@ def test_building_does_no_device_work(sample: Any, monkeypatch: pytest.MonkeyPat
     def started(*_: object) -> Any:
         raise AssertionError("a device was asked")
 
-    for module in ("devices", "load"):
+    for module in ("device.devices", "launch.load"):
         found = importlib.import_module(f"tilec_runtime.{module}")
         monkeypatch.setattr(found, "driver_of", started)
     arrays = [np.zeros(8, np.float32) for _ in range(3)]
@@ -142,7 +142,7 @@ def test_ops_run_on_the_device_of_whoever_runs_them(sample: Any) -> None:
 def test_threads_load_once(sample: Any, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[int] = []
     starts = threading.Barrier(8, timeout=PATIENCE)
-    module = importlib.import_module("tilec_runtime.load")
+    module = importlib.import_module("tilec_runtime.launch.load")
     inner = module.load
 
     def load(bundle: Any, device: Any, **more: Any) -> Any:
@@ -313,8 +313,9 @@ def test_the_first_call_names_the_callers_line_as_later_ones_do(sample: Any, cpu
         for _ in range(2):
             tensors = [cpu.tensor(number) for number in range(3)]
             op = function(*tensors)
+            line = rf"{HERE}:{here() - 1}"
             with pytest.raises(
-                UseAfterMoveError, match=rf"moved into the launch of add \(.*{HERE}:{here() - 1}\)"
+                UseAfterMoveError, match=rf"moved into the launch of add \(.*{line}"
             ):
                 tensors[0].share()
             op.sync()

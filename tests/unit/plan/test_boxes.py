@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.plan.test_optional import norm, planned_of
 from tilec.manifest.types import Kernel, Launch, Matrix, ParamTable
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location, ManifestError
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 DECL = KernelDecl(
     name="copy",

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.plan.test_plan import plan, problems
 from tilec.manifest.types import Kernel, Launch, Matrix, ParamTable
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import ParamKind
 
 SCALED = KernelDecl(

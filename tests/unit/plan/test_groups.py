@@ -19,11 +19,11 @@ from tilec.manifest.types import (
     Profile,
     Targets,
 )
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Member, Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 CUDA = LanguageFacts(kinds=(TargetKind.CUBIN, TargetKind.PTX), refuse=lambda _t: "", simt=True)
 SCALE = KernelDecl(

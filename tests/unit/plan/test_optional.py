@@ -20,13 +20,13 @@ from tilec.manifest.types import (
     Profile,
     Targets,
 )
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec.model.tuning import size_expressions
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec.plan.matrix import with_absent
 from tilec_runtime.errors import Location, ManifestError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import Assumption
 
 AL16 = tuple(Assumption(param=name, align=16) for name in "xyb")

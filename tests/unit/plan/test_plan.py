@@ -26,11 +26,11 @@ from tilec.manifest.types import (
     Rule,
     Targets,
 )
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec.plan import LanguageFacts, Plan, make_plan
 from tilec_runtime.errors import Location, ManifestError, UsageError
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 HERE = Location(file="k.py", line=3)
 HINTS = ("num_ctas", "occupancy")

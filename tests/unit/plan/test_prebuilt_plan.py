@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tilec.manifest.load import load_text
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Job, Source
 from tilec.plan import LanguageFacts, make_plan
 from tilec_runtime.errors import Location, ManifestError
 from tilec_runtime.model.arch import TargetKind
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 FACTS = LanguageFacts(kinds=tuple(TargetKind), refuse=lambda _: "", simt=True)
 PLACE = Location(file="k.cubin", line=1)

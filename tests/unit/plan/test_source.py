@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tilec.manifest.types import Kernel, Launch, Matrix
+from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.plan.source import check_checks, check_source_axes, safety_of, with_source
 from tilec_runtime.errors import Diagnostic, Location
-from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.model.safety import Checks, Fact, Guarantee, Region, Safety
 
 HERE = Location(file="k.py", line=7, column=5)

@@ -11,8 +11,8 @@ import pytest
 from tests.waiting import PATIENCE, Gate, becomes, joined
 from tilec_runtime import Device, DeviceOp, ExecutionContext, use_device, value, with_context
 from tilec_runtime.cpu.driver import CpuDriver
+from tilec_runtime.device import completion as module
 from tilec_runtime.device.completion import Completions
-from tilec_runtime.device.device import completion as module
 from tilec_runtime.device.marks import Mark
 
 CPU = -1

@@ -119,8 +119,8 @@ def test_modules_do_not_hide_functions_of_their_name():
 
     import tilec_runtime as runtime
 
-    for name in ("load", "devices"):
-        module = importlib.import_module(f"tilec_runtime.{name}")
+    for name, room in (("load", "launch"), ("devices", "device")):
+        module = importlib.import_module(f"tilec_runtime.{room}.{name}")
         assert getattr(runtime, name) is getattr(module, name)
 
 
@@ -153,12 +153,15 @@ print(*(name for name in defined if name.rpartition(".")[0] in path | late))
 # What a first launch of arrays of other libraries imports. Each module more is a third of a
 # millisecond in front of every first launch.
 ON_THE_PATH = {
+    "": "_core bundle device errors foreign forks launch model once package tensors uncopied "
+    "values",
     "bundle": "archive choose codec format limits read rules schema",
-    "model": "alike arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature table tensormap",
-    "": "bundle errors foreign model values "
-    "_core _driver _driver_calls _driver_graphs _driver_memory _libcuda arguments binding checks conditions contract defaults devices "
-    "forks grid handles images keys launch layout limits load lost lowering native once package packing plans prepare program scalars "
-    "seam_types select tensors uncopied",
+    "device": "defaults devices driver driver_calls driver_graphs driver_memory handles libcuda "
+    "lost seam_types",
+    "launch": "arguments binding checks conditions contract grid images keys launcher layout limits "
+    "load lowering native packing plans prepare program scalars select",
+    "model": "arch digest driver dtype expr expr_build expr_tree image jit kernel safety signature "
+    "table tensormap",
     "tensors": "recording",
 }
 

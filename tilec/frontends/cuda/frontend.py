@@ -18,11 +18,12 @@ from tilec.frontends.tools.cpp.options import CudaOptions, read_options
 from tilec.frontends.tools.digests import DigestTable
 from tilec.frontends.tools.kernels import naming
 from tilec.frontends.tools.search import Tool, locate, require
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 _ALWAYS = ("libnvrtc", "libnvrtc-builtins", "ptxas", "headers", "crt-headers", "cccl-headers")
 _LINKER = "libnvJitLink"

@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.cpp.types import element, scalar
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param
 
 _POINTER = re.compile(r"\s*(\w+)\.ptr\s*")

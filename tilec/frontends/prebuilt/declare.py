@@ -11,12 +11,12 @@ from tilec.frontends.prebuilt.ptx import read_ptx
 from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools.compiled_files import FileKind, Prebuilt, fault, prebuilt_files
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec.model.job import Source
 from tilec_runtime.bundle.cubin import Cubin, CubinKernel, read_cubin
 from tilec_runtime.bundle.ptx import PtxEntry, PtxParam
 from tilec_runtime.errors import BundleError, Location
 from tilec_runtime.model.arch import TargetKind
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 _GIVES = {
     FileKind.PTX: (TargetKind.CUBIN, TargetKind.PTX),

@@ -13,10 +13,11 @@ from tilec.frontends.prebuilt.tools import Opener
 from tilec.frontends.tools import compiled_files
 from tilec.frontends.tools.kernels import naming
 from tilec.frontends.tools.search import locate, require
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 _TOOLS = ("ptxas", "libnvJitLink", "libnvvm", "cuobjdump", "tileiras")
 

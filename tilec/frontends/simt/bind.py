@@ -10,11 +10,12 @@ from typing import Any
 
 from tilec.frontends.simt.declare import HELP, Declared, alignment_of
 from tilec.frontends.simt.entry import NAMES, Argument, Scalar, Struct, View
+from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec.simt import ByValue, Constant
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 from tilec_runtime.model.suggest import did_you_mean
 

@@ -16,9 +16,9 @@ from tilec.frontends.simt.entry import NAMES
 from tilec.frontends.simt.scope import captured, captures, names_read
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec.simt import Access, Array, Axis, ByValue, Constant, DTypeAxis, Kernel
 from tilec_runtime.errors import CompileError, Diagnostic, Location, TilecError
-from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
 
 HELP = "simt.Ref[T], simt.Mut[T, 2], simt.Struct[…], simt.Const[int], or the dtype of a scalar (float32, T)"
 _FORMS = {Access.READ: False, Access.WRITE: True}

@@ -15,11 +15,12 @@ from tilec.frontends.tools.inputs import closure
 from tilec.frontends.tools.kernels import Kernels, naming
 from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.search import Tool, require
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 
 class SimtFrontend:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
+
 import numpy as np
 
 from tilec.frontends.simt import api
 from tilec.frontends.tools.modules import LoadedModule
+from tilec.model.declaration import ParamDecl
 from tilec.simt import Axis
 from tilec_runtime.errors import Location
-from tilec_runtime.model.kernel import ParamDecl
 
 
 def captured(function: FunctionType) -> dict[str, object]:

@@ -18,11 +18,11 @@ from tilec.frontends.tools.modules import LoadedModule, load
 from tilec.frontends.tools.python_errors import line_of
 from tilec.frontends.tools.search import Tool
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind, Version
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl
 
 # Bytecode from here on can say that a tile lies in its array whole.
 _UNMASKED: Version = (13, 4)

@@ -28,12 +28,12 @@ from tilec.frontends.tools.run import Completed, command_line, run_tool
 from tilec.frontends.tools.search import Tool, require
 from tilec.frontends.tools.tile_bytecode import TileEntry, read_tile
 from tilec.frontends.tools.tileiras import bytecode_image, cubin_image
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import TargetKind
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl
 
 SUFFIXES = (".cu", ".cuh")
 _NVCC = ("nvcc", "cudafe++", "cicc", "fatbinary")

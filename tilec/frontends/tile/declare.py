@@ -15,8 +15,8 @@ from tilec.frontends.tile.safe_declare import SafeKernel, declare_safe
 from tilec.frontends.tile.signature import FunctionParam
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 # Calls of cuda.tile whose first argument is written to.
 _WRITES = ("store", "store_advanced_indexing", "scatter")

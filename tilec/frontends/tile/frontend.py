@@ -9,11 +9,12 @@ from tilec.frontends.tile.compiler import Compiler
 from tilec.frontends.tile.cpp import CppCompiler
 from tilec.frontends.tile.toolchain import toolchain
 from tilec.frontends.tools.inputs import closure, language
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 
 class TileFrontend:

@@ -23,8 +23,8 @@ from tilec.frontends.tile.values import Values, parameters
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
 from tilec.model.alike import unstated
+from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.kernel import AxisUse, KernelDecl, ParamDecl
 from tilec_runtime.model.safety import Fact, Guarantee, Region, Safety
 
 _KINDS = {Access.SCALAR: "scalar", Access.CONST: "constant"}

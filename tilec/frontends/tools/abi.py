@@ -8,10 +8,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tilec.frontends.tools.ptx import EntryParam
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot
 
 # Beyond this the compiler aligns a parameter's address in the constant bank: its offset then

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilec.model.declaration import ParamDecl
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import CubinParam
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 

@@ -9,9 +9,9 @@ from typing import Generic, Protocol, TypeVar
 
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import line_of
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, Source
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.suggest import did_you_mean
 
 

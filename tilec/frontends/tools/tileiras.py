@@ -15,13 +15,13 @@ from tilec.frontends.tools import abi as arguments
 from tilec.frontends.tools.python_errors import line_of
 from tilec.frontends.tools.run import Completed, command_line, run_tool
 from tilec.frontends.tools.sass import resources
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job
 from tilec_runtime.bundle.cubin import read_cubin
 from tilec_runtime.errors import BundleError, CompileError, Diagnostic, Location
 from tilec_runtime.model.arch import Target, Version
 from tilec_runtime.model.digest import sha256
 from tilec_runtime.model.image import Image, ImageInfo
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import AbiSlot
 
 # Majors for which tileiras' output depends on the addresses it runs at. Measured with tileiras 13.4

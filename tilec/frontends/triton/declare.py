@@ -14,8 +14,8 @@ from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
 from tilec.frontends.triton import api
 from tilec.frontends.triton.writes import Function, resolver, written
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import Location
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 DESCRIPTOR = "{!r} is a tensor descriptor, and the manifest passes something else"
 HOW = 'args = ["descriptor(x, BM, BK)", …]: a tensor, and the extents of the box that one load takes, as the kernel has them'

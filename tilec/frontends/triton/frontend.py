@@ -13,11 +13,12 @@ from tilec.frontends.triton import api
 from tilec.frontends.triton.compiler import EXACT, JobCompiler
 from tilec.frontends.triton.declare import declared
 from tilec.frontends.triton.toolchain import toolchain
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import InputFile, Job, Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.arch import Target, TargetKind
 from tilec_runtime.model.image import Image
-from tilec_runtime.model.kernel import KernelDecl, ToolInfo
+from tilec_runtime.model.kernel import ToolInfo
 
 _OLDEST = (8, 0)
 

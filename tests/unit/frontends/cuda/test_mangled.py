@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilec.frontends.cuda.mangled import check, parameter_types, pointed
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError, Location
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 from tilec_runtime.model.signature import AbiSlot, Param, ParamKind
 
 

@@ -18,10 +18,10 @@ from tilec.frontends.tile.signature import FunctionParam, bind, symbol_of
 from tilec.frontends.tools import sass
 from tilec.frontends.tools.python_errors import characters, function_node, parameter_place
 from tilec.frontends.tools.tileiras import tileiras_diagnostics
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec_runtime.errors import CompileError, Location
 from tilec_runtime.model.arch import Target, TargetKind
-from tilec_runtime.model.kernel import KernelDecl
 from tilec_runtime.model.signature import Assumption, Param, ParamKind
 
 HERE = Location(file="k.py", line=3)

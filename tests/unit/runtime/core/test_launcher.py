@@ -16,7 +16,7 @@ from tests.unit.runtime.core.samples import core
 from tests.unit.runtime.core.test_agreement import Counting, Plain
 from tilec.testing.fake_driver import H200, FakeDriver
 from tilec_runtime import Module, Stream, load
-from tilec_runtime.device.device import handles
+from tilec_runtime.device import handles
 from tilec_runtime.errors import ArgumentError, DriverError
 
 

@@ -5,16 +5,13 @@ step before was made on the same line.
 from __future__ import annotations
 
 import functools
-import sys
-import threading
 from collections.abc import Callable
-from itertools import cycle, islice
 from typing import Any
 
 import pytest
 
 from tests.unit.runtime.ops.chain_samples import Gpu, on
-from tests.waiting import at_once, joined
+from tests.waiting import at_once
 from tilec_runtime import Device, DeviceOp, LazyLaunch, use_device
 from tilec_runtime.errors import DriverError
 from tilec_runtime.tensors.tensor import Tensor
@@ -47,39 +44,6 @@ def line_of(function: Callable[..., Any]) -> int:
 def starts(*functions: Step) -> list[int]:
     """Lines where functions of one line begin."""
     return [line_of(function) for function in functions]
-
-
-@pytest.mark.parametrize(
-    "pattern", ["f" * 8 + "g" * 8 + "fffgffggffffgf", "fg" * 10, "ffffgffffhffffgh"]
-)
-def test_functions_that_take_turns_are_told_apart(gpu: Gpu, pattern: str) -> None:
-    module, driver = gpu
-    add, lines, called = module.lazy.add, list[int](), list[str]()
-    steps: dict[str, Step] = {
-        "f": lambda found: noted(add(*found), lines, lambda: called.append("f")),
-        "g": lambda found: noted(
-            add(found[1], found[0], *found[2:]), lines, lambda: called.append("g")
-        ),
-        "h": lambda found: noted(add(*found), lines, lambda: called.append("h")),
-    }
-    chained(add(*on(driver, 512, 512, 512)), *(steps[name] for name in pattern)).sync()
-    assert "".join(called) == pattern
-    assert lines == starts(*(steps[name] for name in pattern))
-
-
-def test_functions_on_one_line_are_told_apart_by_what_they_do(gpu: Gpu) -> None:
-    module, driver = gpu
-    add, lines, called = module.lazy.add, list[int](), list[str]()
-    f, g = lambda: called.append("f"), lambda: called.append("g")
-    both: list[Step] = [
-        lambda found: noted(add(*found), lines, f),
-        lambda found: noted(add(*found), lines, g),
-    ]
-    chained(
-        add(*on(driver, 512, 512, 512)), *[both[0]] * 6, *islice(cycle(both), 6), *[both[1]] * 6
-    ).sync()
-    assert "".join(called) == "f" * 6 + "fg" * 3 + "g" * 6
-    assert set(lines) == {line_of(both[0])}
 
 
 def test_a_function_of_many_lines_has_each_of_its_places(gpu: Gpu) -> None:
@@ -195,30 +159,6 @@ def test_more_sets_of_tensors_than_are_expected_are_looked_at_by_themselves(
         wanted = [wanted[place] for place in turn]
     assert len(driver.launches) == 21
     assert len({one.storage.address for one in found[:3]}) == 3
-
-
-def test_other_tensors_than_the_step_was_given_are_looked_at(gpu: Gpu) -> None:
-    """A step may call what makes launches of the kernel elsewhere: with tensors of its own, as
-    other threads do meanwhile.
-    """
-    module, driver = gpu
-    add, lines, other = module.lazy.add, list[int](), list[int]()
-    mine = on(driver, 512, 512, 512)
-
-    def elsewhere() -> None:
-        other.append(add(*mine).created.line)
-
-    def in_a_thread() -> None:
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        joined(thread)
-
-    chained(
-        add(*on(driver, 512, 512, 512)),
-        *[lambda found: noted(add(*found), lines, elsewhere, in_a_thread)] * 9,
-    ).sync()
-    assert lines == [sys._getframe().f_lineno - 1] * 9
-    assert other == [line_of(elsewhere) + 1] * 18
 
 
 def test_threads_do_not_meet_each_others_places(gpu: Gpu) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tilec.frontends.tools.cpp import types
 from tilec.frontends.tools.cpp.tokens import Token
+from tilec.model.declaration import ParamDecl
 from tilec_runtime.errors import CompileError, Diagnostic, Location
-from tilec_runtime.model.kernel import AxisValue, ParamDecl
+from tilec_runtime.model.kernel import AxisValue
 
 _DROPPED = {
     "volatile",

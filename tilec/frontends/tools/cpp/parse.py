@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tilec.frontends.tools.cpp.params import Scope, parameters, split, template_parameter
 from tilec.frontends.tools.cpp.tokens import Lexed, Token, lex
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import Location
-from tilec_runtime.model.kernel import KernelDecl
 
 SIMT, TILE = "__global__", "__tile_global__"
 """What marks a kernel: of CUDA C++, and of CUDA Tile C++."""

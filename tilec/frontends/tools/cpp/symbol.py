@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tilec.model.cpp import cut, dtype_of
+from tilec.model.declaration import KernelDecl
 from tilec_runtime.errors import CompileError, Diagnostic
 from tilec_runtime.model.dtype import DTYPES
-from tilec_runtime.model.kernel import AxisValue, KernelDecl
+from tilec_runtime.model.kernel import AxisValue
 from tilec_runtime.model.suggest import did_you_mean
 
 _TYPE_HEADERS = {

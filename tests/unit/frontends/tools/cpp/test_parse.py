@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilec.frontends.tools.cpp.parse import find_kernels
+from tilec.model.declaration import KernelDecl, ParamDecl
 from tilec_runtime.errors import CompileError
-from tilec_runtime.model.kernel import KernelDecl, ParamDecl
 
 
 def one(text: str) -> KernelDecl:
