@@ -143,6 +143,17 @@ class Launch:
     cluster: tuple[int, ...] = ()
     open: tuple[str, ...] = ()
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What is open, and given too, for launches without a config."""
+        has = {"grid": self.grid, "block": self.block, "shared": self.shared != "0"}
+        return tuple(key for key in self.open if has[key])
+
+    @property
+    def preset(self) -> bool:
+        """Whether all that is open is given too; without `shared` there is none."""
+        return bool(self.given) and {*self.given, "shared"} >= set(self.open)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
