@@ -20,7 +20,6 @@ import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tilec.compile.project import open_project
 from tilec.frontends.base import ToolSearch
@@ -174,7 +173,7 @@ def _built(settings: Settings) -> list[Path]:
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
-    outputs: list[dict[str, Any]] = json.loads(done.stdout)["outputs"]
+    outputs = json.loads(done.stdout)["outputs"]
     return [Path(each["path"]).resolve() for each in outputs if each["kind"] == "package"]
 
 
