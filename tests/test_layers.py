@@ -35,6 +35,7 @@ LEVEL = {
     "tune": 6,
     "cli": 7,
     "__main__": 7,
+    "build_backend": 7,
     "pytest_plugin": 7,
 }
 # Inside the build half the pipeline has an order too.

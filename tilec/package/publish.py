@@ -210,15 +210,12 @@ def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) ->
         for file, data in render_package(info, name, index_digest(info)).items()
     }
     files[f"{module}/{name}"] = bundle
-    licences = {
-        licence: _read_licence(manifest, licence) for licence in manifest.package.license_files
-    }
     publication.place(wheel_name(info.package))
     path = write_wheel(
         publication.place(),
         package=info.package,
         files=files,
-        license_files=licences,
+        license_files=licences_of(manifest),
         requires=RUNTIME,
         stage=stage,
     )
@@ -230,13 +227,21 @@ def _wheel(publication: Publication, bundle: Path, digest: str, stage: Stage) ->
     )
 
 
-def _read_licence(manifest: Manifest, name: str) -> bytes:
-    try:
-        return contained(manifest.root, name).read_bytes()
-    except OSError as exc:
-        location = manifest.locate(("package", "license-files"))
-        message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
-        raise ManifestError((Diagnostic(message=message, location=location),)) from exc
+def licences_of(manifest: Manifest) -> dict[str, bytes]:
+    """Read the package's licence texts, by name.
+
+    Raises:
+        ManifestError: a file cannot be read.
+    """
+    texts = {}
+    for name in manifest.package.license_files:
+        try:
+            texts[name] = contained(manifest.root, name).read_bytes()
+        except OSError as exc:
+            location = manifest.locate(("package", "license-files"))
+            message = f"package.license-files: {name!r} cannot be read: {exc.strerror}"
+            raise ManifestError((Diagnostic(message=message, location=location),)) from exc
+    return texts
 
 
 def _standard_files(kind: str, publication: Publication, stage: Stage) -> Iterator[Output]:
