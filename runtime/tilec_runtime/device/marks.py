@@ -118,13 +118,7 @@ class Mark:
         """Let what a stream (of this device) is given from now on wait; it goes on `anyway` where
         what it waits for fails.
         """
-        if not self.done:
-            self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
-
-    @property
-    def done(self) -> bool:
-        """Whether all of it is known to be complete: nobody has to wait for it any more."""
-        return 0 < self.number <= self.line.done
+        self.driver.wait_event(ordinal, stream, self.event, anyway=anyway)
 
     @property
     def reached(self) -> bool:
@@ -141,8 +135,7 @@ class Mark:
 
     def sync(self) -> None:
         """Wait until all of it is done."""
-        if not self.done:
-            self.driver.synchronize_event(self.ordinal, self.event)
+        self.driver.synchronize_event(self.ordinal, self.event)
 
     def __del__(self) -> None:
         """Let the event be used again: who waits for it already does so for what it stood for then."""

@@ -119,7 +119,7 @@ class Held:
 
     def __del__(self) -> None:
         """Let go of all arguments."""
-        if hasattr(self, "_others"):
+        if self._values:
             self.end()
 
     def __enter__(self) -> Self:
