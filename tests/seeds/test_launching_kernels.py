@@ -58,6 +58,25 @@ extern "C" __global__ void grid_sync(float* out, size_t out_len, float* sums, si
     }
 }
 """
+# A closure is passed by value: the numbers that it captures are arguments of each launch.
+CLOSURES = """
+from numba import cuda, float32
+
+from tilec import simt
+
+
+def map_with(scale, shift):
+    @simt.kernel
+    def scale_and_shift(y: simt.Mut[float32]):
+        i = cuda.grid(1)
+        if i < y.size:
+            y[i] = scale * y[i] + shift
+
+    return scale_and_shift
+
+
+scale_and_shift = map_with(scale=1.0, shift=0)
+"""
 MANIFEST = """
 edition = 1
 
@@ -79,6 +98,12 @@ source = "kernels.cu"
 params = { y = { kind = "slice" }, f = { kind = "struct", size = 8 } }
 launch = { open = ["grid", "block", "shared"] }
 
+[kernel.scale_and_shift]
+source = "closures.py"
+language = "simt"
+params = { y = {}, scale = { dtype = "f32" }, shift = { dtype = "i32" } }
+launch = { open = ["grid", "block"] }
+
 [kernel.ranks]
 source = "kernels.cu"
 params = { out = { kind = "slice" } }
@@ -94,7 +119,7 @@ N = 1024
 
 @pytest.fixture(scope="module")
 def oxide(built: Built) -> ModuleType:
-    return built("oxide", kernels__cu=SOURCE, tilec__toml=MANIFEST)
+    return built("oxide", kernels__cu=SOURCE, closures__py=CLOSURES, tilec__toml=MANIFEST)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +192,21 @@ def test_structs_and_configurations_of_two_dimensions(pretended: Pretended) -> N
     assert (driver.launches[-1].shape.grid[0], driver.launches[-1].shape.cooperative) == (8, True)
 
 
+def test_a_closures_numbers_are_passed_at_each_launch(pretended: Pretended) -> None:
+    module, driver = pretended
+    y = api.zeros(N).sync()
+    config = LaunchConfig.for_num_elems(N)
+    for scale, shift in ((2.0, 1), (3.0, -1)):
+        module.scale_and_shift(y, scale, shift=shift, config=config)
+        assert driver.launches[-1].arguments == (y.ptr, N, scale, shift)
+    before = len(driver.launches)
+    with pytest.raises(ArgumentError, match="shift"):
+        module.scale_and_shift(y, 2.0, config=config)
+    with pytest.raises(ArgumentError, match="argument 'shift' is 2147483648"):
+        module.scale_and_shift(y, 2.0, 2**31, config=config)
+    assert len(driver.launches) == before
+
+
 # --- on a GPU
 # ----------------------------------------------------------------------------------------------------------------------
 
@@ -194,6 +234,8 @@ def test_kernels_run(module: Any) -> None:
         config=LaunchConfig.for_num_elems(N),
     )
     assert (c.to_host() == 7).all()
+    module.scale_and_shift(c, 3.0, -1, config=LaunchConfig.for_num_elems(N))
+    assert (c.to_host() == 20).all()
     out = api.zeros(16, dtype="u32").sync()
     module.ranks(out, config=LaunchConfig(grid=16, block=32))
     assert out.to_host().tolist() == [0, 1, 2, 3] * 4

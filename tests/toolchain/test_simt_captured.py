@@ -4,12 +4,15 @@ matrix.
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from tests.toolchain.simt_jobs import frontend, job, tensor, write
-from tilec.frontends.simt.function import captured, capturing
+from tests.toolchain.simt_jobs import frontend, job, scalar, tensor, write
+from tilec.frontends.simt.function import capturing
+from tilec.frontends.simt.scope import captured
+from tilec.model.declaration import KernelDecl
 from tilec.model.job import Source
 from tilec_runtime.errors import CompileError
 from tilec_runtime.model.image import Image
@@ -77,6 +80,88 @@ def test_an_axis_that_is_captured_has_the_variants_value(root: Path) -> None:
     assert three != five
     assert [(use.name, use.dtype) for use in declared["typed"].axes] == [("T", True)]
     assert compiled(root, "typed", T="f64").data != compiled(root, "typed", T="f32").data
+
+
+PASSED = """GAIN, BIAS, TABLE = 3, np.float32(1), (1, 2)
+
+
+@cuda.jit(device=True)
+def biased(v):
+    return v + BIAS
+
+
+def outer(scale, size=simt.size("SIZE")):
+    @cuda.jit(device=True)
+    def inside(v):
+        return v * scale
+
+    @cuda.jit
+    def passing(y, x, n: simt.Const[int] = 2):
+        i = cuda.grid(1)
+        if i < y.size:
+            y[i] = square(x[i]) * scale * GAIN + BIAS + TABLE[0] * n
+
+    @cuda.jit
+    def constant(y, x):
+        y[0] = inside(x[0]) * scale + biased(BIAS) + GAIN + size
+
+    return passing, constant
+
+
+passing, constant = outer(2.0)
+other, _ = outer(5.0)
+"""
+
+
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("passing"), {"k/__init__.py": "", "k/a.py": HEAD + PASSED})
+
+
+def declared(root: Path, name: str) -> KernelDecl:
+    kernels = frontend().declare(Source(root=str(root), path="k/a.py"))
+    return next(kernel for kernel in kernels if kernel.name == name)
+
+
+def test_numbers_around_a_kernel_are_declared_unless_a_device_function_reads_them(
+    passing: Path,
+) -> None:
+    found = {c.name: (c.kind, c.type, c.dtype) for c in declared(passing, "passing").captures}
+    assert found == {
+        "scale": ("scalar", "a float", "f64"),
+        "GAIN": ("scalar", "an int", "i64"),
+        "BIAS": ("scalar", "a float32", "f32"),
+        "TABLE": ("constant", "a tuple", ""),
+    }
+    read = "also read by a device function, as a constant"
+    found = {c.name: (c.kind, c.type, c.dtype) for c in declared(passing, "constant").captures}
+    assert found == {
+        "scale": ("constant", read, ""),
+        "GAIN": ("scalar", "an int", "i64"),
+        "BIAS": ("constant", read, ""),
+        "size": ("constant", "the axis SIZE of the matrix", ""),
+    }
+
+
+def test_captured_numbers_that_are_launch_parameters_are_no_constants(passing: Path) -> None:
+    decl = declared(passing, "passing")
+    scale = dataclasses.replace(next(c for c in decl.captures if c.name == "scale"), dtype="f32")
+    gain = next(c for c in decl.captures if c.name == "GAIN")
+    params = (tensor("y", out=True), tensor("x"), scalar("scale", "f32"), scalar("GAIN", "i64"))
+
+    def code(name: str) -> Image:
+        made = job(passing, name, "compute_80", params=params, axes={})
+        declared = dataclasses.replace(made.spec.decl, params=(*decl.params, scale, gain))
+        spec = dataclasses.replace(made.spec, decl=declared, symbol="k")
+        return frontend().compile(dataclasses.replace(made, spec=spec))
+
+    image = code("passing")
+    assert [(slot.type, slot.expr) for slot in image.abi][-2:] == [
+        ("f32", "scale"),
+        ("i64", "GAIN"),
+    ]
+    # Two kernels that captured different values are one code.
+    assert image.data == code("other").data.replace(b"other", b"passing")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,9 @@ class KernelDecl:
         block: block that the code was compiled for (`reqntid`), empty for any.
         kinds: kinds of targets that can be made of it (`cubin`, `ptx`, `tileir`); empty for all
             that the language makes.
+        captures: variables around the kernel that it reads. Those of kind `scalar` are numbers,
+            which the manifest may make parameters of the launch; of the others, `type` says what
+            they are.
         typed: the compiled entry's name holds the types of its parameters, so that dtypes may be
             left to it.
     """
@@ -106,6 +109,7 @@ class KernelDecl:
     simt: bool | None = None
     block: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ()
+    captures: tuple[ParamDecl, ...] = ()
     typed: bool = False
 
     @property

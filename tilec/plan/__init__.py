@@ -10,6 +10,7 @@ from tilec.manifest.types import Kernel, Manifest, Profile
 from tilec.model.declaration import KernelDecl
 from tilec.model.job import Job, KernelSpec, Source, Variant
 from tilec.model.tuning import table_of
+from tilec.plan.captures import with_captures
 from tilec.plan.checks import (
     check_clusters,
     check_entry,
@@ -205,7 +206,7 @@ class _Planner:
         """Plan a kernel; its jobs mean nothing where problems were reported."""
         report, selection = self.report, self.selection
         self.problems.update(dict.fromkeys(check_checks(kernel, decl, report)))
-        decl = with_names(kernel, decl, report)
+        decl = with_captures(kernel, with_names(kernel, decl, report), report)
         kernel = with_slices(kernel, decl, report)
         language = language.of(decl)
         if not check_entry(kernel, decl, report) or not check_source_axes(kernel, decl, report):
@@ -391,6 +392,7 @@ def _info(
             programmatic=kernel.launch.programmatic,
             requires=kernel.launch.requires,
             open=kernel.launch.open,
+            preset=kernel.launch.preset,
         ),
         safety=safety_of(kernel, decl),
     )

@@ -54,7 +54,8 @@ class Resolver:
         names = [p.name for p in runtime]
         for name in self.tables:
             if name not in names:
-                what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, names)}"
+                known = [*names, *(p.name for p in self.decl.captures if p.kind == "scalar")]
+                what = f"kernel {self.decl.name!r} has no parameter {name!r}{suggest(name, known)}"
                 self.report(what, ("kernel", self.kernel.name, "params", name))
         if self.kernel.language == "triton":
             for decl in (decl for decl in runtime if decl.rank >= 0):

@@ -29,12 +29,14 @@ class Bound:
 
     Attributes:
         arguments: of its function, constants left out. constants: values of the others, by name.
+        captured: names of the last arguments, which the function captures.
         abi: what a launch packs: of an array its address, its extents, and the strides that are not
             known.
     """
 
     arguments: tuple[Argument, ...]
     constants: dict[str, AxisValue]
+    captured: tuple[str, ...]
     abi: tuple[AbiSlot, ...]
 
 
@@ -56,7 +58,7 @@ def bind(job: Job, kernel: Declared) -> Bound:
     """
     binder = _Binder(job, kernel)
     problems = []
-    for decl in kernel.decl.params:
+    for decl in job.spec.decl.params:  # with the captured numbers that the manifest names
         try:
             binder.parameter(decl)
         except _MismatchError as exc:
@@ -72,7 +74,10 @@ def bind(job: Job, kernel: Declared) -> Bound:
             fix=problems[0].hint,
         )
     return Bound(
-        arguments=tuple(binder.arguments), constants=binder.constants, abi=tuple(binder.slots)
+        arguments=tuple(binder.arguments),
+        constants=binder.constants,
+        captured=tuple(p.name for p in job.spec.decl.params if p.name not in kernel.said),
+        abi=tuple(binder.slots),
     )
 
 
@@ -93,7 +98,7 @@ class _Binder:
         Raises:
             _MismatchError: it cannot be.
         """
-        said = self._said[decl.name]
+        said = self._said.get(decl.name)
         if isinstance(said, Constant) or (
             said is None and decl.name in self._axes and decl.name not in self._params
         ):

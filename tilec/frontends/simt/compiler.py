@@ -96,12 +96,12 @@ class JobCompiler:
         }
         if held:
             function = capturing(function, held)
-        if bound.constants:
+        if bound.constants or bound.captured:
             if kernel.node is None:
                 raise self._subject.error(
                     "its source is in no file of the project, which is what constants are bound in"
                 )
-            function = with_constants(function, kernel.node, bound.constants)
+            function = with_constants(function, kernel.node, bound.constants, bound.captured)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
             for module, name, axis in kernel.variables

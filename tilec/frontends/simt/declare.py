@@ -8,12 +8,12 @@ import ast
 import dataclasses
 import inspect
 from collections.abc import Iterator, Mapping
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.entry import NAMES
-from tilec.frontends.simt.function import captured
+from tilec.frontends.simt.scope import captured, captures, names_read
 from tilec.frontends.tools.modules import LoadedModule
 from tilec.frontends.tools.python_errors import characters, function_node, line_of
 from tilec.model.declaration import AxisUse, KernelDecl, ParamDecl
@@ -115,6 +115,7 @@ class _Reader:
             params=tuple(params),
             max_threads=(self._kernel.options.launch_bounds or (0,))[0],
             axes=tuple(self._axes(params, said, variables, axes)),
+            captures=tuple(captures(function, self._module, self._definition())),
         )
         return Declared(
             kernel=self._kernel,
@@ -253,7 +254,7 @@ class _Reader:
         """(module, variable, axis) for every axis of the project's modules whose variable the
         kernel, or what it calls, may name.
         """
-        named = _named(self._kernel.function, self._module)
+        named = names_read(self._kernel.function, self._module)
         for module, loaded in self._module.modules.items():
             for variable, value in vars(loaded).items():
                 if isinstance(value, Axis) and variable in named:
@@ -354,35 +355,6 @@ def _args(node: ast.FunctionDef | None) -> tuple[ast.arg, ...]:
     return (
         (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if node is not None else ()
     )
-
-
-def _named(function: FunctionType, module: LoadedModule) -> set[str]:
-    """Every name in the code of a kernel and of the project's device functions that it may call,
-    attributes too.
-    """
-    helpers: dict[str, list[FunctionType]] = {}
-    for loaded in module.modules.values():
-        for name, value in vars(loaded).items():
-            made = api.dispatcher_of(value)
-            if made is not None:
-                helpers.setdefault(name, []).append(made.py_func)
-    names: set[str] = set()
-    waiting = [function]
-    seen = {id(function)}
-    while waiting:
-        new = _names_of(waiting.pop().__code__) - names
-        names |= new
-        for name in new:
-            for helper in helpers.get(name, ()):
-                if id(helper) not in seen:
-                    seen.add(id(helper))
-                    waiting.append(helper)
-    return names
-
-
-def _names_of(code: CodeType) -> set[str]:
-    inner = [_names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return set(code.co_names).union(code.co_freevars, *inner)
 
 
 def _written(node: ast.FunctionDef) -> set[str]:

@@ -6,23 +6,31 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+from tilec.frontends.simt.scope import captured
+
 
 def with_constants(
-    function: FunctionType, node: ast.FunctionDef, constants: Mapping[str, Any]
+    function: FunctionType,
+    node: ast.FunctionDef,
+    constants: Mapping[str, Any],
+    passed: Sequence[str] = (),
 ) -> FunctionType:
-    """The function without these parameters, with their values in the places; lines and module stay
-    as they are.
+    """Return the function with constants in the place of parameters, and with further parameters in
+    the place of what it captures; lines and module stay as they are.
 
     Args:
         function: the kernel's.
         node: its definition in the file's tree.
         constants: value by parameter.
+        passed: names of variables around it that become parameters, behind its own.
     """
     given = {**captured(function), **constants}
+    for name in passed:
+        given.pop(name, None)
     inner = copy.deepcopy(node)
     inner.decorator_list, inner.returns = [], None
     arguments = inner.args
@@ -31,6 +39,7 @@ def with_constants(
         for argument in group:
             argument.annotation = None
     arguments.defaults = []
+    arguments.args += [ast.arg(arg=name) for name in passed]
     maker: Any = ast.FunctionDef(
         name="make",
         args=ast.arguments(
@@ -52,19 +61,6 @@ def with_constants(
     made: FunctionType = FunctionType(code, function.__globals__)(**given)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
     return made
-
-
-def captured(function: FunctionType) -> dict[str, Any]:
-    """What a function captures of the functions around it, by name; names that were never given a
-    value are left out.
-    """
-    found = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # an empty cell: numba tells of it where it is used
-            continue
-    return found
 
 
 def capturing(function: FunctionType, values: Mapping[str, Any]) -> FunctionType:
