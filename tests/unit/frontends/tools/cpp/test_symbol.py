@@ -30,9 +30,7 @@ TEMPLATE = kernel("template <typename T, int V = 4> __global__ void k(T* y, T a)
 
 
 def named(found: Found, symbol: str, **axes: AxisValue) -> str:
-    return name_expression(
-        symbol, axes, found.decl, required=found.required, variadic=found.variadic
-    )
+    return name_expression(symbol, axes, found)
 
 
 @pytest.mark.parametrize(
