@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from types import FunctionType
 
 from tilec.frontends.simt import api
 from tilec.frontends.simt.bind import Bound, bind
@@ -88,20 +89,32 @@ class JobCompiler:
         )
         return image(self._subject, lowered, self._tools["ptxas"])
 
-    def _ptx(self, bound: Bound) -> api.Made:
-        job, kernel = self._job, self._kernel
-        function, axes = kernel.kernel.function, dict(self._job.variant.axes)
+    def _function(self, bound: Bound) -> FunctionType:
+        """Return the kernel's function with the variant's constants, and with captured numbers as
+        parameters.
+        """
+        kernel, axes = self._kernel, dict(self._job.variant.axes)
         held = {
             name: api.value(axes[axis.name]) for name, axis in kernel.captured if axis.name in axes
         }
-        if held:
-            function = capturing(function, held)
-        if bound.constants or bound.captured:
-            if kernel.node is None:
-                raise self._subject.error(
-                    "its source is in no file of the project, which is what constants are bound in"
-                )
-            function = with_constants(function, kernel.node, bound.constants, bound.captured)
+        function = capturing(kernel.kernel.function, held)
+        if not bound.constants and not bound.captured:
+            return function
+        if kernel.node is None:
+            raise self._subject.error(
+                "its source is in no file of the project, which is what constants are bound in"
+            )
+        try:
+            return with_constants(function, kernel.node, bound.constants, bound.captured)
+        except SyntaxError as exc:
+            # Python refuses `global alpha` where alpha is a parameter.
+            raise self._subject.error(
+                f"{exc.msg}: take the global statement out, a kernel assigns to no globals"
+            ) from exc
+
+    def _ptx(self, bound: Bound) -> api.Made:
+        job, kernel = self._job, self._kernel
+        axes = dict(job.variant.axes)
         values = [
             (vars(self._module.modules[module]), name, api.value(axes[axis.name]))
             for module, name, axis in kernel.variables
@@ -109,7 +122,7 @@ class JobCompiler:
         ]
         options = kernel.kernel.options
         asked = api.Asked(
-            function=function,
+            function=self._function(bound),
             symbol=self._symbol,
             arguments=bound.arguments,
             line=kernel.decl.location.line,
