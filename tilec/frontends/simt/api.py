@@ -329,11 +329,11 @@ def _lowered(asked: Asked) -> Any:
     made = device.compile_device(tuple(inner(argument) for argument in asked.arguments))
     if made.signature.return_type != types.none:
         raise ReturnsError(str(made.signature.return_type))
-    launched, arguments = entry(asked.function, asked.arguments, asked.line, device)
+    launched, packed = entry(asked.function, asked.arguments, asked.line, device)
     compiled = compiler.compile_cuda(
         launched,
         types.void,
-        arguments,
+        (packed,),
         debug=False,
         lineinfo=asked.lineinfo,
         fastmath=asked.options.fastmath,
