@@ -4,6 +4,7 @@ machine code is `machine_code`'s.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from types import FunctionType
@@ -14,9 +15,9 @@ from tilec.frontends.simt.declare import Declared
 from tilec.frontends.simt.errors import kernel_error
 from tilec.frontends.simt.function import capturing, with_constants
 from tilec.frontends.simt.link import Library, linked, misdeclared, undefined
-from tilec.frontends.simt.names import symbol_of
 from tilec.frontends.simt.toolchain import LINKER
 from tilec.frontends.tools import ltoir, ptx
+from tilec.frontends.tools.isolated import isolated
 from tilec.frontends.tools.kernels import Subject
 from tilec.frontends.tools.machine_code import Lowered, image, shipped_isa
 from tilec.frontends.tools.modules import LoadedModule
@@ -65,7 +66,8 @@ class JobCompiler:
             what = f"@cuda.jit(link=…) names {', '.join(self._kernel.linked)}, which a build does not link"
             raise self._subject.error(what, fix="call functions of Python only")
         bound = bind(self._job, self._kernel)
-        made = self._ptx(bound)
+        api.warm()
+        made = isolated(functools.partial(self._ptx, bound))
         text, code = self._linked(made)
         job, options = self._job, self._kernel.kernel.options
         # numba makes names of files absolute by the working directory, NVRTC by the project's.
@@ -213,3 +215,12 @@ class JobCompiler:
             *words,
             Diagnostic(message=what, location=at, severity="warning", excerpt=excerpt, hint=hint),
         )
+
+
+def symbol_of(name: str) -> str:
+    """Return a Python name as an entry can be called: other characters than those of C become
+    their code points.
+    """
+    return "".join(
+        c if c.isascii() and (c.isalnum() or c == "_") else f"_u{ord(c):x}_" for c in name
+    )
