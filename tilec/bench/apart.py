@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tilec.bench.ceilings import NO_TORCH, ceilings_json, measure_ceilings, read_rates
 from tilec.bench.libraries import open_library
 from tilec.bench.work import Ceilings
-from tilec.compile.child import own_command
+from tilec.compile.own import own_command
 from tilec_runtime.device.devices import driver_of, find_device
 from tilec_runtime.errors import MissingError, TilecError
 

@@ -8,7 +8,7 @@ from tilec.manifest.locate import Locator
 from tilec.model.job import Options
 from tilec_runtime.model.arch import Target
 from tilec_runtime.model.jit import JitFallback
-from tilec_runtime.model.kernel import AxisValue
+from tilec_runtime.model.kernel import AxisValue, PackageInfo
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +21,17 @@ class Package:
     license: str = ""
     license_files: tuple[str, ...] = ()
     module: str
+
+    @property
+    def info(self) -> PackageInfo:
+        """The package as the bundle's index names it."""
+        return PackageInfo(
+            name=self.name,
+            version=self.version,
+            module=self.module,
+            description=self.description,
+            license=self.license,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
