@@ -7,7 +7,7 @@ with arrays and structs.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -61,7 +61,7 @@ Argument = View | Scalar | Struct
 
 def entry(
     function: FunctionType, arguments: Sequence[Argument], line: int, device: Any
-) -> tuple[FunctionType, Any]:
+) -> tuple[Callable[[Any], None], Any]:
     """Return the function that is launched, with the type of its parameter.
 
     The parameter is one tuple, whose elements numba passes as parameters of their own. The code is
@@ -72,14 +72,15 @@ def entry(
     packed = types.BaseTuple.from_types(
         [kind for argument in arguments for kind in _parts(argument)]
     )
-    code = _launched.__code__.replace(
+    unpack = _unpack(arguments)
+
+    def launched(packed: Any) -> None:
+        device(*unpack(packed))
+
+    launched.__code__ = launched.__code__.replace(
         co_filename=function.__code__.co_filename, co_firstlineno=line
     )
-    return FunctionType(code, {"kernel": device, "unpack": _unpack(arguments)}), packed
-
-
-def _launched(packed: Any) -> None:
-    kernel(*unpack(packed))  # type: ignore[name-defined]  # noqa: F821 - given by `entry`
+    return launched, packed
 
 
 def inner(argument: Argument) -> Any:

@@ -25,16 +25,18 @@ def isolated(function: Callable[[], T]) -> T:
     process = context.Process(target=_answer, args=(function, sender))
     process.start()
     sender.close()
+    answer: tuple[T, Exception | None]
     try:
-        result, error = receiver.recv()
+        answer = receiver.recv()
     except EOFError:
         process.join()
         what = f"the process of a compile ended without a result (exit code {process.exitcode})"
         raise ChildProcessError(what) from None
     process.join()
+    result, error = answer
     if error is not None:
         raise error
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _answer(function: Callable[[], T], sender: Connection) -> None:
