@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -40,21 +41,25 @@ class Line(LineFields):
         ordinal: of the device. handle: of the stream. open: False once tilec has closed it.
         count: number of the last use. done: number up to which uses are known to be complete.
         marks: the last ones on it, the oldest first.
-        busy: executions that enqueue there now; their uses have numbers already.
-        own: whether tilec made the stream.
+        busy: threads of the executions that enqueue there now, by the execution's id: their uses
+            have numbers already.
+        own: whether tilec made the stream. tells: whether marks tell which execution failed.
     """
 
-    __slots__ = ("busy", "marks", "own")
+    __slots__ = ("busy", "marks", "own", "tells")
 
-    def __init__(self, ordinal: int, handle: int, *, kept: int = 1, own: bool = False) -> None:
+    def __init__(
+        self, ordinal: int, handle: int, *, tells: bool = False, own: bool = False
+    ) -> None:
         """Begin a line; `line_of` has one for each stream."""
         self.ordinal = ordinal
         self.handle = handle
         self.open = True
         self.count = 0
         self.done = 0
-        self.marks: collections.deque[Mark] = collections.deque(maxlen=kept)
-        self.busy: set[int] = set()
+        self.marks: collections.deque[Mark] = collections.deque(maxlen=_KEPT if tells else 1)
+        self.tells = tells
+        self.busy: dict[int, int] = {}
         self.own = own
 
     def __str__(self) -> str:
@@ -67,10 +72,17 @@ class Line(LineFields):
         count = self.count  # first: what begins to enqueue after this has higher numbers
         return 0 if self.busy else count
 
-    def complete(self, number: int) -> None:
-        """Note that all uses up to this number are over, and went well."""
+    @property
+    def enqueued_here(self) -> int:
+        """As `enqueued`, behind the start of an execution of this thread: other threads' count."""
+        count, me = self.count, threading.get_ident()
+        return 0 if any(thread != me for thread in list(self.busy.values())) else count
+
+    def complete(self, number: int, after: int = 0) -> None:
+        """Note that all uses behind `after` and up to this number are over, and went well."""
         # Of two threads the lower number may stay: then an event is recorded that is not needed.
-        self.done = max(self.done, number)
+        if after <= self.done:
+            self.done = max(self.done, number)
 
 
 class Mark:
@@ -80,15 +92,16 @@ class Mark:
     Attributes:
         driver, ordinal: whose event it is. event: the handle.
         line: of the stream. number: of the last use that is known to come before it.
+        after: of the use behind which it tells failures; on a GPU it tells of none.
     """
 
-    __slots__ = ("__weakref__", "_pool", "driver", "event", "line", "number", "ordinal")
+    __slots__ = ("__weakref__", "_pool", "after", "driver", "event", "line", "number", "ordinal")
 
     def __init__(
         self,
         driver: DeviceDriver,
         line: Line,
-        since: int | None = None,
+        since: tuple[int, int] | None = None,
         *,
         blocking: bool = False,
     ) -> None:
@@ -97,7 +110,8 @@ class Mark:
         Args:
             driver: of the device.
             line: of the stream.
-            since: position of the stream where the work begins whose failure `failure` tells.
+            since: position of the stream where the work begins whose failure `failure` tells, and
+                number of the last use before that.
             blocking: let `sync` sleep until it is reached: it wakes up later than one that spins,
                 and takes no processor meanwhile.
         """
@@ -109,8 +123,11 @@ class Mark:
             event = driver.create_event(line.ordinal, timed=False, blocking=blocking)
         self._pool = pool
         self.event = event
-        self.number = line.enqueued
-        driver.record_event(line.ordinal, event, line.handle, since)
+        position, after = since or (None, 0)
+        tells = since is not None and driver.holds_arguments
+        self.number = line.enqueued_here if tells else line.enqueued
+        self.after = after if tells else 0
+        driver.record_event(line.ordinal, event, line.handle, position)
         if self.number:
             line.marks.append(self)
 
@@ -130,7 +147,7 @@ class Mark:
         """What the work before it came to, once it is reached; who asks takes care of it."""
         error = self.driver.event_failure(self.ordinal, self.event)
         if error is None:
-            self.line.complete(self.number)
+            self.line.complete(self.number, self.after)
         return error
 
     def sync(self) -> None:
@@ -157,12 +174,12 @@ def line_of(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
     """Return the line of a stream."""
     lines = lines_of(driver, ordinal)
     found = lines.get(stream)
-    return found or lines.setdefault(stream, Line(ordinal, stream, kept=_kept(driver)))
+    return found or lines.setdefault(stream, Line(ordinal, stream, tells=driver.holds_arguments))
 
 
 def opened(driver: DeviceDriver, ordinal: int, stream: int) -> Line:
     """Return the line of a stream that tilec made, and may close."""
-    line = Line(ordinal, stream, kept=_kept(driver), own=True)
+    line = Line(ordinal, stream, tells=driver.holds_arguments, own=True)
     lines_of(driver, ordinal)[stream] = line
     return line
 
@@ -193,10 +210,6 @@ def places(driver: DeviceDriver, ordinal: int) -> list[Mark]:
 def mark_behind(driver: DeviceDriver, line: Line, number: int, *, blocking: bool = False) -> Mark:
     """Return the first mark behind a use; a new one where there is none."""
     for mark in list(line.marks):
-        if mark.number >= number:
+        if mark.after < number <= mark.number:
             return mark
     return Mark(driver, line, blocking=blocking)
-
-
-def _kept(driver: DeviceDriver) -> int:
-    return _KEPT if driver.holds_arguments else 1

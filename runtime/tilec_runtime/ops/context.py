@@ -5,6 +5,7 @@ the device is done.
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilec_runtime.device.completion import COMPLETIONS
@@ -54,7 +55,7 @@ class ExecutionContext:
         self.stream = stream.handle
         self.line = stream.line
         self._borrowed = stream.borrowed
-        self._since = self.driver.position(self.device, self.stream)
+        self._since = self.driver.position(self.device, self.stream), self.line.count
         self._kept: list[Any] = []
         self._allocated: set[int] = set()
         self._over = False
@@ -242,7 +243,7 @@ class ExecutionContext:
 
     def _begin(self) -> None:
         """Note that uses of memory have numbers from now on before they are enqueued."""
-        self.line.busy.add(id(self))
+        self.line.busy[id(self)] = threading.get_ident()
 
     def _finish(self, *, failed: bool = False, waited: bool = False) -> Mark | None:
         """End, and return the mark behind it. What was kept is in `_kept`, and has to live until
@@ -257,7 +258,7 @@ class ExecutionContext:
         if failed:
             for address in self._allocated:
                 self.driver.free(self.device, address, self.stream)
-        self.line.busy.discard(id(self))
+        self.line.busy.pop(id(self), None)
         if waited and not self._borrowed and not self.driver.holds_arguments:
             return None
         return self.mark()

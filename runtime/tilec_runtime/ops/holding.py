@@ -19,9 +19,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Held:
-    """The arguments of one op, whose tensors it claims until `end`."""
+    """The arguments of one op, whose tensors it claims until `end`.
 
-    __slots__ = ("_claimed", "_moved", "_number", "_others", "_values", "who")
+    Attributes:
+        who: the op, for messages. claims_all: whether there is a claim on every tensor.
+    """
+
+    __slots__ = ("_claimed", "_moved", "_others", "_values", "claims_all", "who")
 
     def __init__(
         self,
@@ -46,41 +50,47 @@ class Held:
         self.who = who
         self._values = values
         self._moved = moved
-        self._number = next(NUMBERS)
-        self._claimed: list[Described] = []
+        self.claims_all = True
+        self._claimed: list[tuple[int, Described]] = []
         # Places of ops, of arrays of other libraries, and of numbers of NumPy.
-        self._others: list[tuple[int, bool]] = []
+        self._others: list[int] = []
         try:
             with LOCK:
                 for place, value in enumerate(values):
                     if isinstance(value, Described):
                         self._claim(value, write=place in written)
                     elif type(value) not in (int, float, bool, type(None)):
-                        self._others.append((place, place in written))
+                        self._others.append(place)
             if self._others:
                 take_all(
                     [op for op in values if isinstance(op, DeviceOp)], f"moved into {who.what}"
                 )
         except BaseException:
-            for tensor in self._claimed:  # borrows stay as they are: the op never had them
-                tensor.lease.give_back(self._number)
+            for number, tensor in self._claimed:  # borrows stay as they are: it never had them
+                tensor.lease.give_back(number)
             self._claimed, self._others = [], []
             raise
 
     def ready(self, ctx: ExecutionContext) -> tuple[Any, ...]:
-        """Return the arguments where the op runs, with the results of ops, which are claimed too.
+        """Return the arguments where the op runs, with the results of ops. Where there are any,
+        the claims end, since a result may be on the memory of another argument.
 
         Raises:
             OwnershipError: a borrow has ended meanwhile, or a result cannot be used.
         """
-        for tensor in self._claimed:
+        for _, tensor in self._claimed:
             if tensor.lease.parent is not None:
                 tensor.lease.require(self.who)
+            elif not tensor.usable:
+                tensor.require(self.who)
         if self._others:
             values = list(self._values)
-            for place, write in self._others:
-                values[place] = self._given(ctx, values[place], write=write)
+            for place in self._others:
+                values[place] = self._given(ctx, values[place])
             self._values = tuple(values)
+            if not self.claims_all:
+                for number, tensor in self._claimed:
+                    tensor.lease.give_back(number)
         return self._values
 
     def tensor(self, ctx: ExecutionContext) -> Described:
@@ -101,7 +111,7 @@ class Held:
         """
         for op in self._ops:
             op._require_here(ctx)  # noqa: SLF001 - an op too
-        for tensor in self._claimed:
+        for _, tensor in self._claimed:
             storage = tensor.storage
             if (ctx.driver, ctx.device) != (storage.driver, storage.ordinal):
                 what = f"{self.who.what} of a tensor on {device_words(storage.ordinal)} cannot run on {device_words(ctx.device)}"
@@ -112,8 +122,8 @@ class Held:
         """Let go of all arguments, whatever became of the op. May be called more than once."""
         ops, claimed = self._ops, self._claimed
         self._values, self._claimed, self._others = (), [], []
-        for tensor in claimed:
-            tensor.give_back(self._number)
+        for number, tensor in claimed:
+            tensor.give_back(number)
         for op in ops:
             op._discard()  # noqa: SLF001 - an op too
 
@@ -132,20 +142,21 @@ class Held:
 
     @property
     def _ops(self) -> list[DeviceOp[Any]]:
-        values = [self._values[place] for place, _ in self._others]
+        values = [self._values[place] for place in self._others]
         return [value for value in values if isinstance(value, DeviceOp)]
 
     def _claim(self, tensor: Described, *, write: bool) -> None:
         claim = tensor.hold if self._moved else tensor.lend
-        claim(self._number, self.who, write=write)
-        self._claimed.append(tensor)
+        number = next(NUMBERS)
+        claim(number, self.who, write=write)
+        self._claimed.append((number, tensor))
 
-    def _given(self, ctx: ExecutionContext, value: Any, *, write: bool) -> Any:
+    def _given(self, ctx: ExecutionContext, value: Any) -> Any:
         if isinstance(value, DeviceOp):
             value = value._run_in(ctx)  # noqa: SLF001 - an op too
+            self.claims_all = False
             if isinstance(value, Described):
-                with LOCK:
-                    self._claim(value, write=write)
+                self._claimed.append((-1, value))  # a borrow ends with the op
                 return value
         if not ctx.driver.holds_arguments and not is_number(value):
             ctx.keep(value)

@@ -164,7 +164,10 @@ class LazyLaunch(HoldingOp[R_co]):
         with self._taken() as held:
             launcher = self._picked(ctx)
             values: Any = held.ready(ctx)
-            launcher.launch_claimed(ctx.line, values)
+            if held.claims_all:
+                launcher.launch_claimed(ctx.line, values)
+            else:
+                launcher.enqueue(ctx.stream, values)
         return cast("R_co", values)
 
     def _require_here(self, ctx: ExecutionContext) -> None:

@@ -146,11 +146,13 @@ class Tensor(Readable):
     def hold(self, number: int, who: Holder, *, write: bool) -> None:
         """Claim all of it: until the op has run, nobody else can use any of it."""
         lease = self.lease
-        if number in lease.taken:
-            what = f"{who} cannot take {self.noun} twice: it moves in with the first of its places"
-            fix = "share() it, or pass a view, to read it in several places"
-            raise UseAfterMoveError(what, fix=fix)
         if lease.taken or not self.usable:
+            if self.usable and any(claim.who is who for claim in lease.claims):
+                what = (
+                    f"{who} cannot take {self.noun} twice: it moves in with the first of its places"
+                )
+                fix = "share() it, or pass a view, to read it in several places"
+                raise UseAfterMoveError(what, fix=fix)
             self.require(who)
             lease.require_free(who)
         if write:

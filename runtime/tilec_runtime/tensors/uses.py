@@ -60,8 +60,10 @@ class Uses(UsesFields):
             self.at = max(self.at, number) if self.written is line else number
             self.written = line
             self.reads.clear()
-        elif self.written is line and self.at > line.done and not self.reads:
-            self.at = max(self.at, number)  # who waits for the write waits for this read too
+        elif self.written is line and self.at > line.done and not self.reads and not line.tells:
+            # Who waits for the write waits for this read too: it needs no entry. Where marks tell
+            # failures, a read that failed is no failure of the write.
+            self.at = max(self.at, number)
         else:
             self.reads[line] = max(self.reads.get(line, 0), number)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,8 +60,10 @@ def test_an_execution_that_goes_on_hides_what_is_enqueued() -> None:
     line = Line(0, 1)
     line.count = 3
     assert line.enqueued == 3
-    line.busy.add(1)
-    assert line.enqueued == 0
+    line.busy[1] = threading.get_ident()
+    assert (line.enqueued, line.enqueued_here) == (0, 3)
+    line.busy[2] = -1
+    assert line.enqueued_here == 0
 
 
 STEPS = st.lists(
