@@ -23,8 +23,8 @@ from tilec.bench.measure import MeasureOptions, measure, measure_together
 from tilec.bench.rivals import function_of, read_rival
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import MissingError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

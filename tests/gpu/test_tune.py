@@ -23,7 +23,7 @@ from tilec.bench.device import LaunchSubject
 from tilec.bench.measure import measure
 from tilec_runtime import load
 from tilec_runtime.device import driver as _driver
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 

@@ -17,11 +17,11 @@ from tilec.bench.measure import Clock, ClockReading, MeasureOptions, measure
 from tilec.bench.work import Ceilings
 from tilec.model.atomic import atomic_write
 from tilec_runtime.device.events import Event
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.device.seam import CopyKind
 from tilec_runtime.device.streams import Stream
 from tilec_runtime.errors import OutputError
 from tilec_runtime.model.digest import sha256
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec_runtime.device.seam import DeviceDriver, DeviceInfo

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from tilec.bench.coldness import plan_cache
 from tilec.bench.measure import MOST_LAUNCHES, Clock, ClockReading
 from tilec_runtime.device.events import Event
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.device.streams import Stream
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec.bench.clocks import Clocks

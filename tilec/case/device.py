@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilec.case.inputs import Array
 from tilec_runtime.bundle.choose import LACKS_TILE_IR, DeviceFacts, choose_image, cpu_advice
-from tilec_runtime.device.memory import DeviceBuffer
 from tilec_runtime.errors import TilecError
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from tilec_runtime.device.events import Event

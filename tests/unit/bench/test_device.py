@@ -13,7 +13,7 @@ from tests.cpu_samples import device as cpu_device
 from tests.runtime_samples import ADD, loaded
 from tilec.bench.device import HOST_LAUNCHES, LaunchSubject
 from tilec.testing.fake_driver import H200, FakeDriver
-from tilec_runtime.device.memory import DeviceBuffer
+from tilec_runtime.tensors.buffer import DeviceBuffer
 
 COUNT = 1024
 SIZE = 3 * 4 * COUNT  # bytes of one set of arguments
